@@ -57,11 +57,12 @@ chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what ho
 soak: $(VENV)/.test $(PAGE)  ## Run 200 small pipelines on a real system, and see that memory and disk stay bounded (SOAK_ARGS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
-lint: $(VENV)/.test  ## Check style, format, types and layers
+lint: $(VENV)/.test  ## Check style, format, types, layers and first lines of docstrings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.docs.first_lines
 
 format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix

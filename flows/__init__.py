@@ -1,4 +1,4 @@
-"""When and where the stages run: the only code that knows of Prefect and DVC. It computes nothing."""
+"""Run the stages at the right time and place. Only this code knows of Prefect and DVC; it computes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULTS = {
 
 
 def configure() -> None:
-    """Set what is not yet set; to be called before Prefect is imported."""
+    """Set the variables that are not set yet; call this before Prefect is imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
 

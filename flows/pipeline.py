@@ -1,4 +1,4 @@
-"""The pipeline: every stage of `dvc.yaml` in order, the release behind the gate, and the showcase map.
+"""Run the pipeline: every stage of `dvc.yaml` in order, the release behind the gate, and the showcase map.
 
 Run it with `python -m flows.pipeline` from the project's root: all of it here, as the folder stands. It exits 0 for a
 released model, 2 for bad input, 3 for a gate that refused, else 1. `PLUMBLINE_DASK=tcp://HOST:PORT` is the flow's
@@ -42,7 +42,7 @@ def pipeline(
     elsewhere: dict[str, str] | None = None,
     limit_s: float | None = None,
 ) -> Any:
-    """Make, check and release a model; a run that fails says why in its state's message.
+    """Make, check and release a model; a failed run gives the reason in its state's message.
 
     Args:
         dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers the parts of files are read and the
@@ -62,7 +62,7 @@ def run_alone(
     limit_s: float | None,
     family: Family = DIAGNOSIS,
 ) -> Any:
-    """`run_stages`, in a flow that takes the checkout for itself."""
+    """Call `run_stages` in a flow that locks the checkout."""
     dvc_process.begin()
     if elsewhere and commit is None:
         told = "elsewhere: other machines need a commit to take, and `commit` names none"
@@ -82,7 +82,7 @@ def run_stages(
     limit_s: float | None = None,
     family: Family = DIAGNOSIS,
 ) -> Any:
-    """All stages, the release and the showcase of a family, in a flow that owns the checkout; results in a state."""
+    """Run all stages, the release and the showcase of a family, in a flow that holds the checkout; return a state."""
     shared = revision is not None
     commit = ""
     if shared:
@@ -129,13 +129,13 @@ def _run_stages(
 
 
 def main() -> int:
-    """Run the flow here and now, print what came of it, return the exit code."""
+    """Run the flow here and now, print its outcome, return the exit code."""
     made = {"predictions": str(report.PREDICTIONS), "map": str(Path.cwd() / report.MAP)}
     return run_here(lambda: cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True)), made)
 
 
 def run_here(run: Callable[[], State[Any]], made: Mapping[str, str], family: Family = DIAGNOSIS) -> int:
-    """Run a flow here and now, print what came of it, return the exit code.
+    """Run a flow here and now, print its outcome, return the exit code.
 
     Args:
         run: the flow. made: what to point to where it went well. family: of which the figures are.
@@ -165,7 +165,7 @@ def run_here(run: Callable[[], State[Any]], made: Mapping[str, str], family: Fam
 
 
 def _exit_code(result: Any) -> int:
-    """A failed step hands over its exit code; anything else is an exception nobody expected."""
+    """Return the exit code of a failed step; 1 after an unexpected exception."""
     return result if isinstance(result, int) else 1
 
 

@@ -1,4 +1,4 @@
-"""What a run says of itself at its end: the gate, the figures beside the baseline, where the results are."""
+"""Report a run at its end: the gate, the figures beside the baseline, the places of the results."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ ROWS = {
 
 
 def version_of(package: Path) -> str:
-    """Version in a package's manifest."""
+    """Return the version in a package's manifest."""
     return str(_read(package / "manifest.json").get("version", "unknown"))
 
 
 def verdict() -> str:
-    """Verdict of the last validation."""
+    """Return the verdict of the last validation."""
     return str(_read(GATE).get("verdict", "none"))
 
 
 def failed_rules() -> list[str]:
-    """Each rule that did not pass, with its figure and bound."""
+    """List each rule that did not pass, with its figure and bound."""
     return [_sentence(rule) for rule in _rules() if rule.get("passed") is not True]
 
 
 def markdown() -> str:
-    """The gate table and the figures, as Prefect shows them beside the run."""
+    """Return the gate table and the figures, for Prefect to show beside the run."""
     rules = [[_sentence(rule), "pass" if rule.get("passed") is True else "**fail**"] for rule in _rules()]
     return "\n".join(
         [
@@ -97,7 +97,7 @@ def show(console: Console, closing: dict[str, str]) -> None:
 
 
 def _figures() -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table of figures."""
+    """Return header and rows of the table of figures."""
     everything = _read(METRICS).get("all", {})
     columns = [artifact for artifact in ARTIFACTS if artifact in everything]
     figures = [
@@ -131,7 +131,7 @@ def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Content of a JSON file, or nothing: a report shows what there is, the gates themselves fail closed."""
+    """Read a JSON file; return nothing without it, since a report shows what there is and the gates fail closed."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The pipeline of restoration: every stage of `restoration/dvc.yaml`, the release behind the gate, the showcase.
+"""Run the pipeline of restoration: every stage of `restoration/dvc.yaml`, the release behind the gate, the showcase.
 
 Run it with `python -m flows.restoration` from the project's root; exit codes are those of `flows.pipeline`. The
 deployment of prefect.yaml takes a commit and hands training over to another pool.
@@ -26,7 +26,7 @@ from flows.versioning.families import RESTORATION
 def restoration(
     commit: str | None = None, elsewhere: dict[str, str] | None = None, limit_s: float | None = None
 ) -> Any:
-    """Make, check and release a model of fields; a run that fails says why in its state's message.
+    """Make, check and release a model of fields; a failed run gives the reason in its state's message.
 
     Args:
         commit, elsewhere, limit_s: as of the flow `pipeline`.
@@ -35,7 +35,7 @@ def restoration(
 
 
 def main() -> int:
-    """Run the flow here and now, print what came of it, return the exit code."""
+    """Run the flow here and now, print its outcome, return the exit code."""
     made = {"field": str(RESTORATION.folder / report.FIELD)}
     return run_here(lambda: cast(State[Any], restoration(return_state=True)), made, RESTORATION)
 

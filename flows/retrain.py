@@ -1,4 +1,4 @@
-"""Train anew on the points of a delivery that is unlike the training data: lent, and through all gates.
+"""Train again with the points of a delivery that is unlike the training data, through all gates.
 
 Run it with `python -m flows.retrain PLACE RESULT` from the project's root; `flows.score` emits the event that starts
 it.

@@ -1,4 +1,4 @@
-"""New deliveries of points: fetched, judged with the champion, told of.
+"""Fetch new deliveries of points, judge them with the champion, and send messages.
 
 Run it with `python -m flows.score` from the project's root. It exits 0, 2 for bad input, else 1; a delivery that was
 set aside is told of and fails nothing.
@@ -45,7 +45,7 @@ SECONDS_TO_SEND = 30.0
 
 @task(retries=1, retry_delay_seconds=5, cache_policy=NO_CACHE, task_run_name="fetch {imported}")
 def fetch(imported: str) -> None:
-    """Bring a source up to date that `dvc import-url` has made: `imported` is its `.dvc` file."""
+    """Update a source that `dvc import-url` has made: `imported` is its `.dvc` file."""
     say, lines = get_run_logger().info, list[str]()
     code = dvc_process.run("dvc", ["update", imported], stage_runner.keeping(lines, say))
     if code:
@@ -54,7 +54,7 @@ def fetch(imported: str) -> None:
 
 @task(retries=0, cache_policy=NO_CACHE, task_run_name="judge")
 def judge(dask: str | None = None) -> Any:
-    """Judge what is new; results in what was set aside, or nothing."""
+    """Judge new deliveries; return what was set aside, or nothing."""
     say, lines = get_run_logger().info, list[str]()
     try:
         if dask is not None:
@@ -71,7 +71,7 @@ def judge(dask: str | None = None) -> Any:
 
 @task(retries=2, retry_delay_seconds=2, cache_policy=NO_CACHE, task_run_name="tell {message.key}")
 def tell(message: Message, block: str | None, out: Path) -> None:
-    """Send a message and remember that it was sent."""
+    """Send a message and record that it was sent."""
     chosen = sink(block)
     with chosen.raise_on_failure():  # else a mail that nobody took counts as sent
         chosen.notify(message.body, message.subject)
@@ -97,9 +97,9 @@ def call(place: str, result: str, out: Path) -> None:
 
 
 def call_drifted(out: Path, place: str) -> list[str]:
-    """Call for every training for a place that nobody has called for yet; what went wrong with it.
+    """Call for each new training that is due for a place and was not called for; return what went wrong.
 
-    Only on a server that stays, on which `retrain` may listen: one that this run has of its own would hear it, and end.
+    This needs a permanent server, on which `retrain` can listen: the embedded one ends with this run.
 
     Raises:
         InputError: a result is damaged.
@@ -117,7 +117,7 @@ def call_drifted(out: Path, place: str) -> list[str]:
 
 @flow(name="score")
 def score(dask: str | None = None, block: str | None = None) -> Any:
-    """Judge every new delivery and tell who has changed; what could not be told is told the next time.
+    """Judge every new delivery and send messages about changes; unsent ones are sent the next time.
 
     Args:
         dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers parts are read and tiles judged; they

@@ -1,4 +1,4 @@
-"""Do one job of the service on a worker, in a process of its own, as the service itself would."""
+"""Do one job of the service on a worker, in a separate process, as the service itself would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plumbline.serve.http.runner import PROGRAM
 
 @flow(name="service-job", log_prints=False)
 def service_job(folder: Path) -> None:
-    """Do the job in `folder`, which the worker's machine sees under the same path as the service's.
+    """Do the job in `folder`, which must have the same path on the worker's machine as for the service.
 
     Raises:
         PlumblineError: it failed; the folder says why.

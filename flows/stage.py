@@ -1,4 +1,4 @@
-"""One stage on the machine that is for it: the commit it is told, inputs from DVC's remote, the result back there."""
+"""Make one stage on its own machine: at a given commit, with inputs from DVC's remote, and the result back there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flows.versioning.stage_runner import StageFailedError
 
 @flow(name="stage", flow_run_name="{stage}")
 def stage(stage: str, commit: str, limit_s: float | None = None, family: str = DIAGNOSIS.name) -> Any:
-    """Make `stage` of `commit` and hand it over; what comes before it is restored, never made.
+    """Make `stage` of `commit` and send its result; earlier stages are restored, never made.
 
     Args:
         stage: its name; one of those this machine is for (variable PLUMBLINE_STAGES).

@@ -1,4 +1,4 @@
-"""Remove what a system that runs for months would otherwise pile up; docs/operations.md says what stays.
+"""Remove what a system piles up over months; docs/operations.md lists what stays.
 
 Run it with `python -m flows.tidy [--dry-run]` from the project's root. It exits 0, 2 for bad input, else 1; a checkout
 in which a run is at work is left alone, and that is no failure.
@@ -36,13 +36,13 @@ PARAMS = "params.yaml"
 
 @dataclass
 class Report:
-    """What came of each part."""
+    """Outcome of each part."""
 
     told: list[str] = field(default_factory=list)
     failures: list[StageFailedError] = field(default_factory=list)
 
     def part(self, do: Callable[[], str]) -> None:
-        """One part; the others go on where it fails."""
+        """Run one part; if it fails, the others go on."""
         try:
             if told := do():
                 self.told.append(told)
@@ -86,7 +86,7 @@ def tidy(dry_run: bool = False) -> Any:
 
 
 def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
-    """Take this folder and the clones of its workers for as long as the stack lasts: those held, and those at work."""
+    """Lock this folder and the clones of its workers for the stack's lifetime; return the locked and the busy ones."""
     places, busy = [], []
     for place in (Path.cwd(), *(path.resolve() for path in clones.provided())):
         try:
@@ -105,7 +105,7 @@ def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
 
 
 def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool, say: Say) -> str:
-    """DVC's caches, and its remote where that is wanted and nobody uses it."""
+    """Tidy DVC's caches, and its remote if that is wanted and nobody uses it."""
     with_dvc = [str(place) for place in places if (place / ".dvc").is_dir()]
     if not with_dvc:
         return ""
@@ -124,7 +124,7 @@ def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool,
 
 
 def _fields(say: Say, dry_run: bool) -> str:
-    """The packages of the other family, which are in the same registry and stay by the same settings."""
+    """Tidy the packages of the other family in the same registry, by the same settings."""
     try:
         name = load_restoration(RESTORATION.folder / PARAMS).package.name
     except PlumblineError as error:

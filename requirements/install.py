@@ -24,7 +24,7 @@ def pip_settings() -> dict[str, list[str]]:
 
 
 def uv_environment(settings: dict[str, list[str]]) -> dict[str, str]:
-    """The same for uv."""
+    """Return the same for uv."""
     given = {
         "UV_DEFAULT_INDEX": " ".join(settings.get("index-url", [])),
         "UV_INDEX": " ".join(settings.get("extra-index-url", [])),

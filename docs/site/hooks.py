@@ -52,7 +52,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def _led(match: re.Match[str], source: Path, place: str) -> str:
-    """The link as the site needs it; text alone where it leads to a file that the site has not."""
+    """Return the link in the form of the site; only its text if the site lacks the file."""
     before, target, after = match.groups()
     name, mark, anchor = target.partition("#")
     if not name or re.match(r"[a-z][a-z0-9+.-]*:", target):

@@ -192,7 +192,7 @@ def _sections_of(kind: Any) -> list[type[Section]]:
 
 
 def _told(section: type[Section]) -> dict[str, str]:
-    """The text below each field of a class, those of its bases first."""
+    """Return the text below each field of a class, those of its bases first."""
     told: dict[str, str] = {}
     for base in reversed(section.__mro__):
         if not (issubclass(base, Section) and base is not Section):
@@ -210,7 +210,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _kind(kind: Any) -> str:
-    """The type in words."""
+    """Return the type in words."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is type(None):
         return "`null`"
@@ -232,7 +232,7 @@ def _kind(kind: Any) -> str:
 
 
 def _range(field: FieldInfo) -> str:
-    """The bounds in words, those of an optional number's own type, too."""
+    """Return the bounds in words, also those of an optional number's own type."""
     said = []
     inner = [m for part in typing.get_args(field.annotation) for m in getattr(part, "__metadata__", ())]
     for one in [*field.metadata, *inner]:

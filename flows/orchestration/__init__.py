@@ -1,1 +1,1 @@
-"""Prefect: servers, work pools, tasks and what runs leave behind."""
+"""Work with Prefect: servers, work pools, tasks, and the records of runs."""

@@ -1,4 +1,4 @@
-"""Prefect's server for one run, where no other is named: begun before Prefect is loaded, ended with the run.
+"""Start Prefect's server for one run where PREFECT_API_URL is not set: before Prefect is loaded, until the run ends.
 
 Prefect starts one by itself, but only after it has loaded the server's code into the flow's own process too, and the
 client's before that: seconds each, one after the other. Begun here first, the server loads in a process of its own
@@ -37,7 +37,7 @@ class ServerFailedError(Exception):
 
 
 def begin() -> None:
-    """Start it, unless a server is named, and have this process ask it; to be called before Prefect is imported."""
+    """Start the server, unless one is set, and direct this process to it; call this before Prefect is imported."""
     if os.environ.get(ADDRESS):
         return
     with socket.socket() as probe:
@@ -62,12 +62,12 @@ def begin() -> None:
 
 
 def at_work() -> bool:
-    """Whether this process has begun one."""
+    """Return whether this process has started a server."""
     return bool(_begun)
 
 
 def wait() -> None:
-    """Wait until the server answers, if it was begun here.
+    """Wait until the server answers, if it was started here.
 
     Raises:
         ServerFailedError: it ended, or takes too long.
@@ -84,7 +84,7 @@ def wait() -> None:
 
 
 def end_leftover() -> None:
-    """End the server of the last run, if it is still there. To be called by the owner of the checkout only."""
+    """End the server of the last run, if it still exists. Only the owner of the checkout may call this."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         for pid in map(int, RECORD.read_text(encoding="utf-8").split()):
             if _is_server(pid):
@@ -93,14 +93,14 @@ def end_leftover() -> None:
 
 
 def remember() -> None:
-    """Note the servers that Prefect has started from this process; it keeps their numbers to itself."""
+    """Record the servers that Prefect has started from this process, since it does not publish their numbers."""
     listed = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(" ".join(pid for pid in listed.split() if _is_server(int(pid))), encoding="utf-8")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """It writes what it still holds, and ends."""
+    """End the server, with time to write its data."""
     server.terminate()
     try:
         server.wait(SECONDS_TO_END)
@@ -121,7 +121,7 @@ def _healthy() -> bool:
 
 
 def _is_server(pid: int) -> bool:
-    """A number alone proves nothing: it may have gone to another process since."""
+    """Check by folder and command that a process is the server: its number may belong to another one by now."""
     try:
         here = Path(f"/proc/{pid}/cwd").readlink() == Path.cwd()
         return here and b"prefect.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -130,7 +130,7 @@ def _is_server(pid: int) -> bool:
 
 
 def begin_run(ask: bool = True) -> None:
-    """Take the checkout for this process, and have Prefect's server and, with `ask`, `dvc status` begin their work.
+    """Lock the checkout for this process, and start Prefect's server and, with `ask`, `dvc status` in parallel.
 
     A busy checkout ends the process, with a message and the exit code for bad input.
     """

@@ -1,4 +1,4 @@
-"""A module run as a program, with the collection of cycles in a thread of its own: Prefect's server, on SQLite.
+"""Run a module as a program with the cycle collector in a separate thread: Prefect's server, on SQLite.
 
 `python -m flows.orchestration.gc_thread MODULE ARGUMENTS...`. Python collects in whatever thread makes the next object.
 In that of the server's event loop it may meet a cursor that nobody closed, of a connection on which another thread
@@ -20,7 +20,7 @@ YOUNG_S, ALL_S = 2.0, 60.0
 
 
 def collect_apart() -> None:
-    """From now on collect in a thread of its own, and nowhere else."""
+    """Collect in a separate thread from now on, and nowhere else."""
     gc.disable()
     threading.Thread(target=_collect, name="collect", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""A stage that another pool makes: ask for it, wait for it, understand its end."""
+"""Have another pool make a stage: request it, wait for it, and interpret its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODES = {"BadInput": BAD_INPUT, "Refused": REFUSED}
 
 
 def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | None = None) -> Outcome:
-    """Have `stage` made by a run of `deployment`, and wait for its end; whatever interrupts the wait cancels the run.
+    """Have `stage` made by a run of `deployment`, and wait for its end; an interrupted wait cancels the run.
 
     Args:
         stage: its name.
@@ -57,7 +57,7 @@ def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | No
 
 
 def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
-    """The run, once it has ended."""
+    """Return the run, once it has ended."""
     seen = time.monotonic()  # when last somebody was there for it
     while True:
         try:
@@ -79,7 +79,7 @@ def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
 
 
 def _away(error: httpx.HTTPError) -> bool:
-    """Whether nobody answers; one whose proxy or database is at fault may be back in a while, too."""
+    """Return whether the server is out of reach, or fails by its proxy or database: it may be back in a while."""
     return not isinstance(error, httpx.HTTPStatusError) or error.response.is_server_error
 
 

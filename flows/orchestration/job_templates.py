@@ -1,4 +1,4 @@
-"""Job templates of Docker and Kubernetes pools: Prefect's own, with the values of deploy/pools filled in.
+"""Make job templates of Docker and Kubernetes pools: Prefect's own, with the values of deploy/pools filled in.
 
 `python -m flows.orchestration.job_templates NAME` prints one, for `prefect work-pool create --type TYPE
 --base-job-template FILE`.
@@ -23,7 +23,7 @@ KINDS = Path(prefect.__file__).parent / "server/api/collections_data/views/aggre
 
 
 def template(name: str) -> dict[str, Any]:
-    """The whole template of deploy/pools/NAME.yaml.
+    """Return the whole template of deploy/pools/NAME.yaml.
 
     Raises:
         StageFailedError: there is no such file, or a value that Prefect's schema of this kind of worker refuses.

@@ -1,4 +1,4 @@
-"""Where messages go, besides what Prefect has (webhooks, Slack, Teams, ...): a local file, and mail.
+"""Send messages to a local file or by mail, beside Prefect's own channels (webhooks, Slack, Teams, ...).
 
 `prefect block register --module flows.orchestration.notifications` makes both known to a server; docs/score.md says how
 to choose one.
@@ -21,7 +21,7 @@ MESSAGES = Path("data/score/messages.jsonl")
 
 
 class LocalFile(NotificationBlock):
-    """A file on this machine, one JSON object a line: `time`, `subject`, `body`."""
+    """A file on this machine, one JSON object per line: `time`, `subject`, `body`."""
 
     _block_type_name = "Plumbline File"
     _block_type_slug = "plumbline-file"
@@ -29,7 +29,7 @@ class LocalFile(NotificationBlock):
     path: Path = Field(default=MESSAGES, description="It is made where it is not there.")
 
     def notify(self, body: str, subject: str | None = None) -> None:  # type: ignore[override]
-        """Append a message, whole and on disk before this returns."""
+        """Append a message; it is on disk before this returns."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"time": datetime.now(UTC).isoformat(), "subject": subject, "body": body})
         with self.path.open("ab") as stream:
@@ -50,7 +50,7 @@ class Mail(AbstractAppriseNotificationBlock):
 
 
 def sink(name: str | None) -> Any:
-    """The block that the user chose, `TYPE/NAME` as `prefect block ls` lists it; the local file without one.
+    """Return the user's block, `TYPE/NAME` as `prefect block ls` lists it; the local file without one.
 
     Raises:
         ValueError: there is no such block, or it cannot notify.

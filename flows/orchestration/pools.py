@@ -1,4 +1,4 @@
-"""Tell Prefect's server of work pools and automations, and pause again what was paused."""
+"""Create work pools and automations on Prefect's server, and pause again what was paused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancell
 
 @dataclass(frozen=True)
 class Pool:
-    """A work pool of deploy/pools.yaml, whose comments say what its entries mean."""
+    """A work pool of deploy/pools.yaml; comments there explain the entries."""
 
     name: str
     limit: int
@@ -50,17 +50,17 @@ class Pool:
     clone: bool = True
 
     def worker_names(self) -> list[str]:
-        """`cpu`, or `cpu-1`, `cpu-2` where there are several."""
+        """Return `cpu`, or `cpu-1`, `cpu-2` if there are several."""
         return [self.name] if self.workers == 1 else [f"{self.name}-{n}" for n in range(1, self.workers + 1)]
 
     def variables(self, worker: str, gpus: list[str]) -> dict[str, str]:
-        """Of a worker's environment, on a machine with these GPUs."""
+        """Return variables for a worker's environment, on a machine with these GPUs."""
         own = gpus[self.worker_names().index(worker) :: self.workers] if self.gpus == "share" else []
         return {OWN_STAGES: " ".join(self.makes), "CUDA_VISIBLE_DEVICES": ",".join(own)}
 
 
 def read_pools() -> list[Pool]:
-    """The pools of deploy/pools.yaml.
+    """Read the pools of deploy/pools.yaml.
 
     Raises:
         StageFailedError: the file is missing or says something else.
@@ -81,7 +81,7 @@ def read_pools() -> list[Pool]:
 
 
 def gpus_here() -> list[str]:
-    """Numbers or names of this machine's GPUs: those of CUDA_VISIBLE_DEVICES, where it is set."""
+    """Return numbers or names of this machine's GPUs: those of CUDA_VISIBLE_DEVICES, where it is set."""
     if (told := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in told.split(",") if name.strip()]
     try:
@@ -92,7 +92,7 @@ def gpus_here() -> list[str]:
 
 
 def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
-    """Make the pools, or bring their limits up to date; one that somebody has paused stays paused."""
+    """Create the pools, or update their limits; a paused pool stays paused."""
     template = ProcessWorker.get_default_base_job_template()
     template["variables"]["properties"]["command"]["default"] = ENGINE
     for pool in pools:
@@ -104,7 +104,7 @@ def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
 
 
 def automations() -> list[AutomationCore]:
-    """No run stays in a state that nobody ends, as that of a machine which is lost does."""
+    """Return automations that end runs stuck in a state, for example after the loss of a machine."""
     return [
         _given_up(
             "silent",
@@ -139,10 +139,10 @@ def automations() -> list[AutomationCore]:
 
 
 def create_automations(client: SyncPrefectClient) -> None:
-    """Make the automations, in place of those of the same names that are otherwise.
+    """Create the automations, replacing those of the same name that differ.
 
-    One that is as it should be is left alone: a change makes the server forget which runs it waits for a sign of life
-    from, and one that is silent already would say Running for ever.
+    An equal one is left alone: a change would make the server forget the runs for which it awaits a heartbeat, and a
+    silent run would stay Running for ever.
     """
     for automation in automations():
         same = client.read_automations_by_name(automation.name)
@@ -153,18 +153,18 @@ def create_automations(client: SyncPrefectClient) -> None:
 
 
 def _content(automation: AutomationCore) -> dict[str, Any]:
-    """All of it but the numbers that the server gives."""
+    """Return an automation's content without the numbers that the server assigns."""
     return automation.model_dump(include=set(AutomationCore.model_fields), exclude={"trigger": {"id"}})
 
 
 def heard_of(client: SyncPrefectClient, pool: str, since: datetime) -> set[str]:
-    """Names of the workers of a pool that have given a sign of life since then."""
+    """Return the names of a pool's workers with a heartbeat since then."""
     found = client.read_workers_for_work_pool(pool)
     return {worker.name for worker in found if worker.last_heartbeat_time and worker.last_heartbeat_time >= since}
 
 
 def close_runs(client: SyncPrefectClient, runs: set[str]) -> list[str]:
-    """Give runs whose processes were ended, and the flows that ran inside them, a state that says so; their names."""
+    """Give runs of killed processes, and the flows inside them, a final state; return their names."""
     at_work = {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}
     inside = {"parent_flow_run_id": {"any_": list(runs)}, "deployment_id": {"is_null_": True}}
     found = [
@@ -200,7 +200,7 @@ def _given_up(
 
 @dataclass(frozen=True)
 class Paused:
-    """What rests on a server."""
+    """Schedules, deployments and automations that are paused on a server."""
 
     schedules: dict[UUID, set[str]]
     """of each deployment that has such"""
@@ -211,7 +211,7 @@ class Paused:
 
 
 def read_paused(client: SyncPrefectClient) -> Paused:
-    """What is paused now."""
+    """Return what is paused now."""
     schedules, deployments = {}, set()
     for one in client.read_deployments():
         if resting := {each.schedule.model_dump_json() for each in one.schedules if not each.active}:
@@ -222,9 +222,9 @@ def read_paused(client: SyncPrefectClient) -> Paused:
 
 
 def pause_again(client: SyncPrefectClient, before: Paused) -> list[str]:
-    """Pause what was paused `before`; names of the deployments and automations that rest, wholly or in part.
+    """Pause what was paused `before`; return the names of fully or partly paused deployments and automations.
 
-    Where all schedules of a deployment rested, a changed one does, too.
+    If all schedules of a deployment were paused, a changed one is paused too.
     """
     names = []
     for one in client.read_deployments():

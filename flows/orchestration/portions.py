@@ -1,4 +1,4 @@
-"""The portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest, tiles to prepare or to judge.
+"""Run the portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest, tiles to prepare or judge.
 
 DVC stays the one that makes the stage: what is done here lies in `.plumbline`, where the stage's own process finds its
 portions finished and only puts them together. The cluster's workers must see the project's folder under its path.
@@ -34,14 +34,14 @@ ASKED = Asked()
 
 @task(retries=1, cache_policy=NO_CACHE, task_run_name="{job.folder.name}")
 def portion(job: AnyJob, work: Any) -> None:
-    """Do one portion, unless it is there."""
+    """Do one portion, unless its result exists."""
     if not job.folder.exists():
         work(job)
 
 
 @flow(name="portions")
 def portions(stage: str, params: Path = Path("params.yaml")) -> int:
-    """Do all portions of `ingest` or `prepare`; return how many there are.
+    """Do all portions of `ingest` or `prepare`; return their number.
 
     Raises:
         InputError: bad input, as the stage itself would say; or that is at work here, and would clear them away.
@@ -58,7 +58,7 @@ def portions(stage: str, params: Path = Path("params.yaml")) -> int:
 
 
 def on_dask(stage: str, address: str) -> int:
-    """Do the portions of a stage on the cluster whose scheduler listens at `address`; return how many there are.
+    """Do the portions of a stage on the Dask cluster at `address` (its scheduler); return their number.
 
     Raises:
         InputError: as `portions`.
@@ -72,9 +72,9 @@ def on_dask(stage: str, address: str) -> int:
 
 @flow(name="tiles")
 def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
-    """Judge the tiles of all new deliveries; return how many there are.
+    """Judge the tiles of all new deliveries; return their number.
 
-    What is wrong with a delivery, `plumbline score` says, which puts the tiles together.
+    Errors of a delivery are reported by `plumbline score`, which puts the tiles together.
 
     Raises:
         InputError: the settings are wrong, or the registry does not answer.
@@ -102,7 +102,7 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
 
 
 def score_on_dask(address: str, model: str = "champion") -> int:
-    """Judge the tiles of new deliveries on the cluster whose scheduler listens at `address`; return how many there are.
+    """Judge the tiles of new deliveries on the Dask cluster at `address` (its scheduler); return their number.
 
     Raises:
         InputError: as `tiles`.
@@ -118,7 +118,7 @@ def score_on_dask(address: str, model: str = "champion") -> int:
 def field_windows(
     points: list[Path], output: Path, model: str = "pretrained", asked: Asked = ASKED, picture: Path | None = None
 ) -> int:
-    """Restore a displacement field; return how many windows it has.
+    """Restore a displacement field; return its number of windows.
 
     Raises:
         InputError: as `plumbline restore`.
@@ -133,7 +133,7 @@ def field_windows(
 
 
 def restore_on_dask(address: str, points: list[Path], output: Path, **options: Any) -> int:
-    """Restore a field on the cluster whose scheduler listens at `address`; return how many windows it has.
+    """Restore a field on the Dask cluster at `address` (its scheduler); return its number of windows.
 
     Args:
         address: `tcp://HOST:PORT`. points, output, options: as for `field_windows`.

@@ -1,4 +1,4 @@
-"""Close the records of killed runs, and remove what runs leave beside their results."""
+"""Close the records of killed runs, and remove the files and records that runs leave beside their results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DAY_S = 86_400.0
 
 
 def forget_runs(days: float, dry_run: bool) -> int:
-    """Remove Prefect's records of our runs that ended more than `days` ago, with tasks, logs and artifacts; how many.
+    """Remove Prefect's records of our runs that ended over `days` ago, with logs and artifacts; return their number.
 
     Raises:
         httpx.HTTPError: the server does not answer.
@@ -69,15 +69,15 @@ def forget_runs(days: float, dry_run: bool) -> int:
 
 
 def runs_at_work() -> int:
-    """How many runs that use DVC's stores are at work, on any machine of this server."""
+    """Count the active runs that use DVC's stores, on any machine of this server."""
     with get_client(sync_client=True) as client:
         return len(_runs(client, AT_WORK, {"state": {"type": {"any_": BEGUN}}}))
 
 
 def cut_logs(most_bytes: int, dry_run: bool) -> int:
-    """Cut logs of server and workers that are longer than `most_bytes` to the last half of that; bytes removed.
+    """Cut logs longer than `most_bytes` to the last half of that; return the bytes removed.
 
-    They go on writing meanwhile, at the end; a line that comes in the very moment may be lost.
+    Processes go on writing at the end of a log; a line that arrives at the moment of the cut may be lost.
     """
     removed = 0
     for log in sorted(FOLDER.glob("*.log")):
@@ -96,7 +96,7 @@ def cut_logs(most_bytes: int, dry_run: bool) -> int:
 
 
 def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> int:
-    """Remove what nothing has changed for `days` in `.plumbline` of a checkout that is held; bytes removed."""
+    """Remove what has not changed for `days` in `.plumbline` of a locked checkout; return the bytes removed."""
     from plumbline.core.jobs import remove  # the pipeline, which loads this module too, runs stages as processes alone
 
     old = list(_old(checkout / ".plumbline", (*LEFT, *(DOWNLOADED if clone else ())), days))
@@ -116,7 +116,7 @@ def _runs(client: SyncPrefectClient, flows: list[str], which: dict[str, object],
 
 
 def _forget(client: SyncPrefectClient, run: UUID) -> None:
-    """The server removes tasks and logs with the run, but not its artifacts."""
+    """Remove a run and its artifacts; the server removes only its tasks and logs with it."""
     of_run = ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(run)]}})
     for artifact in client.read_artifacts(artifact_filter=of_run):
         if artifact.id is not None:
@@ -149,7 +149,7 @@ OWNERS = ["pipeline", "portions", "restoration", "retrain"]
 
 
 def close_leftover_runs(own: object) -> None:
-    """Give killed runs an end in the record of the embedded server; `own` is the number of the run that asks.
+    """Give killed runs an end in the record of the embedded server; `own` is the number of this run.
 
     To be called by the owner of the checkout only: in its own record, no other run that owns one can be at work; one of
     `score`, which owns none, can. On a server of one's own any may be, and there deployed runs are given up when they

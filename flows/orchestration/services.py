@@ -1,4 +1,4 @@
-"""Processes that go on after the command that started them, and are stopped exactly: no other, and no child forgotten.
+"""Start processes that outlive their command, and stop exactly these, with all their children.
 
 A process number alone proves nothing, since it may have gone to another process. One that leads a service is known by
 its number and the tick it was started at; its children, whatever became of their parents, by a token in their
@@ -29,7 +29,7 @@ SECONDS_TO_END = 15.0
 
 @dataclass(frozen=True)
 class Service:
-    """A process that was started: its name, number, and start in ticks since the machine was booted."""
+    """A started process: name, number, and start in ticks since boot."""
 
     name: str
     pid: int
@@ -37,13 +37,13 @@ class Service:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process is still at work."""
+        """Return whether this very process still runs."""
         return _started(self.pid) == self.started
 
 
 @dataclass
 class Record:
-    """What was started here, as kept in a file from before the first start until after the last end."""
+    """Services started here, kept in a file from before the first start until after the last end."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -58,11 +58,11 @@ class Record:
         new.replace(RECORD)
 
     def alive(self) -> dict[str, Service]:
-        """The services that are still at work, by name."""
+        """Return the services that still run, by name."""
         return {service.name: service for service in self.services if service.alive}
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Service:
-        """Start a command in a session of its own; it writes into a log of its name. It replaces one that has ended."""
+        """Start a command in a new session; it writes into a log of its name. It replaces an ended one."""
         FOLDER.mkdir(parents=True, exist_ok=True)
         with log_of(name).open("ab") as log:
             process = subprocess.Popen(
@@ -88,7 +88,7 @@ class Record:
                 time.sleep(0.1)
 
     def told(self, variable: str, *names: str) -> set[str]:
-        """Values of an environment variable in what these services started."""
+        """Return the values of an environment variable in processes that these services started."""
         marks = {f"{self.token} {name}" for name in names}
         values = set()
         for process in _marked(marks):
@@ -97,7 +97,7 @@ class Record:
         return {value for value in values if value}
 
     def end_children(self, *names: str) -> None:
-        """End by force the services of these names and whatever they started, until nothing of it is left."""
+        """Kill the services of these names and everything they started, until all of it is gone."""
         marks = {f"{self.token} {name}" for name in names}
         while found := list(_marked(marks)):
             for process in found:
@@ -106,7 +106,7 @@ class Record:
             time.sleep(0.1)
 
     def forget(self, *names: str) -> None:
-        """Take services that were ended off the record; without any left, there is no record."""
+        """Remove ended services from the record; remove the record with the last one."""
         self.services = [service for service in self.services if service.name not in names]
         if self.services:
             self.write()
@@ -115,7 +115,7 @@ class Record:
 
 
 def read_record() -> Record | None:
-    """What was started here and not stopped; None where that is nothing, or was before the machine was booted."""
+    """Return the services that were started here and not stopped; None without any since the machine booted."""
     try:
         told: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
         record = Record(**told | {"services": [Service(**service) for service in told["services"]]})
@@ -125,7 +125,7 @@ def read_record() -> Record | None:
 
 
 def log_of(name: str) -> Path:
-    """The file that a service writes into."""
+    """Return the log file of a service."""
     return FOLDER / f"{name}.log"
 
 
@@ -137,7 +137,7 @@ def _marked(marks: set[str]) -> Iterator[psutil.Process]:
 
 
 def _started(pid: int) -> int | None:
-    """Ticks from the boot to the start of a process that is at work: unlike a date, not moved with the clock."""
+    """Return the ticks from boot to the start of a running process: unlike a date, they do not move with the clock."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

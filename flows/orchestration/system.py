@@ -1,4 +1,4 @@
-"""`make up` and `make down`: Prefect's server and the workers of deploy/pools.yaml on this machine.
+"""Start and stop Prefect's server and the workers of deploy/pools.yaml on this machine: `make up`, `make down`.
 
 `python -m flows.orchestration.system up|down|status` from the project's root. Exit code 0: done, or so already; else 1
 or 2, with one message that says why, and nothing left behind. `PLUMBLINE_PORT` is the server's port on 127.0.0.1.
@@ -39,7 +39,7 @@ _console = Console()
 
 
 def up() -> int:
-    """Start what is not at work, and wait until all of it is."""
+    """Start what is not running, and wait until all of it is."""
     wanted = pools.read_pools()
     names = [SERVER, *(name for pool in wanted for name in pool.worker_names())]
     with _alone():
@@ -76,7 +76,7 @@ def down() -> int:
 
 
 def status() -> int:
-    """Say what is at work; exit code 1 where something is missing."""
+    """Print what runs; return exit code 1 if something is missing."""
     record = read_record()
     if record is None:
         _say("It is not up. Start it: make up")
@@ -91,7 +91,7 @@ def status() -> int:
 
 
 def _record() -> Record:
-    """What was started before, if any of it is at work; else a new one, and what the old one left is ended."""
+    """Return the record of running services; without any, a new one, after ending the rest of the old one."""
     asked = os.environ.get(PORT)
     if asked is not None and not (asked.isdigit() and 0 < int(asked) < 65536):
         raise StageFailedError(f"{PORT}: {asked} found; a port number is needed", BAD_INPUT)
@@ -138,7 +138,7 @@ def _heard_of(client: SyncPrefectClient, pool: Pool, name: str, since: datetime)
 
 
 def _stop(record: Record, names: list[str]) -> None:
-    """Workers first; then the server hears which runs they left; then it is ended too, and the record of them."""
+    """Stop the workers, report their runs to the server, then stop the server and remove the record."""
     workers = [name for name in names if name != SERVER]
     runs = record.told("PREFECT__FLOW_RUN_ID", *workers)
     for name in workers:
@@ -166,7 +166,7 @@ def _wait(record: Record, name: str, ready: Callable[[], bool], trouble: str) ->
 
 
 def _deploy(port: int) -> None:
-    """Send the deployments of prefect.yaml; the folder of a clone is filled in by each worker, not here."""
+    """Send the deployments of prefect.yaml; each worker fills in the folder of its clone, not this process."""
     said: list[str] = []
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     if process.run(command, said.append, limit_s=PATIENCE_S, environment=_variables(port)):
@@ -179,7 +179,7 @@ def _worker(pool: Pool, name: str) -> list[str]:
 
 
 def _everywhere(worker: str) -> str:
-    """A worker's name among those of all machines."""
+    """Return a worker's name, unique over all machines."""
     return f"{worker}@{socket.gethostname()}"
 
 
@@ -200,7 +200,7 @@ def _variables(port: int) -> dict[str, str]:
 
 
 def _at_home(folder: Path) -> dict[str, str]:
-    """The clone's own code goes before that which the environment was installed from."""
+    """Return variables that put the clone's own code before the installed one."""
     paths = [str(folder / "src"), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PLUMBLINE_HOME": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -256,7 +256,7 @@ def _say_how(record: Record) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the one argument says."""
+    """Do what the one argument names."""
     commands = {"up": up, "down": down, "status": status}
     if len(arguments) != 1 or arguments[0] not in commands:
         _say(f"Say one of: {', '.join(commands)}")

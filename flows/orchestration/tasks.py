@@ -1,4 +1,4 @@
-"""The tasks that flows are put together from, and what their states say.
+"""Define the tasks of flows, and the states in which they end.
 
 A step that fails returns a state and raises nothing: a traceback would hide the one line there is to know. The state's
 name says what kind of failure it is; only `Unreachable`, which may go well in a while, is tried again.
@@ -28,13 +28,13 @@ Result = TypeVar("Result")
 
 
 def failed(error: StageFailedError) -> State[Any]:
-    """The state of a step that ended so."""
+    """Return the state of a step that failed with `error`."""
     name = UNREACHABLE if isinstance(error, UnreachableError) else NAMES[error.exit_code]
     return Failed(name=name, message=str(error), data=error.exit_code)
 
 
 def passed_on(state: State[Any]) -> State[Any]:
-    """The state of a flow that ends with that of a step; returned itself, Prefect would only count it."""
+    """Return a flow's state with the name and message of a step's; Prefect would only count the state itself."""
     code = state.result(raise_on_failure=False)
     return Failed(name=state.name, message=state.message, data=code if isinstance(code, int) else 1)
 
@@ -44,7 +44,7 @@ def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:
 
 
 def _step(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """A task whose `StageFailedError` becomes its state."""
+    """Make a task in which `StageFailedError` becomes a state."""
 
     def made(do: Callable[..., Any]) -> Any:
         @wraps(do)
@@ -70,7 +70,7 @@ def _step(name: str) -> Callable[[Callable[..., Any]], Any]:
 def step(
     name: str, unchanged: bool = False, dask: str | None = None, pull: bool = False, limit_s: float | None = None
 ) -> Any:
-    """Take one step here. A stage results in how it came about, `release` in the champion's version.
+    """Run one step here. A stage returns how it came about, `release` the champion's version.
 
     A stage that is known to be `unchanged` is not asked about again: each question starts DVC anew.
     """
@@ -89,7 +89,7 @@ def step(
 def step_elsewhere(
     name: str, deployment: str, commit: str, finished: list[str], limit_s: float | None = None
 ) -> stage_runner.Outcome:
-    """Take one step on another machine, unless its result is known: send, let it be made, take it back."""
+    """Run one step on another machine, unless its result is known: send inputs, have it made, fetch the result."""
     say = get_run_logger().info
     try:
         found = stage_runner.reproduce(name, lambda _: None, pull=True, only=())
@@ -106,13 +106,13 @@ def step_elsewhere(
 
 @_step("{name}: restore and make")
 def step_for_others(name: str, limit_s: float | None = None) -> stage_runner.Outcome:
-    """Make one stage of this machine's, from what others made before it."""
+    """Make one stage of this machine's, from the results of others."""
     return stage_runner.reproduce(name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s)
 
 
 @_step("take commit {revision}")
 def take_commit(revision: str) -> str:
-    """Put this clone on a commit; its full hash."""
+    """Check out a commit in this clone; return its full hash."""
     commit = clones.take(revision)
     get_run_logger().info("On commit %s", commit)
     return commit
@@ -120,11 +120,11 @@ def take_commit(revision: str) -> str:
 
 @_step("ask DVC's remote")
 def ask_remote() -> None:
-    """See that results can be taken and handed over."""
+    """Check that results can be fetched and sent."""
     remote.check(get_run_logger().info)
 
 
 @_step("push")
 def push(finished: list[str], limit_s: float | None = None) -> None:
-    """Hand over what was made."""
+    """Send the results."""
     remote.push(finished, get_run_logger().info, limit_s)

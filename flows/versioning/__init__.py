@@ -1,1 +1,1 @@
-"""DVC and git: stages, caches, the remote and clones."""
+"""Work with DVC and git: stages, caches, the remote and clones."""

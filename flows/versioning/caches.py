@@ -1,4 +1,4 @@
-"""DVC's caches, and its remote: what is still wanted of them, and removing the rest.
+"""Remove from DVC's caches and remote what is not needed any more.
 
 DVC's own `gc` keeps what commits name. Workers make results that no commit names and find them by the run-cache, so
 here its newest entries count too. An entry's own date says nothing, since every push and pull writes it anew; that of
@@ -29,7 +29,7 @@ LIMIT_S = 1800.0
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be tidied, and how much stays."""
+    """Folders to tidy, and how much stays."""
 
     folders: list[str]
     """Checkouts, each held by whoever asks."""
@@ -44,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed of one store, or would be."""
+    """Objects and entries of one store that were removed, or would be."""
 
     store: str
     objects: int
@@ -53,7 +53,7 @@ class Removed:
 
 @dataclass
 class Wanted:
-    """What must stay, whatever its age."""
+    """Objects and entries that must stay, whatever their age."""
 
     objects: set[str] = field(default_factory=set)
     """Hashes of files and folders that commits or the present state of a checkout name."""
@@ -62,7 +62,7 @@ class Wanted:
 
 
 def tidy(asked: Asked) -> list[Removed]:
-    """Remove what is not wanted, in a process that is ended where it takes too long; what stays is whole even then.
+    """Remove what is not needed, in a process with a time limit; the store stays intact even if that is reached.
 
     Raises:
         UnreachableError: it took too long.
@@ -81,7 +81,7 @@ def tidy(asked: Asked) -> list[Removed]:
 
 
 def unwanted(store: Store, wanted: Wanted, keep: int, before: float = math.inf) -> tuple[list[Entry], list[str]]:
-    """Entries of the run-cache and hashes of objects that can go.
+    """Return the entries of the run-cache and the hashes of objects that can go.
 
     Args:
         store: a cache or a remote. wanted: what must stay. keep: newest results of each stage that stay besides.
@@ -104,7 +104,7 @@ def unwanted(store: Store, wanted: Wanted, keep: int, before: float = math.inf) 
 
 
 def _by_stage(entries: Iterable[Entry]) -> dict[tuple[bool, tuple[str, ...]], list[Entry]]:
-    """A stage is known by what it writes and from where; the run-cache does not name it."""
+    """Group entries by stage, that is by output paths and folder: the run-cache does not name it."""
     found: dict[tuple[bool, tuple[str, ...]], list[Entry]] = {}
     for entry in entries:
         found.setdefault((entry.below, entry.paths), []).append(entry)
@@ -112,13 +112,13 @@ def _by_stage(entries: Iterable[Entry]) -> dict[tuple[bool, tuple[str, ...]], li
 
 
 def _made(store: Store, entry: Entry) -> float | None:
-    """When the files of an entry came into the store; None where some are not there."""
+    """Return when the files of an entry came into the store; None if some are missing."""
     times = [store.objects[out].changed for out in entry.outs if out in store.objects]
     return max(times) if times and len(times) == len(entry.outs) else None
 
 
 def _inside(store: Store, outs: Iterable[str]) -> Iterator[str]:
-    """The objects and, of folders that are there, the files in them."""
+    """Yield the objects and, for folders in the store, the files in them."""
     for out in outs:
         yield out
         if out.endswith(".dir") and out in store.objects:
@@ -126,10 +126,10 @@ def _inside(store: Store, outs: Iterable[str]) -> Iterator[str]:
 
 
 def wanted_of(repo: Any) -> Wanted:
-    """What commits and the present state of a checkout name.
+    """Return what the commits and the present state of a checkout refer to.
 
-    All that branches, tags and experiments name, and what any commit tells of data that somebody added: results of
-    a stage can be made again, and data cannot.
+    These are all references of branches, tags and experiments, and added data of any commit: results of a stage can be
+    made again, data cannot.
     """
     from dvc.stage import PipelineStage
     from dvc.stage.cache import _get_cache_hash
@@ -152,7 +152,7 @@ def wanted_of(repo: Any) -> Wanted:
 
 
 def _with_data(folder: Path) -> list[str]:
-    """Commits that changed a `.dvc` file: together they name every version of every data that was ever added."""
+    """List commits that changed a `.dvc` file: together they name every version of all data ever added."""
     said: list[str] = []
     command = ["git", "-C", str(folder), "log", "--all", "--full-history", "--format=%H", "--", "*.dvc"]
     if process.run(command, said.append, limit_s=LIMIT_S):
@@ -161,7 +161,7 @@ def _with_data(folder: Path) -> list[str]:
 
 
 def _fetch(folder: Path) -> None:
-    """Have all commits of the origin here: what they name in the remote must stay.
+    """Fetch all commits of the origin, since what they name in the remote must stay.
 
     Raises:
         StageFailedError: git cannot.
@@ -180,7 +180,7 @@ def _tidied(store: Store, wanted: Wanted, asked: Asked, before: float = math.inf
 
 
 def tidy_here(asked: Asked) -> list[Removed]:
-    """`tidy`, in this process.
+    """Do `tidy` in this process.
 
     Raises:
         DvcException: DVC could not read something, so nothing was removed of that store.
@@ -205,7 +205,7 @@ def tidy_here(asked: Asked) -> list[Removed]:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what is asked; the last line printed tells the end."""
+    """Tidy as the argument says, in JSON; the last line of output is the result."""
     from dvc.exceptions import DvcException
 
     try:

@@ -1,4 +1,4 @@
-"""One run at a time in one checkout: DVC's locks cover a command, not a pipeline."""
+"""Allow one run at a time in a checkout: DVC's locks cover a command, not a pipeline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CheckoutBusyError(Exception):
 
 @contextlib.contextmanager
 def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
-    """Hold the checkout for the block; the kernel gives it back if this process dies.
+    """Lock the checkout during the block; the kernel frees it if this process dies.
 
     Tidying takes a minute, and is waited for: a nightly run that meets it shall not fail.
 
@@ -54,7 +54,7 @@ def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
 
 
 def keep() -> None:
-    """Hold the checkout until this process ends; `alone` then lets in whatever follows in this process.
+    """Lock the checkout until this process ends; `alone` then lets in whatever follows in this process.
 
     Raises:
         CheckoutBusyError: another process holds it.
@@ -84,7 +84,7 @@ def _take(stream: TextIO, folder: Path) -> None:
 
 
 def _forget_dead_owners(folder: Path) -> None:
-    """Remove DVC's list of busy paths where nobody on it is a running DVC.
+    """Remove DVC's list of busy paths if it has no running DVC on it.
 
     DVC drops an owner whose process number is free. It waits for ever for one whose number went to another
     process (a restarted container), and fails on a list that was cut short while being written.

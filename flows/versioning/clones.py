@@ -1,4 +1,4 @@
-"""Put a clone on a commit, and keep one for each worker of this machine."""
+"""Check out a commit in a clone, and keep one clone for each worker of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = Path()
 
 
 def take(revision: str, folder: Path = HERE) -> str:
-    """Put a clone on a commit of its origin, and return the commit's full hash.
+    """Check out a commit of its origin in a clone; return the commit's full hash.
 
     Args:
         revision: hash, branch or tag of the origin; `HEAD` is the branch the origin itself is on.
@@ -47,7 +47,7 @@ def take(revision: str, folder: Path = HERE) -> str:
 
 
 def refuse_changes(folder: Path = HERE) -> None:
-    """Refuse a clone that holds what no commit has: its result would be filed under a commit that did not make it.
+    """Refuse a clone with uncommitted changes: its result would be filed under a commit that did not make it.
 
     Raises:
         StageFailedError: it does, or the working directory is no clone.
@@ -85,7 +85,7 @@ def _fetched(revision: str, folder: Path) -> str:
 
 
 def _forget_own_record(commit: str, folder: Path) -> None:
-    """Where commits hold DVC's records, this machine's make way for them."""
+    """Remove this machine's own DVC records where the commit has them."""
     for record in _OWN_RECORDS:
         if _git(folder, "ls-files", "--error-unmatch", record)[0] == 0:
             _git(folder, "checkout", "--quiet", "HEAD", "--", record)
@@ -108,10 +108,10 @@ HOMES = FOLDER / "clones"
 
 
 def provide(worker: str) -> Path:
-    """The folder of the clone of a worker that is not at work, on the commit that this project is on.
+    """Return the folder of an idle worker's clone, at this project's commit.
 
-    Made where there is none yet. The worker loads its flows from it, which must know the parameters of the
-    deployments. Its remote of DVC is this project's, by an absolute path where that is a folder; the folder is made.
+    A missing clone is made. The worker loads its flows from the clone, and these must accept the parameters of the
+    deployments. Its DVC remote is this project's, by an absolute path if that is a folder; the folder is made.
 
     Raises:
         StageFailedError: this is no project under git with a commit, it has no remote, or the clone was changed.
@@ -130,12 +130,12 @@ def provide(worker: str) -> Path:
 
 
 def provided() -> list[Path]:
-    """The clones that there are on this machine."""
+    """Return the clones on this machine."""
     return sorted(path.parent for path in HOMES.glob("*/.git"))
 
 
 def told_of_changes() -> str | None:
-    """A remark where this folder holds changes that no commit has, which workers will not see."""
+    """Return a remark if this folder has uncommitted changes, which workers do not see."""
     try:
         refuse_changes()
     except StageFailedError:

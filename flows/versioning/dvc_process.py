@@ -1,4 +1,4 @@
-"""DVC, loaded once and forked for each command: to load it takes two seconds, most commands a fifth of one.
+"""Load DVC once and fork it for each command: loading takes two seconds, most commands a fifth of one.
 
 `run` does as `process.run` does of a command line of DVC. Behind it a process that has loaded DVC waits at a socket
 (`python -m flows.versioning.dvc_process dvc`; by that last word others know it for one). Each command is a fork of it,
@@ -34,7 +34,7 @@ _alone = threading.Lock()
 
 
 def begin() -> None:
-    """Have DVC loaded from now on, beside what else there is to do."""
+    """Load DVC from now on, in the background."""
     if sys.platform == "linux" and not _kept:
         _kept.append(_Ready())
 
@@ -75,7 +75,7 @@ def _attended(ready: _Ready, pid: int, output: IO[str], say: Callable[[str], Non
 
 
 class _Ready:
-    """The process that has loaded DVC, as seen by the one that began it."""
+    """The process that has loaded DVC, as seen by its starter."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
@@ -94,7 +94,7 @@ class _Ready:
     def start(
         self, program: str, arguments: Sequence[str], variables: Mapping[str, str], within_s: float
     ) -> tuple[_Ready, int, IO[str]] | None:
-        """Start a command: itself, its process, what it writes. None where that cannot be, and then not again."""
+        """Start a command; return its handle, process and output. None if that fails, and from then on."""
         here = str(Path.cwd())
         asked = {"program": program, "arguments": list(arguments), "variables": dict(variables), "here": here}
         words = json.dumps(asked).encode()
@@ -120,7 +120,7 @@ class _Ready:
         return self, int(told), os.fdopen(reading, encoding="utf-8", errors="replace")
 
     def code(self, pid: int) -> int:
-        """The exit status of the command, once it has ended; that of a kill where nobody is left to tell."""
+        """Return the exit status of the command, once it has ended; that of a kill if the loader is gone."""
         told = self._answers.readline()
         if not told:
             with contextlib.suppress(ProcessLookupError):
@@ -137,7 +137,7 @@ class _Ready:
 
 
 def main() -> int:
-    """Load DVC; then fork for each command that is asked for at the socket, until its other end is closed."""
+    """Load DVC; then fork for each command from the socket, until its other end is closed."""
     asked = socket.socket(fileno=os.dup(0))
     os.close(os.pidfd_open(os.getpid()))  # an error here, where the kernel has none, and not amid a command
     _load()
@@ -159,7 +159,7 @@ def main() -> int:
 
 
 def _load() -> None:
-    """All that most commands need."""
+    """Load all modules that most commands need."""
     for module in PROGRAMS.values():
         importlib.import_module(module)
     from dvc.cli.parser import get_main_parser
@@ -181,7 +181,7 @@ def _received(asked: socket.socket, size: int) -> Any:
 
 
 def _command(command: dict[str, Any], output: int) -> int:
-    """In the fork: become the command."""
+    """Become the command, in the fork."""
     os.setpgid(0, 0)
     process.die_with_parent()
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -198,7 +198,7 @@ def _command(command: dict[str, Any], output: int) -> int:
 
 
 def _ended(child: int, asked: socket.socket) -> int:
-    """Wait for a command, end what it leaves at work, tell its exit status (negative: the signal)."""
+    """Wait for a command, end its leftover processes, return its exit status (negative: the signal)."""
     handle = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([handle, asked.fileno()], [], [])

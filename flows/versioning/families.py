@@ -1,4 +1,4 @@
-"""The families of models, as flows see them: each a folder with a `dvc.yaml` and a `params.yaml` of its own."""
+"""Define the families of models for flows: each has a folder with `dvc.yaml` and `params.yaml`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Family:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What a run takes, in order."""
+        """Return the steps of a run, in order."""
         return (*STAGES, "release", self.showcase)
 
 
@@ -34,7 +34,7 @@ FAMILIES = {family.name: family for family in (DIAGNOSIS, RESTORATION)}
 
 
 def family_of(name: str) -> Family:
-    """The family of this name.
+    """Return the family of this name.
 
     Raises:
         StageFailedError: there is none.

@@ -1,4 +1,4 @@
-"""Run one command so that its output is seen line by line and nothing of it outlives this process."""
+"""Run one command: pass its output on line by line, and end all its processes with this one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run `command`, pass each line it writes to `say` at once, return its exit status (negative: the signal).
+    """Run `command`, pass each output line to `say` at once, return its exit status (negative: the signal).
 
     The command gets a process group of its own. The group ends with the command, also where the command is
     killed and leaves children behind; at the limit; with any exception here (a cancelled flow, Ctrl-C); and, on
@@ -69,7 +69,7 @@ def run(
 
 
 def variables(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of a command's environment: those of this process, `more`, and what lets its lines be heard as it writes them."""
+    """Return a command's environment: this process's, `more`, and settings for unbuffered output."""
     return {
         **os.environ,
         **(more or {}),
@@ -82,7 +82,7 @@ def variables(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def attend(
     pid: int, output: Iterable[str], watcher: threading.Thread, say: Callable[[str], None], limit_s: float | None
 ) -> None:
-    """Pass on what a command writes until it has ended; end its group at the limit, and with any exception here.
+    """Pass on a command's output until it ends; end its group at the limit, and on any exception here.
 
     Args:
         pid: of the command, which leads a process group.
@@ -111,13 +111,13 @@ def attend(
 
 
 def die_with_parent() -> None:
-    """For a child between its fork and its program: on Linux, the kernel kills it when its parent dies."""
+    """Have the kernel kill this child when its parent dies (Linux); call it between fork and program."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_group_after(pid: int) -> None:
-    """Wait for the leader without reaping it, so that its group's number cannot have gone to another by then."""
+    """Wait for the leader without reaping it, so that its group's number cannot be reused meanwhile."""
     with contextlib.suppress(ChildProcessError, ProcessLookupError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         os.killpg(pid, signal.SIGKILL)
@@ -131,7 +131,7 @@ def _end_at(limit_s: float, pid: int, watcher: threading.Thread, too_long: threa
 
 
 def _end_group(pid: int, watcher: threading.Thread) -> None:
-    """End the group, and what its members started in groups of their own."""
+    """End the group, and the processes that its members started in other groups."""
     children: list[psutil.Process] = []
     with contextlib.suppress(psutil.NoSuchProcess):
         children = psutil.Process(pid).children(recursive=True)

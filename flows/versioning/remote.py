@@ -1,4 +1,4 @@
-"""DVC's remote, by which machines hand results to each other: whether it answers, and sending to it.
+"""Check DVC's remote, by which machines exchange results, and send to it.
 
 DVC itself passes over a remote that does not answer, and computes anew; so it is asked beforehand.
 """
@@ -49,7 +49,7 @@ def check(say: Say) -> None:
 
 
 def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
-    """Send what these stages made, and the run-cache by which others find it.
+    """Send the results of these stages, and the run-cache by which others find them.
 
     Raises:
         UnreachableError: not everything arrived.
@@ -66,7 +66,7 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Try the remote of the working directory, then do as DVC in this process: `dvc repro ...`, or `dvc push ...`.
+    """Try the remote of the working directory, then run DVC in this process: `dvc repro ...`, or `dvc push ...`.
 
     The last line printed tells the end. Exit code: DVC's; `BAD_INPUT` without a remote; `UNREACHABLE` where it does not
     answer.
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _try(files: Any, place: str) -> None:
-    """Write, read and remove an object; leave a mark, where this clone sees the store for the first time."""
+    """Write, read and remove an object; leave a mark if this clone sees the store for the first time."""
     if files.protocol == "local" and not files.isdir(place):
         raise FileNotFoundError("no such folder")
     if _seen(place) is not None:
@@ -124,13 +124,13 @@ def _try(files: Any, place: str) -> None:
 
 
 def _note() -> Path:
-    """The clone's note: in a folder of a family, a `.dvc` would make DVC take that for a project of its own."""
+    """Return the clone's note in the root, since a `.dvc` in a family's folder would make that a DVC project."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / SEEN.parts[0]).is_dir()), here) / SEEN
 
 
 def _seen(place: str) -> str | None:
-    """The mark that this clone has seen in a store."""
+    """Return the mark that this clone has seen in a store."""
     note = _note()
     if not note.exists():
         return None
@@ -139,9 +139,9 @@ def _seen(place: str) -> str | None:
 
 
 def _see_mark(files: Any, place: str) -> None:
-    """DVC makes a folder that is not there, also in the middle of a push: half of the objects would lie elsewhere.
+    """Refuse a store without its mark: DVC would recreate a lost folder in the middle of a push.
 
-    And a machine that is new to it would mark it: so each mark is another one.
+    A machine that is new to the store would mark it again, so each mark is unique.
     """
     mark = _seen(place)
     if mark is None or not files.exists(files.join(place, MARKS, mark)):

@@ -1,4 +1,4 @@
-"""One stage through DVC, and the release: how each ended, in words a person can act on."""
+"""Run one stage through DVC, and the release, and report each outcome in words that help to act."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RUNNING = re.compile(r"Running stage '([^']+)'")
 
 
 class StageFailedError(Exception):
-    """A stage did not end well; `exit_code` is 2 for bad input, 3 for a gate that refused, else 1."""
+    """A stage failed; `exit_code` is 2 for bad input, 3 for a gate that refused, else 1."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -51,27 +51,27 @@ class StageFailedError(Exception):
 
 
 class UnreachableError(StageFailedError):
-    """Something on the network did not answer, or a machine was lost: the same may go well in a while."""
+    """Something on the network did not answer, or a machine was lost: a later try may succeed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, 1)
 
 
 class NotRestoredError(StageFailedError):
-    """A result that another machine makes was not found, and was not made here in its place."""
+    """The result of another machine was not found, and is not made here instead."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, BAD_INPUT)
 
 
 def own_stages() -> tuple[str, ...] | None:
-    """The stages this machine is for, or None for all."""
+    """Return the stages of this machine, or None for all."""
     told = os.environ.get(OWN_STAGES)
     return None if told is None else tuple(told.split())
 
 
 def begin_asking() -> None:
-    """Ask from now on, beside what else there is to do, what is stale, and if nothing is, whether it was released.
+    """Ask in the background for the stale stages and, without any, whether the package was released.
 
     The next `stale` and the next `promote` wait for these answers, and give them.
     """
@@ -82,12 +82,12 @@ def begin_asking() -> None:
 
 
 def stale(showcase: str = SHOWCASE) -> frozenset[str]:
-    """Names of the stages of which something changed, or all where DVC cannot tell; what follows them is not in it."""
+    """Return the names of changed stages, or all if DVC fails; stages after them are not included."""
     return _asked.pop().result() if _asked else _ask(showcase)
 
 
 def _is_champion() -> bool:
-    """Whether the registry has the package, as it lies here unharmed, for the champion."""
+    """Return whether the registry has the unharmed package in this folder as champion."""
     command = [sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)]
     return process.run(command, lambda _: None) == 0
 
@@ -106,7 +106,7 @@ def _ask(showcase: str = SHOWCASE) -> frozenset[str]:
 def reproduce(
     stage: str, say: Say, *, pull: bool = False, only: Collection[str] | None = None, limit_s: float | None = None
 ) -> Outcome:
-    """Bring `stage` up to date with `dvc repro`; say its output as it comes.
+    """Bring `stage` up to date with `dvc repro`; pass its output on as it comes.
 
     Args:
         stage: its name.
@@ -147,7 +147,7 @@ def reproduce(
 
 
 def on_dask(stage: str, address: str, say: Say) -> None:
-    """Do the portions of `stage` on a Dask cluster, where the stage has to be made at all.
+    """Do the portions of `stage` on a Dask cluster, if the stage must be made.
 
     Raises:
         StageFailedError: bad input, or a cluster that does not answer.
@@ -184,7 +184,7 @@ def promote(say: Say) -> str:
 
 
 def tidy_registry(say: Say, dry_run: bool, name: str | None = None) -> str:
-    """Remove from the registry what is not wanted, with `plumbline release tidy`; return what it says of that.
+    """Remove old packages with `plumbline release tidy`; return its summary.
 
     Args:
         say: is told what it prints. dry_run: nothing is removed. name: of a registered model; None: this project's.
@@ -219,7 +219,7 @@ def score_on_dask(address: str, say: Say) -> None:
 
 
 def keeping(lines: list[str], say: Say) -> Say:
-    """Pass on the lines that say something, and keep them."""
+    """Pass on and keep all lines except chatter."""
 
     def keep(line: str) -> None:
         if not _CHATTER.match(line):
@@ -230,7 +230,7 @@ def keeping(lines: list[str], say: Say) -> Say:
 
 
 def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
-    """Tell the stage's own exit status, which DVC reports in words, and its last line, which is its message."""
+    """Return the failure with the stage's own exit status, which DVC gives in words, and its last line as message."""
     for number, line in enumerate(lines):
         # A stage that was killed may not have ended its line.
         said, failed, rest = line.partition("ERROR: failed to reproduce")

@@ -1,4 +1,4 @@
-"""A store of DVC's, cache or remote, as a list of objects and of the run-cache's entries."""
+"""List the objects and run-cache entries of a DVC store: a cache or a remote."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the run-cache: that a stage, with what it was made from, gave these results."""
+    """One entry of the run-cache: the results of a stage with given inputs."""
 
     path: str
     name: str
@@ -60,12 +60,12 @@ class Store:
                 self.entries.append(self._entry(path, told[1]))
 
     def read(self, path: str) -> bytes:
-        """Content of a file of the store."""
+        """Return the content of a file of the store."""
         content: bytes = self._files.cat_file(path)
         return content
 
     def remove(self, entries: Sequence[Entry], objects: Sequence[str]) -> None:
-        """Remove them in an order that leaves nothing behind which names what is gone, wherever this is cut."""
+        """Remove entries and objects, in an order that leaves no dangling references if it is cut short."""
         folders = [self.objects[one].path for one in objects if one.endswith(".dir")]
         files = [self.objects[one].path for one in objects if not one.endswith(".dir")]
         for paths in ([entry.path for entry in entries], folders, files):
@@ -81,7 +81,7 @@ class Store:
         return bool(self._files.protocol == "local")
 
     def _listed(self, folder: str) -> Iterator[tuple[str, int, float]]:
-        """Path with `/`, bytes, and time of change of every file below a folder."""
+        """Yield path with `/`, bytes, and time of change of every file below a folder."""
         if self._local:
             for path in Path(folder).rglob("*"):
                 about = path.stat()
@@ -112,13 +112,13 @@ class Store:
 
 
 def local_store(repo: Any) -> Store | None:
-    """The cache of a checkout; None where it lies elsewhere, and may be that of others too."""
+    """Return the cache of a checkout; None if it lies outside the checkout, and may be shared."""
     root = Path(repo.cache.legacy.path).resolve()
     return Store(repo.cache.local.fs, str(root)) if root.is_relative_to(Path(repo.root_dir).resolve()) else None
 
 
 def remote_store(repo: Any) -> Store:
-    """The default remote.
+    """Return the default remote.
 
     Raises:
         DvcException: there is none.

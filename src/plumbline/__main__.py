@@ -16,7 +16,7 @@ def main() -> None:
 
 
 def _only_own_stages() -> None:
-    """Under DVC, make no stage that another machine is for: DVC makes anew, without a word, what it did not find."""
+    """Refuse, under DVC, to make another machine's stage: DVC silently makes again what it did not find."""
     own, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
     if own is not None and stage and stage not in own.split():
         sys.stderr.write(

@@ -1,4 +1,4 @@
-"""The command line: `plumbline STAGE`, one command a stage, and the commands for models; a module a group of them."""
+"""Run the command line: one command per stage, and the commands for models. Each module holds a group of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ app.add_typer(adapters.app, name="adapters")
 
 
 def main(parent: int | None = None) -> None:
-    """Entry point: errors meant for the user end with their exit code and one message, without a traceback.
+    """Run a command. An error meant for the user ends with its exit code and one message, without a traceback.
 
     Args:
         parent: number of the process that has started this one; None: whoever is the parent now.
@@ -76,12 +76,12 @@ def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more."
 
 
 def _asked() -> str:
-    """The command that was given."""
+    """Return the command on the command line."""
     return next((word for word in sys.argv[1:] if not word.startswith("-")), "plumbline")
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
-    """A thread of a library, such as TensorBoard's, meets a full disk by itself: that is one line, too."""
+    """Log one warning if a library's thread (TensorBoard's, for example) fails on a full disk."""
     told = unwritten(failed.exc_value) if isinstance(failed.exc_value, Exception) else None
     if told is None:
         threading.__excepthook__(failed)
@@ -90,6 +90,6 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
 
 
 def _die_with_dvc(parent: int | None) -> None:
-    """Under DVC, end when DVC does: a stage whose DVC was killed would go on unseen and write into its folder."""
+    """End a DVC stage when its DVC ends; else it would go on unseen and write into its folder."""
     if "DVC_STAGE" in os.environ and not die_with_parent(parent):
         raise InputError("DVC ended before this stage began.")

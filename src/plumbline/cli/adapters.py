@@ -1,4 +1,4 @@
-"""`plumbline adapters`: what `plumbline adapt` made."""
+"""List and merge the adapters that `plumbline adapt` made: `plumbline adapters`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plumbline bench`: how fast, large and true a package is on this machine."""
+"""Measure the speed, size and accuracy of a package on this machine: `plumbline bench`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _check(prepared: Path | None, points: Sequence[Path] | None, buildings: Path
 
 
 def _check_json(path: Path, package: Path, inputs: Sequence[Path]) -> None:
-    """Said before minutes of measuring."""
+    """Refuse an unusable path for the figures, before minutes of measuring."""
     if package.resolve() in path.resolve().parents:
         raise InputError(f"--json {path}: is inside the model package, which must stay as it is. Give another folder.")
     if path.resolve() in {other.resolve() for other in inputs}:
@@ -139,7 +139,7 @@ def _own(
     params: Path | None,
     format_: str | None,
 ) -> BenchInputs:
-    """A user's own buildings, prepared as the package wants them; with labels, only those that have one."""
+    """Prepare the user's own buildings as the package needs them; with labels, only the labelled ones."""
     import numpy as np
 
     from plumbline.prepare.buildings import prepare_buildings

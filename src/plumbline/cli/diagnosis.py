@@ -1,4 +1,4 @@
-"""The stages of diagnosis: which buildings are being damaged, where and how badly."""
+"""Run the stages of diagnosis: which buildings are being damaged, where and how badly."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def package(params: Path, data: Path) -> None:
 
 @contextmanager
 def _named(params: Path) -> Iterator[None]:
-    """Before what is said of a parameter, the name of the file that it stands in."""
+    """Put the file name in front of messages about its parameters."""
     try:
         yield
     except ParameterError as error:

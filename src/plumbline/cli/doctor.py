@@ -1,4 +1,4 @@
-"""`plumbline doctor`: what is wrong with this installation, and how to mend it."""
+"""Find what is wrong with this installation and how to mend it: `plumbline doctor`."""
 
 from __future__ import annotations
 

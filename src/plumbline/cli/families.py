@@ -1,4 +1,4 @@
-"""The families of models, and what each does in a stage: `params.yaml` says which family a project is of."""
+"""Choose the family of models from `params.yaml`, and define what a family does in each stage."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from plumbline.core.errors import InputError
 
 
 class Family(Protocol):
-    """The stages of a family, in the order of the data's way; each reads and writes below `data`."""
+    """Stages of a family, in order; each reads and writes below `data`."""
 
     name: str
 
     def simulate(self, params: Path, data: Path) -> None:
-        """Invent what to train on, as products."""
+        """Simulate training data, as products."""
 
     def ingest(self, params: Path, data: Path, workers: int | None) -> None:
         """Read products."""
 
     def prepare(self, params: Path, data: Path, workers: int | None) -> None:
-        """Make what the network is given."""
+        """Make the inputs of the network."""
 
     def train(self, params: Path, data: Path) -> None:
-        """Fit and calibrate."""
+        """Train and calibrate."""
 
     def compress(self, params: Path, data: Path) -> None:
-        """Make it cheaper."""
+        """Make the network smaller and faster."""
 
     def export(self, params: Path, data: Path) -> None:
         """Write ONNX."""
 
     def validate(self, params: Path, data: Path) -> None:
-        """Measure, and apply the gates."""
+        """Measure the models, and apply the gates."""
 
     def package(self, params: Path, data: Path) -> None:
-        """Write the package, if the gates let it."""
+        """Write the package, if every gate was passed."""
 
 
 def family_in(params: Path) -> Family:
-    """The family that a params file says it is of; diagnosis, where it says none.
+    """Return the family that is set in a params file; diagnosis by default.
 
     Raises:
         InputError: it says another.
@@ -61,7 +61,7 @@ def family_in(params: Path) -> Family:
 
 
 def on_all_devices(options: Any) -> None:
-    """With several devices, what follows is done in a process for each."""
+    """Start one process per device, if several are set; the rest of the command runs in each of them."""
     if options.devices > 1 or options.nodes > 1:
         from plumbline.train.distributed.launch import one_process_a_device
 

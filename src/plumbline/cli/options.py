@@ -1,4 +1,4 @@
-"""What several commands share: where data lies, the options, and how a table is printed."""
+"""Define what several commands share: data folder, options, and printing of tables."""
 
 from __future__ import annotations
 
@@ -125,16 +125,16 @@ WorkersOption = Annotated[
 
 
 class PointsCommand(TyperCommand):
-    """A command whose `--points` takes all words that follow it, as a shell makes them of `EGMS_*.zip`."""
+    """A command with a `--points` option that takes several words, as a shell expands `EGMS_*.zip`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse, with `--points` before each of its words."""
+        """Parse the arguments after repeating `--points` before each of its values."""
         takes_argument = any(isinstance(param, TyperArgument) for param in self.params)
         return super().parse_args(ctx, repeated(args, takes_argument and bool(args) and _is_option(args[0])))
 
 
 def repeated(words: Sequence[str], keep_last: bool = False, option: str = "--points") -> list[str]:
-    """The words of a command line with `option` before each value that follows it.
+    """Return the words of a command line with `option` before each value that follows it.
 
     Args:
         words: after the command.
@@ -167,7 +167,7 @@ def _is_option(word: str) -> bool:
 
 
 def print_table(table: Table, least_width: int = LEAST_WIDTH) -> None:
-    """Print to standard output; where that is no terminal, at least `least_width` wide, so that nothing is cut."""
+    """Print to standard output, at least `least_width` wide where it is no terminal, so that nothing is cut."""
     used = console if console.is_terminal else Console(width=max(console.width, least_width))
     with used.capture() as capture:
         used.print(table)

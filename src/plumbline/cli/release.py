@@ -1,4 +1,4 @@
-"""`plumbline release`: the registry."""
+"""Register, promote, sign and remove packages: `plumbline release`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def promote(
 
 
 def _name_in(params: Path) -> str:
-    """Name of the registered model of a project, of whatever family."""
+    """Return the name of a project's registered model, of either family."""
     if family_in(params).name == "restoration":
         from plumbline.params.load_restoration import load_restoration
 
@@ -65,7 +65,7 @@ def _name_in(params: Path) -> str:
 
 
 def _warn_of_name(package: Path, given: str) -> None:
-    """Say so where a package is registered under a name that nothing in this project asks for."""
+    """Warn if a package has another name than this project's model and is registered under it."""
     from plumbline.release.families import verify_package
 
     name = verify_package(package).name

@@ -1,4 +1,4 @@
-"""The stages of restoration: a dense field from sparse points."""
+"""Run the stages of restoration: a dense field from sparse points."""
 
 from __future__ import annotations
 

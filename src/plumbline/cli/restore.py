@@ -1,4 +1,4 @@
-"""The command that restores a displacement field."""
+"""Run the commands that restore a displacement field."""
 
 from __future__ import annotations
 

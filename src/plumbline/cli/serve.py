@@ -1,4 +1,4 @@
-"""The commands that put a model to use on a user's own points and footprints."""
+"""Run the commands that apply a model to a user's own points and footprints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ app = typer.Typer()
 
 @contextmanager
 def _package(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
-    """The package that a model is; an adapted one is merged for as long as it is used."""
+    """Yield the folder of the package; with an adapter, a temporary merged package."""
     from plumbline.release.resolve import resolve_model
 
     if adapter is None:
@@ -293,9 +293,10 @@ def score(
 
 
 def _challenger(name: str, verify_key: Path | None) -> Path | None:
-    """The package that answers beside the champion, if there is one; without MLflow nobody can tell.
+    """Return the challenger's package, if there is one; None without MLflow.
 
-    One that is not signed as asked is left out: its answers are never published, and the champion's shall be.
+    A challenger without the required signature is left out. Its answers are never published, and the champion's must
+    be.
     """
     if not is_installed("mlflow"):
         log.info("No challenger is looked for: MLflow is not installed (%s).", install("pipeline"))

@@ -1,4 +1,4 @@
-"""The command that serves models over HTTP."""
+"""Serve models over HTTP: `plumbline serve`."""
 
 from __future__ import annotations
 

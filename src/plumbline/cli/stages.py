@@ -1,4 +1,4 @@
-"""One command a stage, in the order of the data's way; `params.yaml` says of which family of models."""
+"""Run one command per stage, in order of the data flow; `params.yaml` sets the family of models."""
 
 from __future__ import annotations
 

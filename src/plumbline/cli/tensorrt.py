@@ -1,4 +1,4 @@
-"""`plumbline tensorrt`: engines for this machine's GPU."""
+"""Build engines for this machine's GPU: `plumbline tensorrt`."""
 
 from __future__ import annotations
 

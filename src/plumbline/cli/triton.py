@@ -1,4 +1,4 @@
-"""`plumbline triton`: a package for the Triton Inference Server."""
+"""Write a package for the Triton Inference Server: `plumbline triton`."""
 
 from __future__ import annotations
 

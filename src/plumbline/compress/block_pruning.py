@@ -1,4 +1,4 @@
-"""Remove whole blocks of convolutions: an operator that is gone takes no time at any width."""
+"""Remove whole blocks of convolutions: a removed operator takes no time at any width."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ STREAMS = ("distance", "slope")
 
 
 def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, batches: int, seed: int) -> Diagnosis:
-    """`model` with `most` blocks in each stream at most; itself, where it has no more.
+    """Return `model` with at most `most` blocks in each stream; `model` itself if it has no more.
 
-    One block after another goes: of a stream with too many, the one without which the losses are lowest, as measured.
+    Blocks are removed one after another: from a stream with too many, the one whose removal leaves the lowest measured
+    loss.
 
     Args:
         model: in evaluation mode; left as it is.
@@ -43,7 +44,7 @@ def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, bat
 
 
 def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
-    """A copy of `model` whose stream lacks its block number `gone`, from 0; those behind it move up."""
+    """Return a copy of `model` without block number `gone` (from 0) of a stream; later blocks move up."""
     hidden = _hidden(model, stream)
     kept = [number for number in range(len(hidden)) if number != gone]
     widths = {f"{stream}_hidden": [hidden[number] for number in kept]}
@@ -64,7 +65,7 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
 
 @torch.inference_mode()
 def mean_loss(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> float:
-    """`loss_of`, averaged over `batches` batches of buildings."""
+    """Return `loss_of`, averaged over `batches` batches of buildings."""
     found = [float(loss_of(model, batch, losses)) for batch in itertools.islice(loader(data, BATCH, seed), batches)]
     return sum(found) / len(found)
 

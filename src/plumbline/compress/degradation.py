@@ -16,7 +16,7 @@ BATCH = 512
 
 
 class Rightness(NamedTuple):
-    """How right a network's answers to B buildings are."""
+    """Correctness of a network's answers to B buildings."""
 
     right: NDArray[np.float64]
     """(D,) 1 where the quadrant is right, of the buildings that have one."""
@@ -25,17 +25,17 @@ class Rightness(NamedTuple):
 
     @property
     def quadrant_accuracy(self) -> float:
-        """Share of right quadrants; 0 where no building has one."""
+        """Return the share of right quadrants; 0 where no building has one."""
         return float(self.right.mean()) if len(self.right) else 0.0
 
     @property
     def severity_mae(self) -> float:
-        """Permille."""
+        """Return the mean absolute error of severity, permille."""
         return float(self.error.mean())
 
 
 class Loss(NamedTuple):
-    """What one network is worse by than another on the same buildings, with standard errors of paired differences."""
+    """Loss in accuracy of one network against another on the same buildings, with paired standard errors."""
 
     drop: float
     """Share of right quadrants."""
@@ -46,7 +46,7 @@ class Loss(NamedTuple):
 
 
 def rightness_of(model: Diagnosis, sequences: SequenceSet) -> Rightness:
-    """Let `model`, in evaluation mode, answer all of `sequences`; in an order that depends on their lengths alone."""
+    """Let `model`, in evaluation mode, answer all of `sequences`, in an order that depends on their lengths alone."""
     right, error = [], []
     with torch.inference_mode():
         for batch in loader(sequences, BATCH):
@@ -59,7 +59,7 @@ def rightness_of(model: Diagnosis, sequences: SequenceSet) -> Rightness:
 
 
 def loss_against(small: Rightness, large: Rightness) -> Loss:
-    """What `small` is worse by than `large`; both of the same buildings."""
+    """Return how much worse `small` is than `large`, on the same buildings."""
     drop, rise = large.right - small.right, (small.error - large.error) / max(large.severity_mae, 1e-12)
     return Loss(_mean(drop), _standard_error(drop), _mean(rise), _standard_error(rise))
 

@@ -1,4 +1,4 @@
-"""Round in floating point as int8 will, so that training sees it (fake quantisation, Jacob et al. 2018, section 3).
+"""Round in floating point as int8 will, so that training adapts to it (fake quantisation, Jacob et al. 2018).
 
 Weights and inputs of products are rounded to the values that int8 has; the gradient of a rounding is taken as 1 within
 the range, and as 0 beyond it (Bengio et al. 2013, the straight-through estimator). The network stays the one it was:
@@ -27,14 +27,14 @@ STORED_CODES = 127
 
 
 class Rounding:
-    """The rounding of a network's layers, from when it is made to `remove`.
+    """Rounding of a network's layers, from construction until `remove`.
 
     Nothing is rounded before `measure` has been called. No value is read back from a GPU, which would be waited for in
     each layer.
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
-        """`network`: its linear layers and convolutions are rounded, on `device`, where its weights are."""
+        """Attach to `network`: its linear layers and convolutions are rounded, on `device`, where its weights are."""
         self._largest = {name: torch.zeros((), device=device) for name in product_layers(network)}
         self._measured, self._measuring = False, False
         self._handles: list[Any] = []
@@ -48,7 +48,7 @@ class Rounding:
             ]
 
     def measure(self, answer: Callable[[], object]) -> None:
-        """Take the ranges of inputs from what `answer` sends through the network; it is not rounded meanwhile."""
+        """Measure the ranges of inputs while `answer` runs the network, without rounding."""
         for largest in self._largest.values():
             largest.zero_()
         self._measuring = True
@@ -59,11 +59,11 @@ class Rounding:
         self._measured = True
 
     def input_scales(self) -> dict[str, float]:
-        """Layer -> what 1 of its input's codes is worth."""
+        """Return layer -> value of one code step of its input."""
         return {name: float(worth(largest, INPUT_CODES)) for name, largest in self._largest.items()}
 
     def remove(self) -> None:
-        """Leave the network as it was."""
+        """Remove the rounding from the network."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -86,7 +86,7 @@ class Rounding:
 
 
 def product_layers(network: nn.Module) -> list[str]:
-    """Names of the layers whose products will be in int8, unless export finds that they change the answers too much."""
+    """List the layers with products in int8, before export excludes those that change the answers too much."""
     return [
         name
         for name in _layers(network)
@@ -107,21 +107,21 @@ def _after(layer: nn.Module, *_: object) -> None:
 
 
 def round_weight(weight: Tensor, codes: int) -> Tensor:
-    """A range for each channel out, symmetric about 0."""
+    """Round a weight, with a range for each output channel, symmetric about 0."""
     return _round(weight, worth(weight.detach().flatten(1).abs().amax(1), codes), codes)
 
 
 def _round_input(given: Tensor, largest: Tensor) -> Tensor:
-    """One range for all, symmetric about 0, as far as the largest value that was seen; see `Rounding.measure`."""
+    """Round an input, with one range for all, symmetric about 0, up to the largest value measured."""
     return _round(given[None], worth(largest[None], INPUT_CODES), INPUT_CODES)[0]
 
 
 def _round(values: Tensor, worth_O: Tensor, codes: int) -> Tensor:
-    """To whole multiples of a `worth` for each of the first dimension."""
+    """Round to whole multiples of a `worth` for each entry of the first dimension."""
     # Zeros in float32: of whole numbers torch looks whether they are in the range, for which it waits for a GPU.
     return torch.fake_quantize_per_channel_affine(values, worth_O, torch.zeros_like(worth_O), 0, -codes, codes)
 
 
 def worth(largest: Tensor, codes: int) -> Tensor:
-    """What 1 of the codes is worth; above 0 where there are zeros only."""
+    """Return the value of one code step; above 0 even if all values are 0."""
     return (largest / codes).clamp(min=torch.finfo(largest.dtype).eps)

@@ -1,4 +1,4 @@
-"""Measure how much a channel matters, by one of several plug-ins: pruning keeps those that matter most.
+"""Measure the importance of channels, by one of several plug-ins: pruning keeps the most important.
 
 The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is the
 sum of |slope times weight| over a channel's weights, which bounds what the losses rise by, to first order, where they
@@ -26,7 +26,7 @@ BATCH = 128
 
 
 class NormScale(importance.Importance):  # type: ignore[misc]
-    """The scale of the normalisation that a channel goes through (Liu et al. 2017, Network slimming), of layers here.
+    """Scale of the normalisation after a channel (Liu et al. 2017, Network slimming), here of layers.
 
     Channels that no normalisation follows are ranked by `magnitude`.
     """
@@ -36,13 +36,13 @@ class NormScale(importance.Importance):  # type: ignore[misc]
         self.magnitude = importance.GroupMagnitudeImportance(p=2)
 
     def __call__(self, group: Any) -> Any:
-        """(C,) of the group's channels."""
+        """Return (C,) importance of the group's channels."""
         scale = self.scale(group)
         return self.magnitude(group) if scale is None else scale
 
 
 def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:
-    """The losses' gradients, summed over `batches` batches of training buildings; the model is left without any.
+    """Return the losses' gradients, summed over `batches` batches of training buildings; the model keeps none.
 
     Args:
         model: in evaluation mode.
@@ -69,7 +69,7 @@ def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, see
 
 
 def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
-    """The training's loss of a batch of buildings as they are: neither turned, perturbed nor weighted."""
+    """Return the training loss of a batch of buildings, without turning, perturbing or weighting them."""
     chosen = build_losses(losses)
     answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
     return chosen.where(answer, batch) + chosen.how_much(answer, batch, model.standard_severity(batch.severity_B))

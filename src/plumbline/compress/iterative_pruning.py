@@ -19,7 +19,7 @@ from plumbline.train.fit.short_run import quick_fit
 
 @dataclass(frozen=True)
 class Pruning:
-    """How networks are made from one `teacher`: all of them from the same buildings and random numbers."""
+    """Recipe for networks pruned from one `teacher`, all with the same buildings and random numbers."""
 
     teacher: Diagnosis
     train: SequenceSet
@@ -32,7 +32,7 @@ class Pruning:
 
     @classmethod
     def of(cls, teacher: Diagnosis, train: SequenceSet, section: Compress, losses: Train) -> Pruning:
-        """With its start, and the slopes of it, which every ratio shares.
+        """Create the recipe with its start and the slopes there, which every ratio shares.
 
         Raises:
             InputError: `freeze` names what is not there, or everything.
@@ -43,11 +43,11 @@ class Pruning:
         return cls(teacher, train, section, losses, start, slopes(start, *look))
 
     def at_once(self, ratio: float) -> Diagnosis:
-        """The start without `ratio` of its channels, not trained after it."""
+        """Return the start without `ratio` of its channels, without training."""
         return self._pruned(self.start, 1.0, ratio, self.slopes)
 
     def shrunk(self, ratio: float) -> Diagnosis:
-        """The start without `ratio` of its channels, in steps; fine-tuned after each step but the last."""
+        """Return the start without `ratio` of its channels, pruned in steps, fine-tuned between them."""
         section = self.section
         model, found = self.start, self.slopes
         for step in range(section.pruning_steps):
@@ -66,7 +66,7 @@ class Pruning:
         return prune(model, 0.0, slopes, section.importance, parts, section.heads, multiple, section.multiple)
 
     def tune(self, model: Diagnosis) -> None:
-        """Fine-tune shortly: towards the labels and the teacher's answers."""
+        """Fine-tune briefly, towards the labels and the teacher's answers."""
         short = self.section.short
         freeze(model, self.section.freeze, "compress", tell=False)
         index = np.random.default_rng(self.losses.seed).permutation(len(self.train))[: short.buildings]

@@ -1,4 +1,4 @@
-"""Save bytes in a quantised model: weights that int8 arithmetic left in float, or holds twice.
+"""Save bytes in a quantised model: weights that the int8 arithmetic left in float, or stores twice.
 
 Every initialiser counts: of a small network the scales, offsets and biases are a third of the bytes.
 """
@@ -25,7 +25,7 @@ HALF = ("network.", "novelty_whitening")
 
 
 def pack(model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` with 8-bit weights, and activations in float, where it had float weights; see `_weights` and `_halve`."""
+    """Return `model` with 8-bit instead of float weights, and float activations; see `_weights` and `_halve`."""
     packed = onnx.ModelProto()
     packed.CopyFrom(model)
     _without_leftovers(packed)
@@ -39,14 +39,14 @@ def pack(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _without_leftovers(model: onnx.ModelProto) -> None:
-    """Initialisers that nothing reads."""
+    """Remove unused initialisers."""
     read = {name for node in model.graph.node for name in node.input} | {out.name for out in model.graph.output}
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
     _replace(model, kept)
 
 
 def _weights(model: onnx.ModelProto) -> None:
-    """Float matrices of products as int8 with a scale for each channel out, unfolded when a session begins.
+    """Store float matrices of products as int8 with a scale for each output channel, unfolded when a session begins.
 
     All 8 bits are used: nothing is multiplied in 8 bits, so nothing saturates.
     """
@@ -77,7 +77,7 @@ def _weights(model: onnx.ModelProto) -> None:
 
 
 def rounded_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """int8 and, for each place along `axis`, what 1 of them is worth; symmetric about 0."""
+    """Return int8 weights and the value of one code step along `axis`; symmetric about 0."""
     others = tuple(place for place in range(value.ndim) if place != axis)
     largest = np.abs(value).max(axis=others)
     # A share of the smallest numbers there are is 0, and nothing could be divided by it.
@@ -88,7 +88,7 @@ def rounded_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.i
 
 
 def _halve(model: onnx.ModelProto) -> None:
-    """Float weights that are left, biases, norms and scales for the most part, in 16 bits; widened as a session begins.
+    """Store the remaining float weights (mostly biases, norms and scales) in 16 bits, widened when a session begins.
 
     All in one initialiser that is cut into them: an operator for each would take more bytes than it saves. Of a
     triangular matrix the other half is left out.
@@ -131,13 +131,13 @@ def _halve(model: onnx.ModelProto) -> None:
 
 
 def is_triangle(value: NDArray[np.float32]) -> bool:
-    """Whether all of a square matrix below its diagonal is 0, and its other half is fewer bytes than it takes."""
+    """Return whether a square matrix is 0 below its diagonal, and large enough for storing half of it to pay."""
     square = value.ndim == 2 and value.shape[0] == value.shape[1] and len(value) >= SMALLEST_TRIANGLE
     return square and not np.tril(value, -1).any()
 
 
 def triangle(name: str, flat: str, side: int) -> tuple[list[Any], list[Any]]:
-    """Initialisers and operators that make the matrix `name` of its upper triangle, row by row in `flat`.
+    """Return initialisers and operators that build the matrix `name` from its upper triangle, row by row in `flat`.
 
     Row i begins at i * (2 * side - 1 - i) / 2 less i, so that its column j is that many values on, plus j.
     """
@@ -159,7 +159,7 @@ def triangle(name: str, flat: str, side: int) -> tuple[list[Any], list[Any]]:
 
 
 def _scales_of_weights(model: onnx.ModelProto) -> set[str]:
-    """Names of what 1 of the weights in 8 bits is worth, channel by channel; of activations there is one for all."""
+    """List the scales of 8-bit weights, channel by channel; activations have one for all."""
     return {node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear"}
 
 
@@ -175,12 +175,12 @@ def _may_be_halved(name: str, value: NDArray[np.float32], is_scale: bool) -> boo
 
 
 def _is_kept(name: str) -> bool:
-    """Matrices that tell the unlike from the like: an error of a hundredth there is one in who is answered for."""
+    """Return whether a matrix belongs to the novelty: an error of 1 % there would change who is judged."""
     return name.startswith("novelty")
 
 
 def _short_names(model: onnx.ModelProto) -> None:
-    """Numbers for the values between operators: their names take more bytes than the weights of a small network.
+    """Rename the values between operators to numbers: names take more bytes than a small network's weights.
 
     What has a meaning outside keeps its name: inputs, outputs, weights, and the operators.
     """
@@ -196,7 +196,7 @@ def _short_names(model: onnx.ModelProto) -> None:
 
 
 def _share(model: onnx.ModelProto) -> None:
-    """One initialiser for all that hold the same: offsets are zeros, and inputs of several layers have one scale."""
+    """Share one initialiser among equal ones: offsets are zeros, and several layers have one input scale."""
     first: dict[tuple[int, tuple[int, ...], bytes], str] = {}
     names: dict[str, str] = {}
     kept = []

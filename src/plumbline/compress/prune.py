@@ -1,4 +1,4 @@
-"""Remove channels for good (structured pruning): the network that is left is smaller and faster.
+"""Remove channels permanently (structured pruning), so that the network becomes smaller and faster.
 
 The dependency graph of the network (Fang et al. 2023, DepGraph) says which channels must go together; which of them
 matter least, `importance` says. How many go depends on the kind of layer: cheap ones faster than dear ones, and to
@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 
 
 class Split:
-    """An importance that leaves each stream a multiple of `multiple` of the channels that both streams share.
+    """Importance that leaves each stream a multiple of `multiple` of the channels shared by both streams.
 
     How many each keeps is what `scores` would keep, rounded; which ones, they say.
     """
@@ -34,12 +34,13 @@ class Split:
     def __init__(
         self, scores: Any, first: nn.Module, multiple: int, least: int, share_of: Callable[[nn.Module], float]
     ) -> None:
-        """`first`: the layer that makes the first stream's channels. `least`: channels that each keeps, where there are
-        twice as many. `share_of`: what goes, by a group's first."""
+        """Keep the settings. `first`: the layer that makes the first stream's channels. `least`: channels that each
+        stream keeps, where it has twice as many. `share_of`: the share to remove, by a group's first layer.
+        """
         self.scores, self.first, self.multiple, self.least, self.share_of = scores, first, multiple, least, share_of
 
     def __call__(self, group: Any) -> Any:
-        """(C,) of the group's channels."""
+        """Return (C,) importance of the group's channels."""
         score_C = self.scores(group)
         places = [item.root_idxs for item in group if item.dep.target.module is self.first]
         if score_C is None or not places or len(places[0]) == len(score_C):
@@ -73,7 +74,7 @@ def prune(
     multiple: int = 1,
     least: int | None = None,
 ) -> Diagnosis:
-    """A copy of `model` without the least important channels.
+    """Return a copy of `model` without the least important channels.
 
     Args:
         model: left as it is.
@@ -104,12 +105,12 @@ def prune(
 
 
 def channel_groups(model: Diagnosis) -> list[str]:
-    """Names of the groups of channels that can only go together: each the first layer that makes them."""
+    """List the groups of channels that can only be removed together, each by the first layer that makes them."""
     return list(largest_shares(model))
 
 
 def largest_shares(model: Diagnosis) -> dict[str, float]:
-    """Group of channels -> the largest share of it that can go: one stays of each stream, and of each head.
+    """Return group of channels -> largest share that can go: one stays of each stream, and of each head.
 
     Asked for more, the pruner would leave the whole group, and the smallest ratio would make the largest network.
     """
@@ -134,7 +135,7 @@ def _share(ratio: float) -> float:
 
 
 def _step(pruner: Any, network: Network) -> None:
-    """Take the channels, and tell the network how many heads are left."""
+    """Remove the channels, and set the number of heads that are left."""
     pruner.step()
     for layer in network.neck.layers:
         layer.attention.heads = pruner.num_heads[layer.attention.query]
@@ -148,7 +149,7 @@ def _pruner(
     heads: int | None = None,
     whole: bool = False,
 ) -> Any:
-    """`whole`: take heads only, and of those that stay every channel."""
+    """Make a pruner. `whole`: remove whole heads only, and keep all channels of the others."""
     made = {
         layer: part.attention.heads
         for part in network.neck.layers
@@ -173,7 +174,7 @@ def _pruner(
 
 
 def _copy(model: Diagnosis) -> Diagnosis:
-    """The same model, built afresh from the widths its layers have: proof that the widths say everything."""
+    """Return the same model, rebuilt from the widths of its layers: a check that they describe it completely."""
     copy = Diagnosis(spec_of(model.network))
     copy.load_state_dict(model.state_dict())
     copy.preparation = model.preparation
@@ -181,7 +182,7 @@ def _copy(model: Diagnosis) -> Diagnosis:
 
 
 def _example() -> tuple[Tensor, ...]:
-    """Inputs to trace the dependencies with."""
+    """Return inputs to trace the dependencies with."""
     size = (2, 8)
     return (
         torch.zeros(*size, len(DISTANCE)),
@@ -192,7 +193,7 @@ def _example() -> tuple[Tensor, ...]:
 
 
 def kind_of(group: str) -> str:
-    """Kind of one of `channel_groups`, as `params.compress.Powers` names them."""
+    """Return the kind of one of `channel_groups`, as in `params.compress.Powers`."""
     words = group.split(".")
     if words[0] == "heads":
         return "joined"
@@ -207,7 +208,7 @@ def kind_of(group: str) -> str:
 
 
 def channel_shares(model: Diagnosis, ratio: float, section: Compress, multiple: int = 1) -> dict[str, float]:
-    """Group of channels -> the share of it that goes.
+    """Return group of channels -> share of it to remove.
 
     `1 - ratio` to the power of the group's kind is left of a width, rounded to a multiple of `multiple` where that is
     above 1. The channels of attention go by heads, and are left as they come.
@@ -225,7 +226,7 @@ def channel_shares(model: Diagnosis, ratio: float, section: Compress, multiple: 
 
 
 def step_shares(start: Diagnosis, model: Diagnosis, part: float, ratio: float, section: Compress) -> dict[str, float]:
-    """Group of channels -> the share of it that goes in the step after which `part` of the `ratio` is done.
+    """Return group of channels -> share to remove in the step after which `part` of the `ratio` is done.
 
     Counted from what `start` had, so that channels which one step cannot cut in parts do not add up: in the end as many
     are left as by one step. Rounded in the last one, and none goes before that would have to come back for it.
@@ -248,17 +249,17 @@ def step_shares(start: Diagnosis, model: Diagnosis, part: float, ratio: float, s
 
 
 def _room(group: str, start: Diagnosis, multiple: int) -> float:
-    """Share that is left to the last step, so that it can round both of the streams that have these channels."""
+    """Return the share left to the last step, so that it can round both streams with these channels."""
     layers = dict(start.network.named_modules())
     return (multiple - 1) / _width(layers[group], start) if kind_of(group) == "shared" else 0.0
 
 
 def _rounded(left: float, width: int, multiple: int) -> float:
-    """The nearest multiple, one at least, of a width that is to be `left`; no more than there is."""
+    """Round a width `left` to the nearest multiple: at least one multiple, at most `width`."""
     return min(width, multiple * max(1, round(left / multiple))) if multiple > 1 else left
 
 
 def _width(layer: Any, model: Diagnosis) -> int:
-    """Channels that a layer of `model` makes; in attention for each head."""
+    """Return the channels that a layer of `model` makes; in attention, those for each head."""
     heads = {part.attention.value: part.attention.heads for part in model.network.neck.layers}
     return int(getattr(layer, "out_features", None) or layer.out_channels) // heads.get(layer, 1)

@@ -1,4 +1,4 @@
-"""Train with quantisation in view (QAT): the last epochs of fine-tuning see what int8 will do to the network."""
+"""Train with simulated int8 (QAT) in the last epochs of fine-tuning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERY = 32
 
 
 class AwareOptimisation(Optimisation):
-    """As `Optimisation`; in the last `compress.quantisation_aware` epochs the network answers as int8 will.
+    """An `Optimisation` that answers as int8 will in the last `compress.quantisation_aware` epochs.
 
     Ranges are those that `export` will find: the largest values that the same buildings, padded in the same batches,
     cause in the network before it is rounded. They follow from the weights alone, so that each process has the same,
@@ -33,7 +33,7 @@ class AwareOptimisation(Optimisation):
     def __init__(
         self, model: Diagnosis, section: Compress, losses: Train, teacher: Diagnosis, train: SequenceSet
     ) -> None:
-        """`train`: some of its buildings give the ranges."""
+        """Prepare the rounding. `train`: some of its buildings give the ranges."""
         super().__init__(model, section, losses, teacher, section.distil_weight, "compress")
         self.rounded_from = section.epochs - section.quantisation_aware
         self.chosen_from = self.rounded_from
@@ -44,17 +44,17 @@ class AwareOptimisation(Optimisation):
         self._rounding: list[Rounding] = []
 
     def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
-        """Measure the ranges, now and then."""
+        """Measure the ranges every few batches."""
         if batch_index % EVERY == 0:
             self._measure()
         super().on_train_batch_start(batch, batch_index)
 
     def on_validation_epoch_start(self) -> None:
-        """Measure them with the weights that are judged: the mean of the weights, where there is one."""
+        """Measure the ranges with the evaluated weights: the averaged ones, where the run keeps an average."""
         self._measure()
 
     def teardown(self, stage: str) -> None:
-        """Leave an ordinary network."""
+        """Remove the rounding."""
         for rounding in self._rounding:
             rounding.remove()
         self._rounding.clear()

@@ -1,4 +1,4 @@
-"""Quantise weights and activations to int8, in the layers that hold nearly all weights, by ONNX Runtime's quantiser."""
+"""Quantise weights and activations to int8 by ONNX Runtime's quantiser, in the layers with nearly all weights."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head", "accepted_head", "l
 
 
 class Calibration(CalibrationDataReader):  # type: ignore[misc]
-    """Batches of real training buildings, each of others."""
+    """Batches of real training buildings, all different."""
 
     def __init__(self, data: SequenceSet, batches: int, batch_size: int, seed: int) -> None:
-        """Draw them.
+        """Draw the batches.
 
         Raises:
             InputError: two hold the same values, so that ranges tell of fewer buildings than they seem to.
@@ -45,13 +45,13 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
             )
 
     def get_next(self) -> dict[str, NDArray[np.generic]] | None:
-        """The next batch, or None after the last."""
+        """Return the next batch, or None after the last."""
         index = next(self._batches, None)
         return None if index is None else self._data.pad(index)
 
 
 class Quantiser:
-    """One float32 model, quantised in more than one way; its activations are looked at once."""
+    """A float32 model, quantised in several ways from one calibration of its activations."""
 
     def __init__(self, source: Path, scratch: Path, calibration: Calibration) -> None:
         """Prepare `source` in the folder `scratch`; see `Calibration`."""
@@ -66,13 +66,13 @@ class Quantiser:
         self._model = onnx.load(self._ready)
 
     def layers(self) -> list[str]:
-        """Names of the layers whose activations can be in int8; with or without attention, in the graph's order."""
+        """List the layers that can have int8 activations, in the graph's order, attention included."""
         fixed = set(_without_weights(self._model))
         names = layer_names(self._model)
         return [names[node.name] for node in _candidates(self._model) if node.name not in fixed]
 
     def static(self, in_float: Collection[str] = ()) -> onnx.ModelProto:
-        """Weights and activations in int8, symmetric, weights per channel, in the quantise-dequantise form.
+        """Quantise weights and activations to int8, symmetric, weights per channel, in the quantise-dequantise form.
 
         Weights keep 7 of 8 bits: without VNNI instructions the sums of 8-bit products saturate.
 
@@ -98,7 +98,7 @@ class Quantiser:
         return pack(onnx.load(self._made))
 
     def dynamic(self) -> onnx.ModelProto:
-        """Weights in int8, and each activation by its own range when it comes; convolutions in float."""
+        """Quantise weights to int8, and each activation by its own range at run time; convolutions stay in float."""
         with _silent():
             quantize_dynamic(
                 str(self._ready),
@@ -112,7 +112,7 @@ class Quantiser:
         return pack(onnx.load(self._made))
 
     def weights_only(self) -> onnx.ModelProto:
-        """Weights in int8, all activations in float."""
+        """Quantise weights to int8; all activations stay in float."""
         return pack(self._model)
 
     def _excluded(self, in_float: Collection[str]) -> list[str]:
@@ -123,13 +123,13 @@ class Quantiser:
 
 @contextmanager
 def quantiser(source: Path, calibration: Calibration) -> Iterator[Quantiser]:
-    """A `Quantiser` of the float32 ONNX file `source`; what it needs on the disk is removed after use."""
+    """Yield a `Quantiser` of the float32 ONNX file `source`; its temporary files are removed after use."""
     with tempfile.TemporaryDirectory() as scratch:
         yield Quantiser(source, Path(scratch), calibration)
 
 
 def layer_names(model: onnx.ModelProto) -> dict[str, str]:
-    """Node -> name of its layer in the network, of all products: by its weights, or by the bias added to it.
+    """Return node -> name of its layer in the network, for all products: by its weights, or the bias added to it.
 
     The exporter names transposed weights anew, and keeps the names of biases.
     """
@@ -150,7 +150,7 @@ def _candidates(model: onnx.ModelProto) -> list[Any]:
 
 
 def _without_weights(model: onnx.ModelProto) -> list[str]:
-    """Products of two activations (attention scores), and all that reads what the layers of `KEPT_FLOAT` read.
+    """List products of two activations (attention scores), and all that reads the inputs of `KEPT_FLOAT` layers.
 
     A rounded input is a clipped one, for every reader: what lies far outside of the calibration data would seem to
     lie at its edge. A building unlike all others would be judged; a step before the severity's exponential is a step of
@@ -164,7 +164,7 @@ def _without_weights(model: onnx.ModelProto) -> list[str]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """The quantiser advises its own preparation, which is done, on the root logger, once for each model."""
+    """Silence the quantiser: it advises on each model a preparation that is already done."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Search the ratio of pruning by bisection: each try is fine-tuned shortly and judged on the tune split."""
+"""Search the ratio of pruning by bisection: each try is fine-tuned briefly and judged on the tune split."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIGURES = "try.json"
 
 
 def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> tuple[Diagnosis, list[Row]]:
-    """The smallest network within the bounds of `target`, and a row for each try.
+    """Return the smallest network within the bounds of `target`, and a row for each try.
 
     That a larger ratio costs more is taken for granted, as bisection must. A try lies in `work` once it is done, and a
     later call takes it from there.
@@ -78,7 +78,7 @@ def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> t
 def _try(
     pruning: Pruning, ratio: float, teacher: Rightness, tune: SequenceSet, target: Target, folder: Path
 ) -> tuple[Diagnosis, Row]:
-    """One network: made and judged, or taken from `folder`."""
+    """Make and judge one network, or load it from `folder`."""
     if (folder / FIGURES).exists():
         return load_diagnosis(folder), read_json(folder / FIGURES)
     model = pruning.shrunk(ratio)
@@ -106,7 +106,7 @@ def _row(ratio: float, parameters: int, judged: Rightness, teacher: Rightness, t
 
 
 def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, list[Row]]:
-    """The network of the smallest ratio that keeps to the size; widths say it, so that nothing is trained for it."""
+    """Return the network of the smallest ratio within the size; widths determine it, so that training is not needed."""
 
     def size(ratio: float) -> int:
         found = count_parameters(pruning.at_once(ratio).network)["total"]
@@ -140,7 +140,7 @@ def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, li
 
 
 def made_once(make: Callable[[], Made], folder: Path) -> Made:
-    """What `make` gives: made by a machine's first process, taken from `folder` by the others and after a kill.
+    """Return what `make` makes: the first process of a machine makes it, the others load it from `folder`.
 
     A search takes hours, and each process would make the same networks on its share of the cores. Where the first one
     fails, whoever started the processes ends the others.

@@ -1,4 +1,4 @@
-"""Scan how much each group of channels is worth: pruned alone, not trained after it, judged on the tune split."""
+"""Scan the importance of each group of channels: pruned alone, without training, judged on the tune split."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def scan(pruning: Pruning, tune: SequenceSet, buildings: int) -> list[Row]:
-    """Rows of `group, ratio, parameters, quadrant_accuracy, severity_mae`; a group's first is of ratio 0.
+    """Return rows of `group, ratio, parameters, quadrant_accuracy, severity_mae`; the first of a group has ratio 0.
 
     Args:
         pruning: of the network to look at.
@@ -46,7 +46,7 @@ def scan(pruning: Pruning, tune: SequenceSet, buildings: int) -> list[Row]:
 
 
 def drawn(rows: list[Row]) -> str:
-    """The scan as an SVG document: severity error by ratio, a line a group."""
+    """Draw the scan as an SVG document: severity error by ratio, one line per group."""
     groups = dict.fromkeys(row["group"] for row in rows)
     lines = [
         Line(group, [(row["ratio"], row["severity_mae"]) for row in rows if row["group"] == group]) for group in groups

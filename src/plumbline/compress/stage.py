@@ -1,4 +1,4 @@
-"""Run the stage `compress`: prune the trained network, fine-tune what is left, calibrate it anew."""
+"""Run the stage `compress`: prune the trained network, fine-tune the rest, calibrate it again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from plumbline.train.stage import run_key, write_model
 
 
 def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
-    """Write the pruned model into `out`, in the same form as the stage `train` does.
+    """Write the pruned model into `out`, in the same form as the stage `train`.
 
     Beside it `search.csv`, where the ratio was searched, and `sensitivity.csv` and `.svg`, where they are asked for.
 

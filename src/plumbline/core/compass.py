@@ -1,4 +1,4 @@
-"""The building compass: the frame in which north-east means the north-east corner of *this* house."""
+"""Define the building compass: the frame in which north-east is the north-east corner of *this* house."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Frames:
     """(B, 2) side along x and along y."""
 
     def to_building(self, index: NDArray[np.intp], east_north: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Map coordinates (N, 2) into the frames of buildings `index` (N,): x and y in m from the centre."""
+        """Transform map coordinates (N, 2) into the frames of buildings `index` (N,): x and y in m from the centre."""
         return self.rotate(index, east_north - self.centre[index])
 
     def rotate(self, index: NDArray[np.intp], east_north: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Components along x and y of vectors (N, 2) given by east and north."""
+        """Rotate vectors (N, 2) from east and north to their components along x and y."""
         cos, sin = np.cos(self.angle[index]), np.sin(self.angle[index])
         east, north = east_north[:, 0], east_north[:, 1]
         return np.stack([east * cos + north * sin, north * cos - east * sin], axis=1)
 
 
 def frames(polygons: NDArray[np.object_]) -> Frames:
-    """Frames of shapely polygons (B,) in a projected CRS, from their minimum rotated rectangles.
+    """Return the frames of shapely polygons (B,) in a projected CRS, from their minimum rotated rectangles.
 
     The x axis is the rectangle's axis turned by at most 45 degrees from east; at exactly 45 degrees, the one
     turned counter-clockwise. A polygon without extent in one direction gets a side of 0.
@@ -63,7 +63,7 @@ def frames(polygons: NDArray[np.object_]) -> Frames:
 
 
 def _corners(rectangles: NDArray[np.object_]) -> NDArray[np.float64]:
-    """(B, 4, 2) corners in order; of a line, whose rectangle has no width, each end twice, of a point four times it."""
+    """Return (B, 4, 2) corners in order; a line (no width) gives each end twice, a point gives itself four times."""
     coordinates, owner = shapely.get_coordinates(rectangles, return_index=True)
     count = np.bincount(owner, minlength=len(rectangles))
     first = np.cumsum(count) - count
@@ -73,16 +73,16 @@ def _corners(rectangles: NDArray[np.object_]) -> NDArray[np.float64]:
 
 
 def quadrant_code(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Index into `QUADRANTS` of building-frame positions; the axes themselves count as east and north."""
+    """Return the index into `QUADRANTS` of positions in the building frame; the axes count as east and north."""
     east, north = x >= 0, y >= 0
     return np.select([east & north, ~east & north, ~east & ~north], [0, 1, 2], default=3)
 
 
 def join_quadrants(these: Iterable[object]) -> str:
-    """Names of the quadrants that are true of four, as `NE|NW`."""
+    """Join the names of the quadrants that are true among four, as `NE|NW`."""
     return BETWEEN_QUADRANTS.join(name for name, true in zip(QUADRANTS, these, strict=True) if true)
 
 
 def of_likeliest(probability: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
-    """(B,) what stands in (B, 4) `values` for the quadrant that is the most probable by (B, 4) `probability`."""
+    """Return (B,) the entry of (B, 4) `values` at the most probable quadrant of (B, 4) `probability`."""
     return np.take_along_axis(np.asarray(values), np.asarray(probability).argmax(axis=1)[:, None], axis=1)[:, 0]

@@ -1,4 +1,4 @@
-"""What long work says: rich progress on a terminal, plain log lines elsewhere."""
+"""Show the progress of long work: rich on a terminal, plain log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _listeners: list[Listener] = []
 
 
 def listen(listener: Listener) -> None:
-    """Call `listener` with what is done, how many are done, and of how many, from now on."""
+    """Call `listener` from now on with the name of the work, the number done and the total."""
     _listeners.append(listener)
 
 
@@ -67,5 +67,5 @@ def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 
 def hidden(text: str) -> str:
-    """The text without the passwords in its addresses."""
+    """Hide the passwords in the addresses of a text."""
     return _PASSWORD.sub(r"\1:***@", text)

@@ -1,4 +1,4 @@
-"""Whether the database behind MLflow answers, asked before MLflow does."""
+"""Check that the database behind MLflow answers, before MLflow tries it."""
 
 from __future__ import annotations
 

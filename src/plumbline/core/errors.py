@@ -1,4 +1,4 @@
-"""Errors that a user meets, each with the exit code the command line ends with."""
+"""Define the errors that a user meets, each with the exit code of the command line."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ class InputError(PlumblineError):
 
 
 class ParameterError(InputError):
-    """A parameter is wrong, which could not be seen when its file was read; the message begins with its key."""
+    """A parameter is wrong, but its file alone does not show it; the message begins with the key."""
 
 
 class NotWritable(InputError):
-    """Nothing can be written where the user wants it; never the fault of what is read."""
+    """The output cannot be written where the user wants it; the input is not at fault."""
 
 
 class SignatureRefused(PlumblineError):
-    """A model package is not signed with the key that is asked for, or was altered since. It is not used."""
+    """A model package lacks a signature by the required key, or was altered after it was signed. It is not used."""
 
     exit_code = 3
 
 
 class GateRefused(PlumblineError):
-    """A gate said no: the candidate is not released. The message names rule, figure and bound."""
+    """A gate failed: the candidate is not released. The message names rule, figure and bound."""
 
     exit_code = 3
 
 
 def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
-    """The file and the reason, where a disk that takes no more is behind an error; None where it is not.
+    """Return the file and the reason if a full or read-only disk caused an error, else None.
 
     The system names a file only until it is open: then the first of the two is None.
     """
@@ -65,7 +65,7 @@ def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
 
 
 def _behind(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and those that it came from or that were being handled when it came."""
+    """Yield the error, then the errors that caused it or that were being handled when it was raised."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         yield error

@@ -1,4 +1,4 @@
-"""The extras of an installation: which library comes with which, and what a command says where one is missing."""
+"""List the extras of an installation with their libraries, and word the message when one is missing."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class ExtraMissing(InputError):
 
 
 def install(*extras: str) -> str:
-    """The command that adds extras to the Plumbline that is installed."""
+    """Return the command that adds extras to the installed Plumbline."""
     return f'`pip install "plumbline[{",".join(extras)}]"`'
 
 
 def is_installed(library: str) -> bool:
-    """Whether a module can be found; it is not loaded."""
+    """Return whether a module can be found, without loading it."""
     try:
         return util.find_spec(library) is not None
     except (ImportError, ValueError):
@@ -68,7 +68,7 @@ def need(extra: str, asked: str, instead: str = "") -> None:
 
 
 def missing_extra(error: ImportError, asked: str) -> ExtraMissing | None:
-    """The same for a library that was asked for without `need`; None where it belongs to no extra, or is there."""
+    """Return the error for a library imported without `need`; None if it is installed or belongs to no extra."""
     library = (error.name or "").partition(".")[0]
     if is_installed(library):
         return None

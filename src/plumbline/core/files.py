@@ -1,4 +1,4 @@
-"""Writing so that nobody ever sees half a file, and hashing so that everybody sees a changed one."""
+"""Write files atomically, so that a partial file is never visible, and hash them to detect changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def check_place(path: Path) -> None:
-    """Refuse what no folder can take the place of; before long work, that it may not be for nothing.
+    """Refuse a path that a folder cannot replace; called before long work, so that the work is not lost.
 
     Raises:
         InputError: `path` is a file, or the working directory or a folder around it.
@@ -89,8 +89,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def told_unwritten(path: Path) -> Iterator[None]:
-    """What the operating system says of a disk in the block, said of the output that was given; of a full one, of the
-    file that it names, which may lie on another disk.
+    """Turn an `OSError` in the block into a message about the given output.
+
+    For a full disk, the message names the file in the error, which may lie on another disk.
 
     Raises:
         NotWritable: in the place of every `OSError`.
@@ -104,7 +105,7 @@ def told_unwritten(path: Path) -> Iterator[None]:
 
 
 def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
-    """What a user is told of an error that a full disk is behind; None where it is another.
+    """Return the error to show the user if a full or read-only disk caused `error`, else None.
 
     Args:
         error: as it came.
@@ -120,7 +121,7 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
 
 
 def forbidden(error: Exception) -> InputError | None:
-    """What a user is told of a file or folder that is closed to this process; None of another error."""
+    """Return the error to show the user if permissions close a file or folder to this process, else None."""
     if not isinstance(error, PermissionError) or error.filename is None:
         return None
     place = given_name(Path(os.fsdecode(error.filename)))
@@ -130,13 +131,12 @@ def forbidden(error: Exception) -> InputError | None:
 
 
 def given_name(path: Path) -> Path:
-    """The path that `atomic_file` or `atomic_folder` was given, where `path` is, or lies in, what it has yielded; else
-    `path`."""
+    """Return `path` with the temporary names of `atomic_file` and `atomic_folder` replaced by the given names."""
     return Path(*(TEMPORARY.sub(r"\1\4", part) for part in path.parts))
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that could not be written, before any work is done for it: one is made beside it, and removed.
+    """Refuse a file that cannot be written, before any work is done: create a file beside it and remove that file.
 
     Rights alone do not tell: root has them all, and a file system may take no files.
 
@@ -148,7 +148,7 @@ def check_writable(path: Path) -> None:
 
 
 def why_unwritten(error: BaseException, *paths: Path) -> str:
-    """Why a writer failed at `paths`, which were writable when it began; without the names of temporary files."""
+    """Return why a writer failed at `paths`, which were writable when it began; omit the names of temporary files."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     said = str(error)
@@ -165,7 +165,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _full_disk_told(path: Path) -> Iterator[None]:
-    """What a full disk says in the block, in whatever words, said of the name that was given."""
+    """Turn any error that a full disk causes in the block into one about the given name."""
     try:
         yield
     except Exception as error:
@@ -177,7 +177,7 @@ def _full_disk_told(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _refused(path: Path) -> Iterator[None]:
-    """What the operating system says of a temporary name, said of the name that was given."""
+    """Turn an `OSError` about a temporary name into one about the given name."""
     try:
         yield
     except OSError as error:
@@ -187,7 +187,7 @@ def _refused(path: Path) -> Iterator[None]:
 
 
 def _put(temporary: Path, path: Path) -> None:
-    """Let a folder take the place of another one, whoever else does so at the same moment: the last one stays."""
+    """Replace one folder by another, also if other processes do the same at that moment: the last one stays."""
     old = path.with_name(f".{path.name}.{_process()}.old")
     for again in reversed(range(ATTEMPTS)):
         _remove(old)  # of a killed process of this number, or of the attempt before
@@ -207,7 +207,7 @@ def _put(temporary: Path, path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """A folder, or a link to one, of which only the link goes."""
+    """Remove a folder; of a link to a folder, remove only the link."""
     with suppress(OSError):
         path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
 
@@ -222,7 +222,7 @@ def _process() -> str:
 
 @functools.cache
 def here() -> str:
-    """Among which processes a number means this one: of this machine, and in it of this container."""
+    """Return the machine and container within which a process number is unique."""
     try:
         numbers = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -231,7 +231,7 @@ def here() -> str:
 
 
 def is_dead(temporary: Path) -> bool:
-    """Whether the process that made a temporary file or folder has ended: of one elsewhere, if nothing is touched."""
+    """Return whether the maker of a temporary file or folder has ended; if it is elsewhere, whether the file is old."""
     told = TEMPORARY.match(temporary.name)
     if told is None or not Path("/proc/self").exists():
         return False
@@ -286,13 +286,13 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
+    """Return the hexadecimal SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def sha256_folder(folder: Path, pattern: str = "*") -> str:
-    """Hex SHA-256 over the relative names and bytes of all files below `folder` whose name fits `pattern`."""
+    """Return the hexadecimal SHA-256 over names and bytes of all files below `folder` that match `pattern`."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob(pattern) if p.is_file()):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_file(path)}\n".encode())

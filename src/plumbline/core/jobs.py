@@ -1,4 +1,4 @@
-"""Independent portions of a stage's work: each leaves a folder behind, and is not done again where that is there."""
+"""Run independent portions of a stage; each writes a folder, and a portion with a finished folder is not repeated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, what: str) -> None:
-    """Call `work` on every job whose folder is not there yet; the first that fails ends the others.
+    """Call `work` on every job that has no folder yet; the first failure ends the others.
 
     Args:
         work: a function of a module, which writes the job's folder atomically.
@@ -67,7 +67,7 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
 
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """New processes that take work for the block, each on one core; none outlives this one, or the block.
+    """Start processes for the block, each on one core; they end with the block or with this process.
 
     Raises:
         PlumblineError: one was ended from outside.
@@ -87,7 +87,7 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:
-    """The jobs whose folder is not there yet; says so where others are."""
+    """Return the jobs that have no folder yet, and log how many are already done."""
     left = [job for job in jobs if not job.folder.exists()]
     if len(left) < len(jobs):
         log.info("%s: going on, %d of %d portions are there from before", what, len(jobs) - len(left), len(jobs))
@@ -95,12 +95,12 @@ def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequence[Path]) -> Path:
-    """Folder for the portions of one run: another one whenever files, settings or code differ.
+    """Return the folder for the portions of one run; it changes with files, settings or code.
 
     Args:
         stage: its name.
@@ -116,7 +116,7 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
 
 @contextmanager
 def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
-    """Let one process at a time do the portions of a stage in a project: a second would remove what the first reads.
+    """Allow one process at a time to run a stage's portions in a project: a second would remove the first one's input.
 
     Args:
         stage: its name.
@@ -153,7 +153,7 @@ def _locked(stream: IO[str]) -> bool:
 
 
 def clear(work: Path) -> None:
-    """Remove the portions of a run that has ended, and those that another has left behind for days."""
+    """Remove the portions of a finished run, and portions that other runs left behind days ago."""
     remove(work)
     for other in work.parent.iterdir():
         if time.time() - other.stat().st_mtime > KEPT_SECONDS:
@@ -161,7 +161,7 @@ def clear(work: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder or a file, at once for all who ask whether it is there: half of it would be taken for a whole."""
+    """Remove a folder or file in one step, so that no reader takes a partial folder for a complete one."""
     aside = path.with_name(f".{path.name}.removed")
     _delete(aside)  # of a removal that was cut
     with suppress(FileNotFoundError):
@@ -196,7 +196,7 @@ def die_with_parent(parent: int | None = None) -> bool:
 
 
 def _start(verbose: bool, parent: int) -> None:
-    """In a new worker process."""
+    """Set up a new worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends its workers
     if not die_with_parent(parent):
         os._exit(1)
@@ -205,7 +205,7 @@ def _start(verbose: bool, parent: int) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes started within count on one core each: their linear algebra shall not take them all."""
+    """Limit linear algebra to one thread in processes that are started within the block."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     try:

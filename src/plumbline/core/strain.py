@@ -1,4 +1,4 @@
-"""The label definition: largest principal tensile strain of a structure, and the quadrant that bears it.
+"""Define the label: the largest principal tensile strain of a structure, and the quadrant that bears it.
 
 Angular distortion and horizontal strain are combined as in Boscardin and Cording (1989), Building response to
 excavation-induced settlement, J. Geotech. Eng. 115(1); the category bounds follow Burland's classification.
@@ -45,18 +45,18 @@ class Strain(NamedTuple):
 
 
 def principal_tensile_strain(beta: ArrayLike, eps_l: ArrayLike) -> Array:
-    """`eps_l/2 + sqrt((eps_l/2)^2 + (beta/2)^2)` (Boscardin and Cording 1989); tension positive, any unit."""
+    """Return `eps_l/2 + sqrt((eps_l/2)^2 + (beta/2)^2)` (Boscardin and Cording 1989); tension positive, any unit."""
     half_l, half_b = np.asarray(eps_l, float) / 2, np.asarray(beta, float) / 2
     return np.asarray(half_l + np.hypot(half_l, half_b), float)
 
 
 def bay_length(side: float) -> float:
-    """Length of a bay along a side, m: 4 m, or half the side if that is shorter than 8 m."""
+    """Return the length of a bay along a side, m: 4 m, or half of a side shorter than 8 m."""
     return BAY_M if side >= 2 * BAY_M else side / 2
 
 
 def structure_strain(field: Field, side_x: float, side_y: float, spacing: float = 1.0) -> Strain:
-    """Severity and quadrant of a noise-free displacement field over a rectangular footprint, by the definition itself.
+    """Compute severity and quadrant of a noise-free displacement field over a rectangular footprint, by the definition.
 
     Simulated labels come from `simulate.structure.labels`, which is faster; tests hold it to this.
 
@@ -89,29 +89,29 @@ def structure_strain(field: Field, side_x: float, side_y: float, spacing: float 
 
 
 def category_of_levels() -> NDArray[np.int64]:
-    """(16,) category in which each level of `LEVEL_EDGES_PERMILLE` lies."""
+    """Return the (16,) category of each level of `LEVEL_EDGES_PERMILLE`."""
     return category((0.0, *LEVEL_EDGES_PERMILLE))
 
 
 def category(severity_permille: ArrayLike) -> NDArray[np.int64]:
-    """Burland category 0 to 4 by tensile strain in permille (4 and 5 of the literature are one here)."""
+    """Return the Burland category 0 to 4 by tensile strain in permille (4 combines 4 and 5 of the literature)."""
     return np.asarray(np.digitize(np.asarray(severity_permille, float), CATEGORY_BOUNDS_PERMILLE), np.int64)
 
 
 def _lattice(low: float, high: float, spacing: float) -> Array:
-    """Evenly spaced coordinates from `low` to `high`, at least three, at most `spacing` apart."""
+    """Return evenly spaced coordinates from `low` to `high`, at least three, at most `spacing` apart."""
     return np.linspace(low, high, max(2, int(np.ceil((high - low) / spacing - 1e-9))) + 1)
 
 
 def _sample(field: Field, axis: int, along: Array, line: Array) -> tuple[Array, Array, Array]:
-    """The field at positions `along` an axis, on lines across it; each part (A, L)."""
+    """Sample the field at positions `along` an axis, on lines across it; each part (A, L)."""
     a, b = np.meshgrid(along, line, indexing="ij")
     up, along_x, along_y = field(a, b) if axis == 0 else field(b, a)
     return np.asarray(up, float), np.asarray(along_x, float), np.asarray(along_y, float)
 
 
 def _tilt(field: Field, side: tuple[float, float], spacing: float) -> tuple[float, float]:
-    """Tilts in mm/m of the area-weighted least-squares plane of the vertical displacement.
+    """Return the tilts, mm/m, of the area-weighted least-squares plane of the vertical displacement.
 
     Trapezoidal weights: lattice lines on the edge stand for half the area of inner ones.
     """

@@ -1,4 +1,4 @@
-"""How long threads spin while they wait for one another: what is best alone is worst beside another program.
+"""Choose how long threads spin while they wait: long is best alone, and worst beside another program.
 
 Threads of GNU OpenMP meet thousands of times a second. Alone on the machine it is fastest to wait for the others
 without going to sleep; beside another busy program that takes the cores from the very thread that is waited for. The
@@ -21,14 +21,14 @@ LOAD = Path("/proc/loadavg")
 
 
 def set_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set `GOMP_SPINCOUNT`, unless the user has said something; before torch is loaded."""
+    """Set `GOMP_SPINCOUNT` before torch is loaded, unless the user has set it."""
     if any(name in environment for name in SET_BY_USER) or environment.get("OMP_NUM_THREADS") == "1":
         return
     environment["GOMP_SPINCOUNT"] = str(BESIDE if others_at_work() else ALONE)
 
 
 def others_at_work(load: Path = LOAD) -> bool:
-    """Whether something else than this process wants a core, in most of a few looks; False where nobody can say."""
+    """Return whether another process wants a core in most of a few samples; False if that cannot be measured."""
     found = []
     for look in range(LOOKS):
         if look:

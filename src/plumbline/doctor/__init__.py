@@ -1,1 +1,1 @@
-"""What an installation needs, asked of this one: each check says what it found and how to mend it."""
+"""Check an installation: each check reports what it found and how to mend it."""

@@ -1,4 +1,4 @@
-"""The clock: against the files that were written before now, against servers, and what the system says of it."""
+"""Check the clock against the newest files, against servers, and by the system's own report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SET = "Let the system set it: `timedatectl set-ntp true`, or its chrony."
 
 
 def check_clock(place: Place) -> Iterator[Finding]:
-    """No file is of the future, servers have the same time, and the system keeps it."""
+    """Check the clock against file dates and servers, and whether the system synchronises it."""
     wrong = False
     for finding in (*_files(), *_servers(), *_system(place.seconds)):
         wrong = True
@@ -62,7 +62,7 @@ def _servers() -> Iterator[Finding]:
 
 
 def _system(seconds: float) -> Iterator[Finding]:
-    """In a container nobody may be asked; the host's clock is looked at there."""
+    """Report a clock that the system does not synchronise. A container has no `timedatectl`: check its host."""
     if shutil.which("timedatectl") is None:
         return
     ended = run("timedatectl", "show", "--property=NTPSynchronized", "--value", seconds=seconds)

@@ -1,4 +1,4 @@
-"""Check the room on each disk that a run writes to, and what abandoned runs left there."""
+"""Check the free space on each disk that a run writes to, and find what abandoned runs left there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCK = Path("dvc.lock")
 
 
 def check_disk(place: Place) -> Iterator[Finding]:
-    """Every disk that a run writes to has room for what the last run made, and `place.free_bytes` besides."""
+    """Check that each disk has room for another run as large as the last one, plus `place.free_bytes`."""
     settings: dict[str, str] = {}
     if Path(".dvc").is_dir() and is_installed("dvc"):
         try:
@@ -63,7 +63,7 @@ def _judge(names: list[str], path: Path, needed: int, least: int, known: bool) -
 
 
 def last_run() -> dict[str, int]:
-    """Stage -> bytes that it made, as dvc.lock has them; empty without one."""
+    """Return the bytes that each stage wrote, from dvc.lock; empty without that file."""
     try:
         content: Any = yaml.safe_load(LOCK.read_text(encoding="utf-8"))
         return {
@@ -83,7 +83,7 @@ database, files of MLflow and of released packages, what a retraining puts back.
 
 
 def check_leftovers(_: Place) -> Iterator[Finding]:
-    """Nothing of a dead process lies about, and no portion or checkpoint that nobody has gone on with for a week."""
+    """Find files of dead processes, and portions and checkpoints that were not continued for a week."""
     unfinished = sorted({path for where in WHERE for path in Path().glob(f"{where}/.*") if _dead(path)})
     only = {path: whole for path in unfinished if (whole := _only_copy_of(path)) is not None}
     unfinished = [path for path in unfinished if path not in only]
@@ -113,7 +113,7 @@ def _dead(path: Path) -> bool:
 
 
 def _only_copy_of(path: Path) -> Path | None:
-    """What has to be put back: the old folder of a process that died before the new one was in its place."""
+    """Return the folder that `path` is the only copy of, if a process died while it replaced that folder."""
     told = TEMPORARY.match(path.name)
     whole = path.with_name(told[1]) if told and path.suffix == ".old" else None
     return None if whole is None or whole.exists() else whole

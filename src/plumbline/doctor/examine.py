@@ -42,7 +42,7 @@ CHECKS: Mapping[str, Check] = {
 
 @dataclass
 class Result:
-    """What one check said."""
+    """Findings of one check."""
 
     name: str
     findings: list[Finding] = field(default_factory=list)
@@ -50,12 +50,12 @@ class Result:
 
     @property
     def state(self) -> State:
-        """The worst of its findings."""
+        """Return the worst state of the findings."""
         return max((item.state for item in self.findings), key=list(State).index)
 
 
 def examine(place: Place, checks: Mapping[str, Check] = CHECKS) -> list[Result]:
-    """Run `checks`. One that raises, says nothing or does not end in time has a fault, and the others go on."""
+    """Run `checks` in parallel. A check that raises, times out or finds nothing becomes a fault; the others go on."""
     results = [Result(name) for name in checks]
     # Daemons: a thread cannot be ended, and one that hangs shall not keep the command from ending.
     threads = [
@@ -110,7 +110,7 @@ STYLES = {State.OK: "green", State.NOTHING: "dim", State.WARNING: "yellow", Stat
 
 
 def table(results: Sequence[Result]) -> Table:
-    """A row a finding."""
+    """Return a table with one row per finding."""
     made = Table("check", "", "found", "what to do")
     for result in results:
         for number, item in enumerate(result.findings):
@@ -120,14 +120,14 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def lines(results: Sequence[Result]) -> Iterator[str]:
-    """A line a finding: state, check, what was found, what to do."""
+    """Yield one line per finding: state, check, what was found, what to do."""
     for result in results:
         for item in result.findings:
             yield f"{item.state}: {result.name}: {item.found}{' -> ' + item.mend if item.mend else ''}"
 
 
 def document(results: Sequence[Result]) -> dict[str, Any]:
-    """All of it, for programs."""
+    """Return the findings as a JSON document, for programs."""
     return {
         "faults": faults(results),
         "checks": [
@@ -145,5 +145,5 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def faults(results: Sequence[Result]) -> int:
-    """How many findings are faults."""
+    """Count the findings that are faults."""
     return sum(item.state is State.FAULT for result in results for item in result.findings)

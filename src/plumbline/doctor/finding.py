@@ -1,4 +1,4 @@
-"""What a check says: how things stand, what was found, and what to do about it."""
+"""Define a finding: its state, what was found, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_FREE = 2**30
 
 
 class State(StrEnum):
-    """How it stands, the best first."""
+    """State of what was checked, from best to worst."""
 
     NOTHING = "not applicable"
     OK = "ok"
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a check found."""
+    """One result of a check."""
 
     state: State
     found: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Place:
-    """What the checks go by; they look at the working directory, as every command does."""
+    """Settings of the checks. They examine the working directory, as every command does."""
 
     commands: frozenset[str]
     """Names that `plumbline` has a command for."""
@@ -47,27 +47,27 @@ Check = Callable[[Place], Iterator[Finding]]
 
 
 def nothing(found: str) -> Finding:
-    """There is nothing to look at."""
+    """Return a finding for something that is absent and need not be checked."""
     return Finding(State.NOTHING, found)
 
 
 def ok(found: str) -> Finding:
-    """As it shall be."""
+    """Return a finding for something that is in order."""
     return Finding(State.OK, found)
 
 
 def warning(found: str, mend: str) -> Finding:
-    """It works, and is not as it shall be."""
+    """Return a finding for something that works, but should be corrected."""
     return Finding(State.WARNING, found, mend)
 
 
 def fault(found: str, mend: str) -> Finding:
-    """It does not work, or will not."""
+    """Return a finding for something that does not work, or will fail."""
     return Finding(State.FAULT, found, mend)
 
 
 def size(count: float) -> str:
-    """A number of bytes, to be read by people."""
+    """Format a number of bytes for people."""
     if count < 1000:
         return f"{count:.0f} bytes"
     power = min(int(math.log10(count)) // 3, 3)

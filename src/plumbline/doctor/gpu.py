@@ -1,4 +1,4 @@
-"""The GPU: what the driver offers, against what PyTorch and ONNX Runtime were built for."""
+"""Compare the GPU driver with what PyTorch and ONNX Runtime were built for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OnnxModel(pretrained.PACKAGE / "model.onnx", "CUDAExecutionProvider")
 
 @dataclass(frozen=True)
 class Driver:
-    """What nvidia-smi says."""
+    """Driver and GPUs that nvidia-smi lists."""
 
     version: str
     cuda: str
@@ -42,7 +42,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Torch:
-    """What PyTorch says of itself; `cuda` is None in its CPU build."""
+    """CUDA support of the installed PyTorch; `cuda` is None in its CPU build."""
 
     version: str
     cuda: str | None
@@ -52,7 +52,7 @@ class Torch:
 
 
 def check_gpu(place: Place) -> Iterator[Finding]:
-    """No GPU is no fault, unless what is installed is there for one."""
+    """Check the GPU driver, PyTorch and ONNX Runtime. A missing GPU is a fault only where GPU builds are installed."""
     extra = GPU in installed_runtimes()
     driver: Driver | str | None = None
     if shutil.which("nvidia-smi"):
@@ -77,7 +77,7 @@ def check_gpu(place: Place) -> Iterator[Finding]:
 
 
 def read_driver(said: str, listed: str) -> Driver | str:
-    """The driver in nvidia-smi's page and list of GPUs; a message where it cannot be told."""
+    """Read the driver from nvidia-smi's page and list of GPUs; return a message where they lack it."""
     version = re.search(r"Driver Version: *([\d.]+)", said)
     cuda = re.search(r"CUDA (?:UMD )?Version: *([\d.]+)", said)
     gpus = [line.strip() for line in listed.splitlines() if line.strip()]
@@ -87,7 +87,7 @@ def read_driver(said: str, listed: str) -> Driver | str:
 
 
 def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -> Iterator[Finding]:
-    """What follows from both.
+    """Report the mismatches between driver and PyTorch.
 
     Args:
         driver: None where there is no nvidia-smi, text where it failed.
@@ -163,7 +163,7 @@ def _major(version: str) -> int:
 
 
 def _runs(kinds: list[str], major: int, minor: int) -> bool:
-    """Compiled code runs on the same major capability from its minor one on; PTX (`compute_`) on every later one."""
+    """Check whether a GPU of this capability can run code compiled for `kinds`: same major, or PTX (`compute_`)."""
     for kind in kinds:
         name, _, digits = kind.partition("_")
         number = re.match(r"\d+", digits)

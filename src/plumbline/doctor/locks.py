@@ -1,4 +1,4 @@
-"""Locks: who is at work in the checkout, and what a process that died still holds up."""
+"""Check the locks: which processes work in the checkout, and what dead processes still block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVER = WORK / "server.pid"
 
 
 def check_locks(_: Place) -> Iterator[Finding]:
-    """No lock is held by a process that is not there."""
+    """Report locks that are held, and locks and servers left by dead processes."""
     at_work = False
     for path in sorted(WORK.glob("*.lock")):
         if not _held(path):
@@ -60,7 +60,7 @@ def _holder(path: Path) -> Finding:
 
 
 def _dvc_owners() -> Iterator[Finding]:
-    """DVC's list of busy paths: it passes over a dead owner, but waits for one whose number another process has."""
+    """Check the owners in DVC's list of busy paths: DVC waits forever for a number that another process has now."""
     mend = f"`rm {DVC_OWNERS}` once no DVC is at work here; `make run` does so by itself."
     try:
         content = json.loads(DVC_OWNERS.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The Prefect server, where one is named: it answers, is of this version, and has workers that are alive."""
+"""Check the Prefect server, where one is set: it answers, has this version, and has live workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEPLOYMENTS = Path("prefect.yaml")
 
 
 def check_server(_: Place) -> Iterator[Finding]:
-    """The server of PREFECT_API_URL, and a worker for every pool that prefect.yaml sends runs to."""
+    """Check the server at PREFECT_API_URL, and that each pool in prefect.yaml has a worker."""
     api = prefect_api()
     if api is None:
         yield nothing("PREFECT_API_URL is not set: every run starts a server of its own, and there is no schedule")
@@ -77,7 +77,7 @@ def _pool(name: str, pool: Any, url: str, headers: dict[str, str]) -> Finding:
 
 
 def _wanted() -> list[str]:
-    """Pools that the deployments name."""
+    """List the pools that the deployments use."""
     try:
         content: Any = yaml.safe_load(DEPLOYMENTS.read_text(encoding="utf-8"))
         names = [item.get("work_pool", {}).get("name") for item in content["deployments"]]

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended."""
+    """Exit code and output of a program."""
 
     code: int
     out: str
@@ -30,13 +30,13 @@ class Ended:
 
     @property
     def last(self) -> str:
-        """The last line it wrote, where programs say why they fail."""
+        """Return the last line of output, where programs usually put the reason of a failure."""
         lines = [line.strip() for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
         return lines[-1] if lines else f"exit status {self.code}, without a word"
 
     @property
     def error(self) -> str:
-        """The line that DVC says what failed in: the one marked so, else the first."""
+        """Return DVC's error line: the one marked ERROR, else the first."""
         # DVC shows the place in a file below its message, so the last line would say nothing.
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         named = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
@@ -74,12 +74,12 @@ def run(*words: str, seconds: float, folder: Path | None = None, environment: Ma
 
 
 def python(code: str, seconds: float) -> Ended:
-    """Run Python code in a process of its own: a native library that crashes ends that one alone."""
+    """Run Python code in its own process, so that a crash of a native library ends only that process."""
     return run(sys.executable, "-c", code, seconds=seconds)
 
 
 def dvc(*words: str, seconds: float, folder: Path | None = None, **environment: str) -> Ended:
-    """Run DVC, that of this environment."""
+    """Run the DVC of this environment."""
     return run(
         sys.executable,
         "-m",
@@ -96,7 +96,7 @@ SECONDS_TO_WALK = 4.0
 
 
 def nearest(path: Path) -> Path:
-    """The path itself, or the nearest one above it that is there."""
+    """Return the path, or its nearest parent that exists."""
     path = path.absolute()
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
@@ -104,7 +104,7 @@ def nearest(path: Path) -> Path:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be made in `folder` (or where it would be made); None where one was made, read and removed."""
+    """Return why a file cannot be written in `folder` or its nearest parent; None after a successful trial."""
     place = nearest(folder)
     try:
         # Without a name, where the file system can: nothing is left behind even if this process is killed.
@@ -119,7 +119,7 @@ def unwritable(folder: Path) -> str | None:
 
 
 def files(folder: Path, seconds: float = SECONDS_TO_WALK) -> Iterator[tuple[Path, os.stat_result]]:
-    """The files below `folder`, or it itself where it is one, as far as the time allows."""
+    """Yield the files below `folder`, or `folder` itself if it is a file, until the time is up."""
     until = time.monotonic() + seconds
     if folder.is_file():
         yield folder, folder.stat()
@@ -137,7 +137,7 @@ def files(folder: Path, seconds: float = SECONDS_TO_WALK) -> Iterator[tuple[Path
 
 
 def dvc_settings(seconds: float) -> dict[str, str]:
-    """DVC's settings, those of all its files together, paths absolute.
+    """Return DVC's settings, merged from all its files, with absolute paths.
 
     Raises:
         OSError: DVC cannot read them.
@@ -151,7 +151,7 @@ def dvc_settings(seconds: float) -> dict[str, str]:
 
 
 def dvc_cache(settings: dict[str, str]) -> Path:
-    """Folder of DVC's cache."""
+    """Return the folder of DVC's cache."""
     return Path(settings.get("cache.dir") or ".dvc/cache").absolute()
 
 
@@ -161,7 +161,7 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said."""
+    """Response of a server."""
 
     content: Any
     """Its JSON, or text where it is none."""
@@ -199,12 +199,12 @@ def ask(url: str, body: Any = None, headers: Mapping[str, str] | None = None) ->
 
 
 def basic(name_and_password: str) -> str:
-    """The header of basic authentication (RFC 7617)."""
+    """Return the header of basic authentication (RFC 7617)."""
     return "Basic " + base64.b64encode(name_and_password.encode()).decode()
 
 
 def prefect_api() -> tuple[str, dict[str, str]] | None:
-    """Address of the Prefect server, and the headers it wants, as the environment names them; None without a server."""
+    """Return the Prefect server's address and headers from the environment; None without a server."""
     url = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     if not url:
         return None
@@ -217,7 +217,7 @@ def prefect_api() -> tuple[str, dict[str, str]] | None:
 
 
 def mlflow_headers() -> dict[str, str]:
-    """The headers that an MLflow server behind a login wants, as MLflow takes them from the environment."""
+    """Return the login headers for an MLflow server, from the same environment variables that MLflow reads."""
     name, password = (os.environ.get(f"MLFLOW_TRACKING_{what}") for what in ("USERNAME", "PASSWORD"))
     if name and password:
         return {"Authorization": basic(f"{name}:{password}")}

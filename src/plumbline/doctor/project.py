@@ -20,7 +20,7 @@ PARAMS, GRAPH = Path("params.yaml"), Path("dvc.yaml")
 
 
 def check_params(_: Place) -> Iterator[Finding]:
-    """params.yaml holds what is allowed."""
+    """Check that params.yaml has only allowed values."""
     if not PARAMS.exists() and not GRAPH.exists():
         yield nothing(f"{Path.cwd()} is no project: neither {PARAMS} nor {GRAPH} is there")
         return
@@ -39,12 +39,12 @@ def check_params(_: Place) -> Iterator[Finding]:
 
 
 def _is_for_option() -> bool:
-    """Whether params.yaml is no project's, but what an analyst gives `predict` by `--params`: some sections alone."""
+    """Return whether params.yaml is a file for `predict --params` (a few sections), rather than a project's."""
     return not GRAPH.exists() and is_partial(PARAMS)
 
 
 def check_graph(place: Place) -> Iterator[Finding]:
-    """dvc.yaml can be read by DVC, and every stage in it is a command of this version."""
+    """Check that DVC can read dvc.yaml, and that each stage in it is a command of this version."""
     if not GRAPH.exists():
         with suppress(InputError):  # told of by the check of params.yaml, as is one that is not there
             if not _is_for_option():
@@ -75,7 +75,7 @@ def check_graph(place: Place) -> Iterator[Finding]:
 
 
 def check_checkout(place: Place) -> Iterator[Finding]:
-    """It is a commit without changes, and `plumbline` runs its sources."""
+    """Check that the checkout has a commit without changes, and that `plumbline` runs its sources."""
     yield from _code()
     if shutil.which("git") is None:
         yield fault("git is not installed", "Install git: machines exchange commits and DVC asks it.")
@@ -114,7 +114,7 @@ def check_checkout(place: Place) -> Iterator[Finding]:
 
 
 def _code() -> Iterator[Finding]:
-    """A stage is `plumbline STAGE`: another installation first on the path would compute with other code, unseen."""
+    """Warn if the installed `plumbline` is not built from this checkout, since stages would run that other code."""
     sources, used = Path("src/plumbline").resolve(), Path(plumbline.__file__).resolve().parent
     if sources.is_dir() and sources != used:
         yield warning(

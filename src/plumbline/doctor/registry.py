@@ -27,7 +27,7 @@ importing = threading.Lock()
 
 
 def check_package(_: Place) -> Iterator[Finding]:
-    """The package that comes with Plumbline, and the one that the last run made."""
+    """Check the package that comes with Plumbline, and the one from the last run."""
     with importing:
         from plumbline.export.package import verify_package
         from plumbline.pretrained import PACKAGE
@@ -52,7 +52,7 @@ ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of th
 
 
 def check_registry(_: Place) -> Iterator[Finding]:
-    """The registry that a release would go to; nothing is left there, and the champion stays as it is."""
+    """Check that a release could write to the registry. The trial entry is removed, and the champion stays."""
     if not is_installed("mlflow"):
         yield nothing(f"MLflow is not installed, and releases nothing ({install('pipeline')})")
         return
@@ -108,7 +108,7 @@ def _name() -> str:
 
 
 def _database(path: Path) -> Finding | None:
-    """What is wrong with a SQLite file: damaged, locked, or not to be written to. Whatever was begun is taken back."""
+    """Find what is wrong with a SQLite file: damaged, locked or read-only. The trial write is rolled back."""
     restore = f"Restore {path} from a copy; without one, move it away and promote data/package again."
     try:
         with closing(sqlite3.connect(path, timeout=SECONDS_FOR_LOCK, isolation_level=None)) as connection:
@@ -130,7 +130,7 @@ def _database(path: Path) -> Finding | None:
 
 
 def _entry(uri: str) -> Finding | None:
-    """Make a model of a name of its own and delete it: the same rights as a release needs, and no trace of it."""
+    """Register a model under a random name and delete it: this needs the same rights as a release."""
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 

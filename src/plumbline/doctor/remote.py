@@ -1,4 +1,4 @@
-"""DVC's remote, the only thing that machines share besides git: there, and to be written to."""
+"""Check that DVC's remote can be reached and written to: machines share data only through it and git."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHY = "Without it results go to no other machine, and DVC computes anew without 
 
 
 def check_remote(place: Place) -> Iterator[Finding]:
-    """The default remote takes an object and gives it back."""
+    """Check that the default remote stores an object and returns it."""
     if not Path(".dvc").is_dir():
         yield nothing("no DVC project here")
         return
@@ -53,7 +53,7 @@ def _folder(name: str, folder: Path) -> Iterator[Finding]:
 
 
 def _elsewhere(name: str, url: str, settings: Mapping[str, str], seconds: float) -> Iterator[Finding]:
-    """Push an object of a few bytes and remove it: in a folder of its own on the remote, with DVC's own means.
+    """Push a few bytes with DVC to a separate folder of the remote, and remove them.
 
     A project of its own too, in a temporary folder: `dvc gc` there removes whatever the remote holds that this project
     does not name, so the remote's address must never be that of the real one.
@@ -87,7 +87,7 @@ def _elsewhere(name: str, url: str, settings: Mapping[str, str], seconds: float)
 
 
 def _config(name: str, options: Mapping[str, str], folder: Path) -> str:
-    """A DVC config file; what DVC keeps beside a project stays in `folder`."""
+    """Return a DVC config file for this remote; DVC keeps its working files in `folder`."""
     prefix = f"remote.{name}."
     lines = [f"{key.removeprefix(prefix)} = {_quoted(value)}" for key, value in options.items()]
     core = ["analytics = false", "check_update = false", "no_scm = true", f"site_cache_dir = {_quoted(str(folder))}"]

@@ -34,7 +34,7 @@ GIVES = {
 
 
 def check_python(_: Place) -> Iterator[Finding]:
-    """Python is one that Plumbline runs on."""
+    """Check that this Python version is supported."""
     found = platform.python_version()
     needed = _metadata()["Requires-Python"] or ""
     if found not in SpecifierSet(needed, prereleases=True):
@@ -44,7 +44,7 @@ def check_python(_: Place) -> Iterator[Finding]:
 
 
 def check_versions(_: Place) -> Iterator[Finding]:
-    """Every requirement of Plumbline, and of what it requires, is met by what is installed.
+    """Check that the installed packages meet the requirements of Plumbline and of its dependencies.
 
     A package of an extra is asked for where it is there; of `torch` and `pipeline` also where most of the extra is.
     """
@@ -76,7 +76,7 @@ def check_versions(_: Place) -> Iterator[Finding]:
 
 
 def check_extras(_: Place) -> Iterator[Finding]:
-    """What this installation can do; an extra that is not there is no fault."""
+    """Report what this installation can do. A missing extra is not a fault."""
     there = _extras_there(_Installed())
     shown = GIVES | {"serve": "serve"}
     missing = [f"{told}: {install(extra)}" for extra, told in shown.items() if extra not in there]
@@ -91,7 +91,7 @@ def check_extras(_: Place) -> Iterator[Finding]:
 
 
 def _own() -> dict[str, list[Requirement]]:
-    """Plumbline's requirements by extra; those of all installations under an empty name."""
+    """Return Plumbline's requirements by extra; the basic ones under an empty name."""
     found: dict[str, list[Requirement]] = {"": []} | {e: [] for e in _metadata().get_all("Provides-Extra") or []}
     for requirement in map(Requirement, metadata.requires(NAME) or []):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
@@ -104,7 +104,7 @@ def _own() -> dict[str, list[Requirement]]:
 
 
 def _extras_there(installed: _Installed) -> list[str]:
-    """The extras of which most packages are installed."""
+    """Return the extras of which more than half of the packages are installed."""
     counts = {
         extra: sum(installed.version(one.name) is not None for one in asked) / max(1, len(asked))
         for extra, asked in _own().items()
@@ -114,7 +114,7 @@ def _extras_there(installed: _Installed) -> list[str]:
 
 
 def _asked_for(installed: _Installed) -> list[Requirement]:
-    """What this installation shall have: a requirement that several extras have, once."""
+    """Return the requirements of this installation, each once even if several extras share it."""
     there = {"", *(GIVES.keys() & _extras_there(installed))}
     asked = {
         _plain(one): one
@@ -128,18 +128,18 @@ def _asked_for(installed: _Installed) -> list[Requirement]:
 
 
 class _Installed:
-    """What is installed, each package's metadata read once; another path another time."""
+    """Versions and requirements of installed packages, each package's metadata read once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, list[Requirement]] | None] = {}
 
     def version(self, name: str) -> str | None:
-        """Version of a package; None where it is not installed."""
+        """Return the version of a package; None where it is not installed."""
         found = self._find(name)
         return found[0] if found else None
 
     def requires(self, name: str) -> list[Requirement]:
-        """What an installed package asks for, extras and all."""
+        """Return the requirements of an installed package, including those of its extras."""
         found = self._find(name)
         return found[1] if found else []
 
@@ -155,7 +155,7 @@ class _Installed:
 
 
 def _closure(installed: _Installed) -> tuple[int, list[tuple[str, Requirement, str | None]]]:
-    """How many packages Plumbline needs by any way, and the requirements between those that are not met."""
+    """Count all direct and indirect dependencies, and list the unmet requirements between them."""
     waiting = [(requirement.name, frozenset(requirement.extras)) for requirement in _asked_for(installed)]
     asked: set[tuple[str, frozenset[str]]] = set()
     unmet: dict[str, tuple[str, Requirement, str | None]] = {}
@@ -176,7 +176,7 @@ def _closure(installed: _Installed) -> tuple[int, list[tuple[str, Requirement, s
 
 
 def _older_metadata() -> Iterator[Finding]:
-    """The working directory's pyproject.toml asks for what the installation was made with."""
+    """Warn if pyproject.toml lists other packages than at the time of installation."""
     path = Path("pyproject.toml")
     if not path.is_file():
         return
@@ -195,7 +195,7 @@ def _older_metadata() -> Iterator[Finding]:
 
 
 def _names(texts: Mapping[str, Iterable[str]], extras: Iterable[str]) -> set[str]:
-    """Name and versions of the requirements of these extras."""
+    """Return name and version range of the requirements of these extras."""
     asked = (Requirement(text) for extra in extras for text in texts.get(extra, ()))
     return {_plain(one) for one in asked}
 
@@ -224,7 +224,7 @@ ASK = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_
 
 
 def check_onnxruntime(place: Place) -> Iterator[Finding]:
-    """Exactly one of both is installed, and it works."""
+    """Check that exactly one ONNX Runtime package is installed, and that it works."""
     installed = installed_runtimes()
     told = " and ".join(f"{name} {version}" for name, version in installed.items())
     if len(installed) > 1:
@@ -253,13 +253,13 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
 
 
 def only(package: str) -> str:
-    """The command that installs one of both, in the version that Plumbline asks for."""
+    """Return the command that installs one of the two packages, in the version that Plumbline needs."""
     asked = [Requirement(text) for text in metadata.requires("plumbline") or []]
     return next((f"`pip install '{one.name}{one.specifier}'`" for one in asked if one.name == package), package)
 
 
 def installed_runtimes() -> dict[str, str]:
-    """Package -> version of those that are installed; asked here, since `export.runtime` loads what may be broken."""
+    """Return the version of each installed runtime, without loading it: it may be broken."""
     found = {}
     for name in PACKAGES:
         try:
@@ -270,5 +270,5 @@ def installed_runtimes() -> dict[str, str]:
 
 
 def providers(out: str) -> list[str]:
-    """Execution providers in what `ASK` printed."""
+    """Return the execution providers in the output of `ASK`."""
     return out.split("\n")[-2].split() if "\n" in out else out.split()

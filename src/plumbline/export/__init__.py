@@ -1,1 +1,1 @@
-"""ONNX files and the model package."""
+"""Write ONNX files and read model packages."""

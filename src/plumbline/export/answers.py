@@ -19,7 +19,7 @@ CELLS = 1 << 15
 def batches(
     length: NDArray[np.int64], cells: int, rule: Literal["shrink", "fill"], most: int | None = None
 ) -> Iterator[NDArray[np.intp]]:
-    """All buildings, those of similar length together: rows of one batch after another, the longest of it last.
+    """Yield batches of buildings of similar length, by rising length: the last one in a batch is the longest.
 
     A batch of another shape has answers that differ in the last bits: so each caller keeps its rule.
 
@@ -59,7 +59,7 @@ class Answers(NamedTuple):
 
 
 def empty_answers(buildings: int) -> Answers:
-    """Zeros for so many buildings, to be filled in."""
+    """Return answers of zeros for `buildings` buildings, to be filled in."""
     shapes: tuple[tuple[int, ...], ...] = ((4,), (), (), (), (), (4,), (5,), (16,), (6,))
     return Answers(*(np.zeros((buildings, *shape), np.float32) for shape in shapes))
 
@@ -71,7 +71,7 @@ class Released(ABC):
 
     @abstractmethod
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
-        """The outputs in the order of `Answers`, of a batch that was checked and is not empty."""
+        """Return the outputs in the order of `Answers`, for a checked batch that is not empty."""
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
         """Answer one padded batch, as `Sequences.pad` makes it.
@@ -114,7 +114,7 @@ PARTS_A_THREAD = 2
 
 
 def split_by_length(mask_BL: NDArray[np.bool_], threads: int) -> list[NDArray[np.intp]]:
-    """Buildings of each part, the part with most cells first; all buildings once.
+    """Split the buildings into parts of similar length, the part with most cells first.
 
     Args:
         mask_BL: of the batch.
@@ -134,12 +134,12 @@ def split_by_length(mask_BL: NDArray[np.bool_], threads: int) -> list[NDArray[np
 
 
 def needed_places(mask_BL: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """(B,) places that each building needs: up to its last scatterer."""
+    """Return (B,) places that each building needs: up to its last scatterer."""
     return np.asarray(mask_BL.shape[1] - np.argmax(mask_BL[:, ::-1], axis=1))
 
 
 def cut_to_longest(inputs: Mapping[str, NDArray[Any]], part: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-    """The inputs of the buildings `part`, the longest of which comes first, without places that none of them needs."""
+    """Return the inputs of the buildings `part`, cut to the length of the first, which is the longest."""
     longest = int(needed_places(inputs[MASK][part[:1]])[0])
     return {
         name: value[part, :longest] if name in (*SEQUENCES, MASK) else value[part] for name, value in inputs.items()

@@ -1,4 +1,4 @@
-"""A folder that is named by the hash of its content: what every model package is, of whatever family."""
+"""Write and verify package folders, which are named by the hash of their content, in every family."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class File(BaseModel):
 
 
 class PackageManifest(BaseModel):
-    """What `manifest.json` says in every family."""
+    """Content of `manifest.json` that all families share."""
 
     model_config = ConfigDict(extra="forbid")
     format: int = Field(ge=1, le=FORMAT)
@@ -86,7 +86,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def family_of(folder: Path) -> str:
-    """Family that a package says it is of; that of packages which say none is `diagnosis`.
+    """Return the family in a package's manifest; `diagnosis` if it has none.
 
     Raises:
         InputError: there is no manifest, or it is not readable.
@@ -112,7 +112,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
-    """Check that a package is whole and unchanged.
+    """Check that a package is complete and unchanged.
 
     Raises:
         InputError: the folder or its manifest is missing, a file is missing, added or changed, or the manifest itself
@@ -156,9 +156,9 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def version_of(content_sha256: str) -> str:
-    """The first 12 digits together that pandas or a spreadsheet, which read a column of versions, take for no number.
+    """Return the first 12 hash digits in a row that pandas or a spreadsheet cannot read as a number.
 
-    Else 777267e60777 would be infinity, and 012345678901 lose its 0: 1 in 140 begin so.
+    Otherwise 777267e60777 would become infinity, and 012345678901 lose its 0; 1 in 140 hashes begins so.
     """
     places = range(len(content_sha256) - 11)
     parts = (content_sha256[place : place + 12] for place in places)
@@ -166,7 +166,7 @@ def version_of(content_sha256: str) -> str:
 
 
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """SHA-256 of what makes a version, and that of the evidence, of what stands in a manifest."""
+    """Return SHA-256 of all that defines a version, and that of the evidence, from a manifest's content."""
     rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
     if rest["format"] == 1:
         return _sha256(rest), ""

@@ -1,4 +1,4 @@
-"""The network in half precision (fp16) where rounding is harmless; features in and physical units out stay float32.
+"""Convert the network to half precision (fp16) where rounding is harmless; inputs and physical outputs stay float32.
 
 Torch itself makes the mixed graph, so that each cast stands where it is meant to, and TensorRT, which takes its
 precision from the graph, follows. `onnxruntime.transformers.float16` converts a finished file instead: of ours it makes
@@ -18,7 +18,7 @@ from plumbline.model.diagnosis import Diagnosis
 
 
 class InPrecision(nn.Module):
-    """A part that computes in one precision, among others that go on in another."""
+    """A part of a network that computes in another precision than the parts around it."""
 
     def __init__(self, part: nn.Module, inside: torch.dtype, outside: torch.dtype) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class InPrecision(nn.Module):
         self.outside = outside
 
     def forward(self, *inputs: Tensor) -> Any:
-        """The part's answer; masks are passed on as they are."""
+        """Return the part's answer; masks are passed on unchanged."""
         answer = self.part(*(_to(value, self.inside) for value in inputs))
         if isinstance(answer, list):
             return [_to(value, self.outside) for value in answer]
@@ -35,7 +35,7 @@ class InPrecision(nn.Module):
 
 
 def in_half(model: Diagnosis) -> Diagnosis:
-    """A copy whose encoder, attention and joining layers compute in fp16; `model` is left as it is.
+    """Return a copy with encoder, attention and joining layers in fp16; `model` is unchanged.
 
     In float stay: standardisation, novelty, the interval and the exponentials, since they are no part of the network;
     positions, whose angles fp16 rounds by up to 1/32 at the 64th place and by more beyond; the pooling, a sum over all

@@ -1,4 +1,4 @@
-"""A batch is checked before it reaches a runtime, whose own message would name an operator, or which would not notice.
+"""Check a batch before a runtime gets it: a runtime's message is hard to read, or it does not notice the error.
 
 Shape legend: B buildings, L scatterers, F features.
 """
@@ -23,7 +23,7 @@ NAMES = (*FLOATS, MASK)
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes: by its own tensors, and by what it says of itself."""
+    """Inputs of a model, by its own tensors and by its metadata."""
 
     columns: Mapping[str, int]
     """F of `FLOATS`."""
@@ -35,7 +35,7 @@ class Signature:
     """Buildings at a time at most; None: as many as the memory holds."""
 
     def check(self, inputs: Mapping[str, NDArray[Any]], finite: bool = True) -> None:
-        """Refuse what the model would fail on, or answer with NaN; numbers that are none only where `finite`.
+        """Refuse inputs on which the model would fail or answer NaN; `finite`: also refuse NaN and infinity.
 
         Raises:
             InputError: a tensor is missing, unknown, no array, of another type or shape than the model's or than the
@@ -76,7 +76,7 @@ class Signature:
             self._check_finite(name, inputs)
 
     def check_lengths(self, length_B: NDArray[np.integer[Any]]) -> None:
-        """Refuse buildings by their number of scatterers, before any is answered for.
+        """Refuse buildings by their number of scatterers, before the first is answered.
 
         Raises:
             InputError: one has none, or more than the model allows.
@@ -148,6 +148,6 @@ class Signature:
 
 
 def signature(columns: Mapping[str, int], inputs: list[dict[str, Any]], **limits: int | None) -> Signature:
-    """A signature with the columns' names from `inputs`, as the manifest and the metadata list them."""
+    """Return a signature with the columns' names from `inputs`, as the manifest and the metadata list them."""
     named = {item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])] for item in inputs}
     return Signature(columns, {name: listed for name, listed in named.items() if listed}, **limits)

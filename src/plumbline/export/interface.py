@@ -1,4 +1,4 @@
-"""What goes into a released model and what comes out: said in the package's manifest, and inside every ONNX file."""
+"""Describe inputs and outputs of a released model, for the package's manifest and every ONNX file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASK_MEANING = (
 
 
 class About(BaseModel):
-    """What an ONNX file says of itself, under these keys; the fields of the last four are as in the manifest."""
+    """Metadata of an ONNX file, under these keys; the last four fields are as in the manifest."""
 
     model_config = ConfigDict(extra="ignore")  # a later version may say more
     name: str
@@ -44,7 +44,7 @@ class About(BaseModel):
 
 
 def interface() -> dict[str, Any]:
-    """What goes in and comes out, with shapes, units and order."""
+    """Return inputs and outputs with shapes, units and order."""
 
     def columns(parts: tuple[Column, ...]) -> list[dict[str, str]]:
         return [{"name": column.name, "unit": column.unit} for column in parts]
@@ -91,7 +91,7 @@ def interface() -> dict[str, Any]:
 
 
 def same_inputs(found: list[dict[str, Any]]) -> bool:
-    """Whether tensors and columns are those of this version, however it words what they mean."""
+    """Return whether tensors and columns are those of this version, whatever their descriptions."""
 
     def bare(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{key: value for key, value in item.items() if key != "meaning"} for item in inputs]
@@ -100,7 +100,7 @@ def same_inputs(found: list[dict[str, Any]]) -> bool:
 
 
 def properties(max_length: int, preparation: int, category_share: list[float]) -> dict[str, str]:
-    """What an ONNX file says of itself, as its `metadata_props` hold it: text, JSON where it is more than a word."""
+    """Return the metadata of an ONNX file as `metadata_props`: text, or JSON for more than a word."""
     about = About(
         name=NAME,
         version=_version(),
@@ -113,7 +113,7 @@ def properties(max_length: int, preparation: int, category_share: list[float]) -
 
 
 def read_properties(found: Mapping[str, str], where: str) -> About | None:
-    """The reverse of `properties`; None for a file from before there were any.
+    """Read what `properties` made; return None for a file without metadata.
 
     Raises:
         InputError: there are some, but not those.

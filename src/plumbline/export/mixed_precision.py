@@ -1,4 +1,4 @@
-"""Choose the layers that int8 must leave in float, by what the answers of training buildings gain by it."""
+"""Choose the layers that stay in float in int8 models, by the gain in answers on training buildings."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ WORDS = 3
 
 
 class Changed(NamedTuple):
-    """How far answers are from those in float, on average."""
+    """Mean differences of answers from those in float."""
 
     probability: float
     permille: float
 
     def over(self, bound: Change) -> float:
-        """1 at the bound of the one that is nearer to it, or further beyond."""
+        """Return the larger ratio of the two changes to their bounds; above 1, a bound is exceeded."""
         return max(self.probability / bound.probability, self.permille / bound.permille)
 
 
@@ -70,7 +70,7 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
 def _least_in_float(
     ways: Quantiser, plain: list[NDArray[Any]], asked: Inputs, bound: Change
 ) -> tuple[onnx.ModelProto, list[Row]]:
-    """The model with the fewest groups of layers in float that keeps to `bound`, taken one by one, the worst first."""
+    """Return the model with the fewest groups of layers in float that keeps to `bound`, the worst group added first."""
 
     def tried(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
         model = ways.static([layer for layer in layers if _group(layer) in groups])
@@ -109,7 +109,7 @@ def _row(groups: Sequence[str], changed: Changed) -> Row:
 
 
 def _inputs(data: SequenceSet, used: int, section: Export, seed: int) -> Inputs:
-    """As many batches as for the ranges, of other buildings where there are any."""
+    """Draw as many batches as for the ranges, from other buildings if there are any."""
     order = np.random.default_rng(seed).permutation(len(data))
     rest = order[used:] if len(order) > used else order
     batches = np.array_split(rest[:used], section.calibration_batches)
@@ -117,7 +117,7 @@ def _inputs(data: SequenceSet, used: int, section: Export, seed: int) -> Inputs:
 
 
 def _answers(model: onnx.ModelProto, asked: Inputs) -> list[NDArray[Any]]:
-    """Quadrant probabilities (B, 4) and severities (B,) of all batches together."""
+    """Return quadrant probabilities (B, 4) and severities (B,) of all batches together."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The released form of a model: an ONNX file with raw features in and physical units out."""
+"""Export a model as an ONNX file, with raw features in and physical units out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT_BATCH = 1 << 16
 
 
 def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
-    """Write `model` as an ONNX file with dynamic batch and length; see `finish` for what is in it.
+    """Write `model` as an ONNX file with dynamic batch and length; see `finish` for its content.
 
     Length may be anything up to the model's `max_length`, which the file tells.
 
@@ -59,7 +59,7 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
 
 
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:
-    """What kept the exporter from a graph, in a line, and the plug-ins among which it must be."""
+    """Explain in a line why the exporter failed, with the plug-ins that may be the cause."""
     spec = model.network.spec
     kinds = ", ".join(f"{kind} {getattr(spec, kind)}" for kind in ("attention", "position", "pooling", "convolution"))
     cause: BaseException = error
@@ -73,7 +73,7 @@ def _refused(model: Diagnosis, path: Path, error: Exception) -> str:
 
 
 def example() -> tuple[torch.Tensor, ...]:
-    """Inputs to trace a model with, longer than 1, because torch takes a length of 1 for a constant."""
+    """Return inputs to trace a model with. They are longer than 1, because torch takes a length of 1 for a constant."""
     size = (3, 5)
     return (
         torch.randn(*size, len(DISTANCE)),
@@ -84,7 +84,7 @@ def example() -> tuple[torch.Tensor, ...]:
 
 
 def dynamic_shapes(model: Diagnosis) -> dict[str, dict[int, Dim]]:
-    """Which dimensions of the inputs may be anything, up to what."""
+    """Return the dimensions of the inputs that are free, with their upper limits."""
     batch, length = Dim("batch", max=LIMIT_BATCH), Dim("length", max=model.network.spec.max_length)
     return {
         "distance": {0: batch, 1: length},
@@ -95,7 +95,7 @@ def dynamic_shapes(model: Diagnosis) -> dict[str, dict[int, Dim]]:
 
 
 def apart(model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` with each sum that a normalisation reads written as `Sum`, which means the same.
+    """Return `model` with each sum in front of a normalisation written as `Sum`, which is equivalent.
 
     ONNX Runtime fuses an `Add` and the normalisation after it into one operator that takes four times as long.
     """
@@ -107,7 +107,7 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def finish(path: Path, said: dict[str, str]) -> None:
-    """Leave in an ONNX file what belongs there, in place, and check it by `onnx.checker`.
+    """Clean an ONNX file in place, add its metadata, and check it by `onnx.checker`.
 
     Out go the exporter's notes: half the file, and the paths of this machine's sources are among them; without them the
     same network gives the same bytes in any folder. Out go operator sets that no node uses: ONNX Runtime's tools list
@@ -128,14 +128,15 @@ def finish(path: Path, said: dict[str, str]) -> None:
 
 
 def said_by(path: Path) -> dict[str, str]:
-    """What an ONNX file says of itself."""
+    """Return the metadata of an ONNX file."""
     return {entry.key: entry.value for entry in onnx.load(path).metadata_props}
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the collection of cycles: tracing makes millions of small objects, and to look for cycles in them takes
-    an eighth of its time."""
+    """Switch the cycle collector off: tracing makes millions of small objects, and searching them for cycles takes
+    an eighth of its time.
+    """
     was = gc.isenabled()
     gc.disable()
     try:

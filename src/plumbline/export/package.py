@@ -1,4 +1,4 @@
-"""The model package: one folder with everything an application needs, named by the hash of its content."""
+"""Write and open model packages: one folder with everything an application needs, named by the hash of its content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": 
 
 
 class Manifest(PackageManifest):
-    """`manifest.json`."""
+    """Content of `manifest.json`."""
 
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
@@ -42,7 +42,7 @@ class Manifest(PackageManifest):
     @field_validator("prepare", mode="before")
     @classmethod
     def _as_it_was(cls, found: Any) -> Any:
-        """A package from before there was a limit of probability goes on judging whom it judged."""
+        """Set the probability limit of an older package to 0, so that it judges the same buildings as before."""
         return {"min_quadrant_confidence": 0.0, **found} if isinstance(found, dict) else found
 
 
@@ -60,7 +60,7 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
 
 
 def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
-    """Refuse to write a package where anything lies but an unchanged one with this `gate`.
+    """Refuse to write a package over anything but an unchanged package with this `gate`.
 
     Raises:
         InputError: something else lies there; it is named.
@@ -79,7 +79,7 @@ def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
 
 
 def verify_package(folder: Path) -> Manifest:
-    """Check that a package of diagnosis is whole and unchanged.
+    """Check that a package of diagnosis is complete and unchanged.
 
     Raises:
         InputError: as `verify_folder`; or it is of another family.
@@ -91,7 +91,7 @@ def verify_package(folder: Path) -> Manifest:
 
 
 def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, OnnxModel]:
-    """Verify a package and open its default model, or the one whose file or artifact name is given.
+    """Verify a package and open a model: the default one, or the one of this file or artifact name.
 
     Raises:
         InputError: as `verify_package`; or there is no such model in it, or it was made for other inputs than this

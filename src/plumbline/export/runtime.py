@@ -1,4 +1,4 @@
-"""Answers of a released model through ONNX Runtime; torch is not needed, nor loaded."""
+"""Run a released model in ONNX Runtime, without torch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROVIDERS: dict[str, list[Any]] = {
 
 
 class OnnxModel(Released):
-    """An ONNX file under ONNX Runtime. On the CPU each thread has a part of the batch, see `split_by_length`."""
+    """An ONNX file in ONNX Runtime. On the CPU each thread has a part of the batch, see `split_by_length`."""
 
     def __init__(self, path: Path, provider: str = CPU, threads: int = 0) -> None:
         """Open a model.
@@ -85,7 +85,7 @@ class OnnxModel(Released):
 
     @property
     def category_share(self) -> list[float]:
-        """Of the buildings that the model was calibrated on: what its probabilities of categories stand for.
+        """Return the category shares of the calibration buildings, to which the probabilities of categories refer.
 
         Raises:
             InputError: the file does not say it.
@@ -95,7 +95,7 @@ class OnnxModel(Released):
         return self.about.category_share
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
-        """The outputs in the order of `Answers`."""
+        """Return the outputs in the order of `Answers`."""
         batch = split_by_length(inputs[MASK], self._threads) if self._threads > 1 else []
         if len(batch) < 2:
             return self._execute(inputs)
@@ -114,13 +114,13 @@ class OnnxModel(Released):
 
 
 def _asked_threads() -> int:
-    """What OMP_NUM_THREADS says: with several processes on one machine, threads of all would wait for one another."""
+    """Return OMP_NUM_THREADS, or 0: it keeps several processes from competing for the cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a number for each level of nesting
     return int(asked) if asked.isdecimal() else 0
 
 
 def _refuse_both_runtimes() -> None:
-    """pip installs the CPU and the GPU runtime into one folder without a word, and either may then be imported.
+    """Refuse CPU and GPU runtime together: pip puts both into one folder, and either may be imported.
 
     Raises:
         InputError: both are installed.
@@ -132,7 +132,7 @@ def _refuse_both_runtimes() -> None:
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Package -> version of those that are installed."""
+    """Return package -> version for the installed ones."""
     found = {}
     for name in packages:
         try:

@@ -1,4 +1,4 @@
-"""The stage `export`: the trained and the pruned network as ONNX files, and the pruned one in fp16 and int8."""
+"""Run the stage `export`: the trained and the pruned network as ONNX files, and the pruned one in fp16 and int8."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
 
 
 def export_model(source: Path, params: Export, out: Path) -> None:
-    """Write one model, of any folder that `load_diagnosis` reads, into `out` as `ONE`.
+    """Write one model, from any folder that `load_diagnosis` reads, into `out` as `ONE`.
 
     Raises:
         InputError: the model is missing or damaged, or `out` holds anything else.

@@ -1,4 +1,4 @@
-"""A model repository for the Triton Inference Server, made from a model package.
+"""Write a model repository for the Triton Inference Server from a model package.
 
 Fields of `config.pbtxt` are those of `ModelConfig` in Triton's model_config.proto.
 """
@@ -35,7 +35,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How the server runs the models."""
+    """Settings of the server for the models."""
 
     max_batch_size: int = 64
     """From 1 to 65536, the largest that the models take."""
@@ -51,7 +51,7 @@ class Settings:
 
     @property
     def preferred_batch_sizes(self) -> list[int]:
-        """Batches that are run at once: a quarter and all of the largest."""
+        """Return the batch sizes to run at once: a quarter and all of the largest."""
         return sorted({max(1, self.max_batch_size // 4), self.max_batch_size})
 
 
@@ -65,7 +65,7 @@ class TensorConfig(NamedTuple):
 
 
 def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
-    """Write one model for each ONNX file of a package, and return their names.
+    """Write one model for each ONNX file of a package; return their names.
 
     The folder appears whole; one that this function wrote before is replaced.
 
@@ -93,7 +93,7 @@ def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
 
 
 def model_names(manifest: Manifest) -> dict[str, str]:
-    """File of the package -> name of the model: that of the package, and what stands between `model.` and `.onnx`.
+    """Return file -> model name: that of the package, and the part between `model.` and `.onnx`.
 
     Raises:
         InputError: the package's name cannot be that of a folder.
@@ -108,7 +108,7 @@ def model_names(manifest: Manifest) -> dict[str, str]:
 
 
 def onnx_tensors(path: Path) -> tuple[list[TensorConfig], list[TensorConfig]]:
-    """Inputs and outputs of an ONNX file as it declares them.
+    """Return inputs and outputs that an ONNX file declares.
 
     Raises:
         InputError: a tensor's first dimension is not a free one named `batch`, or its type is none of `TYPES`.
@@ -118,7 +118,7 @@ def onnx_tensors(path: Path) -> tuple[list[TensorConfig], list[TensorConfig]]:
 
 
 def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: Settings) -> str:
-    """The text of a model's `config.pbtxt` (protobuf text format).
+    """Return the text of a model's `config.pbtxt` (protobuf text format).
 
     Args:
         name: of the model. file: its name in the package. path: where it is. manifest: of the package.
@@ -157,7 +157,7 @@ def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: 
 
 
 def _optimization(settings: Settings) -> Iterable[str]:
-    """All of ONNX Runtime's own (level 0 is Triton's word for it), and TensorRT where it is wanted."""
+    """Return the optimisation lines: all of ONNX Runtime's own (level 0 in Triton), and TensorRT where wanted."""
     accelerator = 'name: "tensorrt" parameters { key: "precision_mode" value: "FP32" }'
     inner = f" execution_accelerators {{ gpu_execution_accelerator [ {{ {accelerator} }} ] }}"
     yield f"optimization {{ graph {{ level: 0 }}{inner if settings.gpu and settings.tensorrt else ''} }}"
@@ -182,7 +182,7 @@ def _tensor(value: Any, path: Path) -> TensorConfig:
 
 
 def _quoted(text: str) -> str:
-    """A string of the text format; only what JSON and it write alike is let through unchanged."""
+    """Return a string of the text format, with escapes that it shares with JSON."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{plain}"'
 
@@ -195,7 +195,7 @@ class _Mark(BaseModel):
 
 
 def _refuse_others(out: Path) -> None:
-    """Refuse to replace what this module did not write, or what was changed since.
+    """Refuse to replace files that this module did not write, or that were changed since.
 
     Raises:
         InputError: `out` is such a thing.

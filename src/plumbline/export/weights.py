@@ -1,4 +1,4 @@
-"""The network of a model package in torch, from its weights: for what an ONNX file does not have, as gradients."""
+"""Load the network of a model package in torch, for what an ONNX file cannot do, for example gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = (("weights.safetensors", "network.json"), ("model.safetensors", "model.j
 
 
 def network_files(package: Path) -> tuple[Path, Path]:
-    """The files with the weights and the widths of a package's network.
+    """Return the files with the weights and the widths of a package's network.
 
     Raises:
         InputError: there are none.
@@ -36,7 +36,7 @@ def network_files(package: Path) -> tuple[Path, Path]:
 
 
 class Trained(NamedTuple):
-    """What the weights of a package tell of the data that the network was trained on."""
+    """Statistics of the training data, from the weights of a package."""
 
     longest: int
     """Most scatterers of a building."""
@@ -45,7 +45,7 @@ class Trained(NamedTuple):
 
 
 def read_trained(package: Path) -> Trained:
-    """What the weights of a verified package tell of its training data; torch is not needed for it.
+    """Read the statistics of the training data from a verified package, without torch.
 
     Raises:
         InputError: the package holds no weights, or they are damaged.
@@ -65,7 +65,7 @@ def read_trained(package: Path) -> Trained:
 
 
 def read_network(weights: Path, widths: Path) -> Diagnosis:
-    """The network of these files, in evaluation mode.
+    """Load the network of these files, in evaluation mode.
 
     Raises:
         InputError: one is damaged, or they do not fit each other.
@@ -82,7 +82,7 @@ def read_network(weights: Path, widths: Path) -> Diagnosis:
 
 
 def load_network(package: Path) -> Diagnosis:
-    """The network whose weights a verified package holds, in evaluation mode.
+    """Load the network of a verified package, in evaluation mode.
 
     Raises:
         InputError: it holds none, or they do not fit the widths beside them.

@@ -1,1 +1,1 @@
-"""The two-stream network."""
+"""Define the two-stream network."""

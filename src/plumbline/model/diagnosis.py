@@ -1,4 +1,4 @@
-"""The model as it is released: raw features in, probabilities and permille out, everything in between inside.
+"""Define the released model: raw features in, probabilities and permille out.
 
 Shape legend: B buildings, L scatterers, F features.
 """
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 
 
 class Diagnosis(nn.Module):
-    """The network with its standardisation, temperature, interval and idea of what it has seen.
+    """The network with its standardisation, temperature, interval and measure of novelty.
 
     All statistics are buffers: fitted once on the training data, saved with the weights, never recomputed.
     """
@@ -97,12 +97,12 @@ class Diagnosis(nn.Module):
         self.register_buffer("least_years", torch.zeros(()))
 
     def standardise(self, name: str, values: Tensor) -> Tensor:
-        """Standardised and compressed: `asinh` is linear near zero and logarithmic for what lies far out."""
+        """Standardise and compress features: `asinh` is linear near zero and logarithmic far from it."""
         standard = (values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_sd")
         return asinh(standard)
 
     def raw(self, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> RawAnswer:
-        """The network's answer to raw features, as the losses need it."""
+        """Return the network's answer to raw features, as the losses need it."""
         answer: RawAnswer = self.network(
             self.standardise("distance", distance),
             self.standardise("slope", slope),
@@ -112,21 +112,21 @@ class Diagnosis(nn.Module):
         return answer
 
     def standard_severity(self, permille: Tensor) -> Tensor:
-        """Severity on the scale of `RawAnswer.severity_B3`."""
+        """Convert severity to the scale of `RawAnswer.severity_B3`."""
         return ((permille + SEVERITY_FLOOR).log() - self.severity_mean) / self.severity_sd  # type: ignore[operator]
 
     def permille(self, standard: Tensor) -> Tensor:
-        """Inverse of `standard_severity`, never below 0 nor beyond what was seen in training."""
+        """Convert standardised severity to permille, from 0 to the largest severity in training."""
         permille = (standard * self.severity_sd + self.severity_mean).exp() - SEVERITY_FLOOR  # type: ignore[operator]
         return torch.minimum(permille.clamp(min=0), self.get_buffer("severity_limit"))
 
     def novelty_distance(self, geometry: Tensor) -> Tensor:
-        """(B,) Mahalanobis distance of the standardised geometry to the training buildings, over its dimension."""
+        """Return (B,) Mahalanobis distances of standardised geometry to the training buildings, over its dimension."""
         whitened = self.standardise("geometry", geometry) @ cast(Tensor, self.novelty_whitening)
         return whitened.square().mean(-1).sqrt()
 
     def novelty(self, geometry: Tensor) -> Tensor:
-        """(B,) the largest of the distance over its limit, and of each column's deviation over its reach.
+        """Return (B,) the larger of the distance over its limit and any column's deviation over its reach.
 
         The distance sees odd combinations. It grows slowly with one value far out, so each value is bounded as well.
         Of the years only too few are strange: least asked for over those that were observed.
@@ -163,20 +163,20 @@ class Diagnosis(nn.Module):
         )
 
     def level_logits(self, levels_BK: Tensor, kind_BG: Tensor) -> Tensor:
-        """(B, K) calibrated: of each kind of building a scale for all, and a shift for each category."""
+        """Return calibrated logits (B, K): each kind of building has a scale, and a shift for each category."""
         scale_B1 = of_kind(kind_BG, self.get_buffer("level_scale")[:, None])
         shift_BC = of_kind(kind_BG, self.get_buffer("level_shift"))
         return levels_BK * scale_B1 + (shift_BC[:, None, :] * self.get_buffer("category_of_level")).sum(-1)
 
     def interval(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, 1) ends of the severity's interval, standardised, about the middle of `severity_B3`.
+        """Return the ends (B, 1) of the severity's interval, standardised, about the middle of `severity_B3`.
 
         `kind_BK`: see `interval.kinds`.
         """
         return stretched(severity_B3, *self.interval_scales(severity_B3, kind_BK), self.category_edges())
 
     def interval_scales(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, C) halves below the middle and above by which the interval reaches into each category."""
+        """Return (B, C), below the middle and above, how many halves the interval must reach to enter each category."""
         longer_BC = self.get_buffer("interval_length") * narrowness(severity_B3)
         # Sums of products, written out: a product of matrices would be rounded with the network's.
         below_BC, above_BC = (
@@ -191,24 +191,24 @@ class Diagnosis(nn.Module):
 
 
 def of_kind(kind_BG: Tensor, values_GN: Tensor) -> Tensor:
-    """(B, N) the values of each building's kind; sums of products, which a graph does not round with the network's."""
+    """Return (B, N) the values of each building's kind, as sums of products, which a graph does not round."""
     return (kind_BG[:, :, None] * values_GN).sum(1)
 
 
 def one_hot_categories() -> Tensor:
-    """(K, C) 1 where a level lies in a category."""
+    """Return a matrix (K, C): 1 where a level lies in a category."""
     return nn.functional.one_hot(torch.from_numpy(category_of_levels()), len(CATEGORY_BOUNDS_PERMILLE) + 1).float()
 
 
 def asinh(x: Tensor) -> Tensor:
-    """Inverse hyperbolic sine, the fastest way: written out but on a GPU, and where a gradient is asked for."""
+    """Compute the inverse hyperbolic sine in the fastest way for the device and gradients."""
     # Written out, the slope at 0 itself is 0 and not 1.
     is_plain = x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled())
     return x.asinh() if is_plain and not torch.compiler.is_exporting() else asinh_written_out(x)
 
 
 def asinh_written_out(x: Tensor) -> Tensor:
-    """Inverse hyperbolic sine as a logarithm (Abramowitz and Stegun 1964, 4.6.20), to 1e-6 absolute.
+    """Compute the inverse hyperbolic sine as a logarithm (Abramowitz and Stegun 1964, 4.6.20), to 1e-6 absolute.
 
     Neither ONNX Runtime nor torch on a CPU has a fast way for the operator: it took a tenth of the time of a pruned
     network, and 4 % of a step of training; so written, a third of that. Any number gives a finite one; beyond

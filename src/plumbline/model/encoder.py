@@ -17,7 +17,7 @@ from plumbline.prepare.features.definition import DISTANCE, SLOPE
 
 
 class Convolution(nn.Conv1d):
-    """As `nn.Conv1d`, of sequences that lie in memory as (B, L, C): they are neither copied before nor after.
+    """`nn.Conv1d` for sequences that lie in memory as (B, L, C), without copies before or after.
 
     torch has that for images only, of which a sequence is one of height 1. Export takes the operator for sequences.
     Compiled, it is a product: torch compiles the gradient of a convolution anew for each length of a batch, and after
@@ -39,7 +39,7 @@ class Convolution(nn.Conv1d):
         return out_BC1L.squeeze(2)
 
     def _as_product(self, x_BLC: Tensor) -> Tensor:
-        """(B, L, channels out): each place beside those that lie under the kernel with it, times the weights."""
+        """Compute (B, L, channels out) as one product: the places under the kernel, side by side, times the weights."""
         length, kernel = x_BLC.shape[1], self.kernel_size[0]
         padded_BLC = nn.functional.pad(x_BLC, (0, 0, kernel // 2, kernel // 2))
         under = [padded_BLC[:, place : place + length] for place in range(kernel)]
@@ -55,12 +55,12 @@ class Convolution(nn.Conv1d):
 
 
 def plain(channels_in: int, channels_out: int, kernel: int) -> nn.Module:
-    """Every channel out sees every channel in at every place under the kernel."""
+    """Build a plain convolution: each output channel sees all input channels at all places under the kernel."""
     return Convolution(channels_in, channels_out, kernel)
 
 
 class Separable(nn.Module):
-    """Along the sequence within each channel, then across channels at each place (Chollet 2017).
+    """Convolution along the sequence within each channel, then across channels at each place (Chollet 2017).
 
     `kernel + channels_out` weights a channel in, where a plain convolution has `kernel * channels_out`.
     """
@@ -96,7 +96,7 @@ class Block(nn.Module):
         self.second = CONVOLUTION[kind](hidden, channels, kernel)
 
     def forward(self, x_BLC: Tensor, mask_BL1: Tensor) -> Tensor:
-        """Same shape as `x_BLC`; what stands outside of the mask never reaches a place inside."""
+        """Return features shaped as `x_BLC`; values outside of the mask never reach a place inside."""
         mask_B1L = mask_BL1.transpose(1, 2)
         x_BCL = (self.norm(x_BLC) * mask_BL1).transpose(1, 2)
         x_BCL = nn.functional.gelu(self.first(x_BCL)) * mask_B1L
@@ -122,7 +122,7 @@ class Stream(nn.Module):
         return [block.first.out_channels for block in self.blocks]  # type: ignore[union-attr, misc]
 
     def forward(self, x_BLF: Tensor, mask_BL1: Tensor) -> Tensor:
-        """(B, L, C), zero outside of the mask."""
+        """Return features (B, L, C), zero outside of the mask."""
         # Filled, not multiplied: a value in the padding may be infinite, and 0 times infinity is no number. What an
         # export standardises of numbers is finite, and filling takes 5 to 8 % of a pruned network's time in ONNX
         # Runtime, wherever it is done: so there alone the padding must not be NaN (`interface.MASK_MEANING`).
@@ -145,6 +145,6 @@ class Encoder(nn.Module):
         self.slope = Stream(len(SLOPE), spec.slope_channels, spec.slope_hidden, *kinds)
 
     def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, mask_BL: Tensor) -> Tensor:
-        """(B, L, D), zero outside of the mask."""
+        """Return features (B, L, D), zero outside of the mask."""
         mask_BL1 = mask_BL[..., None]
         return torch.cat([self.distance(distance_BLF, mask_BL1), self.slope(slope_BLF, mask_BL1)], dim=-1)

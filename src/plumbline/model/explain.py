@@ -1,4 +1,4 @@
-"""Why the model answered as it did, scatterer by scatterer.
+"""Explain the model's answers, scatterer by scatterer.
 
 `attention_share`: where the pooled answer looks. `integrated_gradients`: what moved the answer, and by how much.
 
@@ -29,7 +29,7 @@ NEGLIGIBLE = 0.1
 
 
 class Attribution(NamedTuple):
-    """What moved an answer from that to a building all of whose features are average."""
+    """Contribution of each feature to the difference from the answer for the average building."""
 
     scatterer_BL: Tensor
     """By each scatterer; 0 outside of the mask."""
@@ -40,7 +40,7 @@ class Attribution(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Both views of B buildings."""
+    """Attention shares and attributions of B buildings."""
 
     attention_BL: Tensor
     """Share of each scatterer in what the pooled answer looks at; adds up to 1."""
@@ -51,7 +51,7 @@ class Explanation(NamedTuple):
 
 
 def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Explanation:
-    """Both views of the answers to raw features, as `Diagnosis.forward` takes them. The model is in evaluation mode."""
+    """Explain the answers to raw features, as `Diagnosis.forward` takes them. The model is in evaluation mode."""
     inputs = (distance, slope, geometry, mask)
     return Explanation(
         attention_share(model, *inputs),
@@ -62,7 +62,7 @@ def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor,
 
 @torch.no_grad()
 def attention_share(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Tensor:
-    """(B, L) share of each scatterer in the pooled answer, through all attention layers: attention rollout.
+    """Return the share (B, L) of each scatterer in the pooled answer, through all attention layers (attention rollout).
 
     Abnar and Zuidema 2020: heads are averaged, and each layer's residual connection counts as half. Without attention,
     and for buildings too long for it, it is the pooling's share alone. Convolutions reach a few neighbours further.
@@ -85,7 +85,7 @@ def attention_share(model: Diagnosis, distance: Tensor, slope: Tensor, geometry:
 def integrated_gradients(
     model: Diagnosis, question: Question, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor
 ) -> Attribution:
-    """Gradients along the straight way from the average building's standardised features (Sundararajan et al. 2017).
+    """Integrate gradients on the straight way from the average building's features (Sundararajan et al. 2017).
 
     The average building has as many scatterers in the same places of the sequence, with zeros for features. The
     gradient in the middle of a stretch stands for all of it. A stretch is halved where that misses by how much the
@@ -140,7 +140,7 @@ class _Stretches(NamedTuple):
         return map(_Stretches._make, zip(*(torch.split(part, size) for part in self), strict=True))
 
     def halves(self, middle_S: Tensor, width: float) -> list[_Stretches]:
-        """Both halves of each, of that width; the answer in between is known."""
+        """Return both halves of each stretch; the answer between them is known."""
         return [self._replace(after_S=middle_S), self._replace(place_S=self.place_S + width, before_S=middle_S)]
 
 
@@ -165,18 +165,18 @@ class _Way(NamedTuple):
         return answer.logits_B4.gather(1, decided_S1)[:, 0] - answer.logits_B4.mean(1)
 
     def at(self, owner_S: Tensor, place_S: Tensor) -> list[Tensor]:
-        """Features at places of the ways."""
+        """Return the features at places on the ways."""
         return [place_S.view(-1, *[1] * (end.dim() - 1)) * end for end in self.ends(owner_S)]
 
     def gradients(self, owner_S: Tensor, place_S: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Gradients of what is asked at places of the ways, and what is asked there (S,)."""
+        """Return the gradients of the explained number at places on the ways, and that number (S,) there."""
         here = [part.requires_grad_() for part in self.at(owner_S, place_S)]
         asked_S = self.asked(here, owner_S)
         return list(torch.autograd.grad(asked_S.sum(), here)), asked_S.detach()
 
 
 def _first_stretches(way: _Way) -> _Stretches:
-    """`FIRST` of each building, in rows of equal places."""
+    """Return the `FIRST` stretches of each building, in rows of equal places."""
     buildings = torch.arange(len(way.mask_BL), device=way.mask_BL.device)
     edges = [step / FIRST for step in range(FIRST + 1)]
     asked = [way.asked(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings) for edge in edges]
@@ -189,7 +189,7 @@ def _none_of(stretches: _Stretches) -> _Stretches:
 
 
 def _inputs_of(network: Network, model: Diagnosis, *inputs: Tensor) -> dict[nn.Module, Tensor]:
-    """What the attentions and the pool are given when the model answers `inputs`."""
+    """Record the inputs of the attention layers and of the pool while the model answers `inputs`."""
     seen: dict[nn.Module, Tensor] = {}
 
     def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The heads: one vector of a building, pooled scatterers with geometry, to where, how much and how it is damaged.
+"""Define the heads: from pooled scatterers and geometry to where, how much and how a building is damaged.
 
 Shape legend: B buildings, D channels, G width of the geometry, K levels of strain, M mechanisms.
 """
@@ -14,7 +14,7 @@ from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
 
 
 class RawAnswer(NamedTuple):
-    """What the network says before it is put into physical units."""
+    """The network's answer before conversion to physical units."""
 
     logits_B4: Tensor
     """Quadrants, in the order of `compass.QUADRANTS`."""
@@ -29,7 +29,7 @@ class RawAnswer(NamedTuple):
 
 
 class Heads(nn.Module):
-    """Joins what is known of a building and judges it."""
+    """Layers that join a building's pooled scatterers and geometry, and judge it."""
 
     def __init__(self, channels: int, looks: int, geometry_width: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -63,5 +63,5 @@ class Heads(nn.Module):
 
     @property
     def last(self) -> list[nn.Linear]:
-        """The layers whose outputs are answers; pruning leaves them."""
+        """Return the layers that give the answers; pruning leaves them."""
         return [self.quadrant_head, self.severity_head, self.accepted_head, self.level_head, self.mechanism_head]

@@ -1,4 +1,4 @@
-"""The severity interval: the network's own, each side stretched until it holds its share of every category and kind.
+"""Form the severity interval: stretch each side of the network's interval to its share of every category and kind.
 
 Shape legend: B buildings, F columns of the geometry, C categories, E = C - 1 bounds between them, K kinds of buildings.
 """
@@ -27,7 +27,7 @@ _LOG_POINTS = names(GEOMETRY).index("log_points")
 
 
 def kinds(geometry_BF: Tensor) -> Tensor:
-    """(B, K) 1 in the column of the building's kind, else 0; of raw geometry."""
+    """Return (B, K) 1 in the column of the building's kind, else 0, from raw geometry."""
     # Half a scatterer less: the logarithm of a bound need not be that of a count, bit by bit.
     bounds_E = torch.tensor([math.log(bound - 0.5) for bound in KIND_BOUNDS]).to(geometry_BF)
     passed_BE = (geometry_BF[:, _LOG_POINTS : _LOG_POINTS + 1] >= bounds_E).to(geometry_BF.dtype)
@@ -36,13 +36,13 @@ def kinds(geometry_BF: Tensor) -> Tensor:
 
 
 def halves(severity_B3: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, 1) lengths of the network's interval below and above its middle."""
+    """Return the (B, 1) lengths of the network's interval below and above its middle."""
     low_B1, middle_B1, high_B1 = severity_B3[:, :1], severity_B3[:, 1:2], severity_B3[:, 2:]
     return (middle_B1 - low_B1).clamp(min=LEAST_HALF), (high_B1 - middle_B1).clamp(min=LEAST_HALF)
 
 
 def narrowness(severity_B3: Tensor) -> Tensor:
-    """(B, 1) one over the length of the network's interval: what a length of 1 that is added to it scales it by.
+    """Return (B, 1) one over the length of the network's interval.
 
     The sides share the length as their halves are. The more the points tell, the narrower the interval is.
     """
@@ -51,7 +51,7 @@ def narrowness(severity_B3: Tensor) -> Tensor:
 
 
 def deviations(severity_B3: Tensor, standard_B: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
-    """(B,) how many halves of the network's interval the truth is below its middle, and above; negative if it is not.
+    """Return (B,) by how many halves of the network's interval the truth is below its middle, and above; else negative.
 
     From above, all severities of category 0 are one, its upper edge: an interval lets in all of it, or nothing.
     """
@@ -73,7 +73,7 @@ def distances(severity_B3: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, 1) ends: each half times its scale (at least 0), by each category's own as they reach into it.
+    """Return the ends (B, 1): each half times its scale (at least 0), or a category's own scale if it reaches into it.
 
     The lower end is the least that a category lets in, minus infinity where category 0 is: how little damage there may
     be below category 1 is not told apart. The upper end is the greatest. `NEAREST` the middle there is none.

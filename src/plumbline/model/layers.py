@@ -13,13 +13,13 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Linear(nn.Linear):
-    """As `nn.Linear`, of sequences. Exported as a product of two matrices, which runtimes add the bias to as they go.
+    """`nn.Linear` for sequences; exported as a product of two matrices, so that runtimes fuse it with the bias.
 
     A product of a matrix with a stack of them leaves the bias to a pass of its own over all places.
     """
 
     def forward(self, x_BLC: Tensor) -> Tensor:
-        """(B, L, channels out)."""
+        """Return features (B, L, channels out)."""
         if not torch.compiler.is_exporting():
             return super().forward(x_BLC)
         batch, length, _ = x_BLC.shape
@@ -31,7 +31,7 @@ LEVELS = 1 << 16
 
 
 class Dropout(nn.Dropout):
-    """As `nn.Dropout` (Srivastava et al. 2014), on a CPU with draws of 16 bits, four of each random number.
+    """`nn.Dropout` (Srivastava et al. 2014); on a CPU, each random number gives four draws of 16 bits.
 
     torch draws the values on a CPU one by one, which takes longer than the layer whose outputs they are. The
     probability is rounded to a multiple of `1 / LEVELS`, and the scale is that of the rounded one, so that the mean
@@ -39,7 +39,7 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` of any shape; in training some values are 0 and the others larger."""
+        """Return `x` of any shape; in training, some values become 0 and the others larger."""
         drawn_by_torch = x.device.type != "cpu" or torch.compiler.is_compiling()
         if not self.training or not self.p or drawn_by_torch:
             return super().forward(x)
@@ -52,7 +52,7 @@ class Dropout(nn.Dropout):
 
 
 def run_checkpointed(part: nn.Module, *inputs: Any, recompute: bool) -> Tensor:
-    """`part(*inputs)`; with `recompute`, what it computes within is dropped until its gradients are needed.
+    """Return `part(*inputs)`; with `recompute`, drop its intermediate values and compute them again for the gradients.
 
     Without training there are no gradients to save memory for: evaluation and export never recompute.
     """

@@ -1,4 +1,4 @@
-"""What training makes small, as plug-ins.
+"""Define the losses of training, as plug-ins.
 
 Shape legend: B buildings.
 """
@@ -31,25 +31,25 @@ def cross_entropy(cross_entropy_B: Tensor, gamma: float) -> Tensor:
 
 
 def focal(cross_entropy_B: Tensor, gamma: float) -> Tensor:
-    """Cross-entropy times `(1 - p)^gamma`: buildings that are right already count little (Lin et al. 2017)."""
+    """Return cross-entropy times `(1 - p)^gamma`: buildings already right count little (Lin et al. 2017)."""
     # Kept from 0, where a root's slope is infinite.
     doubt_B = (-torch.expm1(-cross_entropy_B)).clamp(min=torch.finfo(cross_entropy_B.dtype).tiny)
     return doubt_B.pow(gamma) * cross_entropy_B
 
 
 def huber(error_B: Tensor) -> Tensor:
-    """Squared up to one standard deviation, absolute beyond (Huber 1964)."""
+    """Return the error squared up to one standard deviation, absolute beyond (Huber 1964)."""
     return functional.huber_loss(error_B, torch.zeros_like(error_B), reduction="none")
 
 
 def charbonnier(error_B: Tensor) -> Tensor:
-    """Absolute, and smooth at 0 (Charbonnier et al. 1994)."""
+    """Return the absolute error, smooth at 0 (Charbonnier et al. 1994)."""
     return (error_B.square() + CHARBONNIER_WIDTH**2).sqrt() - CHARBONNIER_WIDTH
 
 
 @dataclass(frozen=True)
 class QuadrantLoss:
-    """Mean loss over the buildings whose quadrant is defined (not -1); 0 where there is none.
+    """Mean loss over the buildings with a defined quadrant (not -1); 0 without any.
 
     What is aimed at is spread evenly over all quadrants that are right answers.
     """
@@ -63,7 +63,7 @@ class QuadrantLoss:
     def __call__(
         self, answer: RawAnswer, quadrant_B: Tensor, accepted_B4: Tensor, weight_B: Tensor | None = None
     ) -> Tensor:
-        """With weights, a building of weight w counts as w buildings."""
+        """Return the mean loss; with weights, a building of weight w counts as w buildings."""
         target_B4 = accepted_B4.to(answer.logits_B4.dtype)
         target_B4 = target_B4 / target_B4.sum(1, keepdim=True).clamp(min=1)
         cross_entropy_B = functional.cross_entropy(answer.logits_B4, target_B4, reduction="none")
@@ -71,7 +71,7 @@ class QuadrantLoss:
         return counted_mean(each_B, self.counts(quadrant_B, weight_B))
 
     def counts(self, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-        """(B,) how many buildings each counts as; 0 where the quadrant is not defined."""
+        """Return the count (B,) of each building in the mean; 0 if its quadrant is undefined."""
         counts_B = (quadrant_B >= 0).to(torch.float32 if weight_B is None else weight_B.dtype)
         if weight_B is not None:
             counts_B = counts_B * weight_B
@@ -83,7 +83,7 @@ class QuadrantLoss:
 
 @functools.cache
 def _weights(of_quadrants: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """(4,) sent once: a GPU waits for what is sent."""
+    """Return the class weights (4,), sent to the device once, because a GPU waits for each transfer."""
     return torch.tensor(of_quadrants, device=device, dtype=dtype)
 
 
@@ -98,7 +98,7 @@ class SeverityLoss:
     kind: SeverityKind = "pinball"
 
     def __call__(self, answer: RawAnswer, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-        """Of standardised severity. With weights, a building of weight w counts as w buildings."""
+        """Return the mean loss of standardised severity; with weights, a building of weight w counts as w buildings."""
         error_B3 = standard_B[:, None] - answer.severity_B3
         low_B, middle_B, high_B = error_B3.unbind(1)
         own_B: Tensor = SEVERITY_LOSS[self.kind](middle_B)
@@ -109,25 +109,25 @@ class SeverityLoss:
 
 
 def _pinball(error_B: Tensor, quantile: float) -> Tensor:
-    """Least in the mean where the share `quantile` of errors is negative."""
+    """Return the pinball loss: its mean is least where the share `quantile` of errors is negative."""
     return torch.maximum(quantile * error_B, (quantile - 1) * error_B)
 
 
 def accepted_loss(answer: RawAnswer, accepted_B4: Tensor, counts_B: Tensor) -> Tensor:
-    """Binary cross-entropy of each quadrant being a right answer, of the buildings that count."""
+    """Return the binary cross-entropy of each quadrant being a right answer, over the buildings that count."""
     target_B4 = accepted_B4.to(answer.accepted_B4.dtype)
     each_B4 = functional.binary_cross_entropy_with_logits(answer.accepted_B4, target_B4, reduction="none")
     return counted_mean(each_B4.mean(1), counts_B)
 
 
 def mechanism_loss(answer: RawAnswer, mechanism_B: Tensor, counts_B: Tensor) -> Tensor:
-    """Cross-entropy of the mechanism, 0 where it is not known, of the buildings that count."""
+    """Return the cross-entropy of the mechanism over the buildings that count; 0 if it is unknown."""
     each_B = functional.cross_entropy(answer.mechanism_BM, mechanism_B.long(), ignore_index=-1, reduction="none")
     return counted_mean(each_B, counts_B)
 
 
 def level_loss(answer: RawAnswer, severity_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the level in which the severity, permille, lies."""
+    """Return the cross-entropy of the level in which the severity, permille, lies."""
     level_B = torch.bucketize(severity_B, _edges(severity_B.device), right=True)
     each_B = functional.cross_entropy(answer.levels_BK, level_B, reduction="none")
     return each_B.mean() if weight_B is None else (each_B * (weight_B / weight_B.mean())).mean()
@@ -135,18 +135,18 @@ def level_loss(answer: RawAnswer, severity_B: Tensor, weight_B: Tensor | None = 
 
 @functools.cache
 def _edges(device: torch.device) -> Tensor:
-    """Sent once: a GPU waits for what is sent."""
+    """Return the edges, sent to the device once, because a GPU waits for each transfer."""
     return torch.tensor(LEVEL_EDGES_PERMILLE, device=device)
 
 
 def counted_mean(each_B: Tensor, counts_B: Tensor) -> Tensor:
-    """Mean over buildings that count as so many; 0 where none does."""
+    """Return the mean over buildings, weighted by their counts; 0 if all counts are 0."""
     counts_B = counts_B.to(each_B.dtype)
     return (counts_B * each_B).sum() / counts_B.sum().clamp(min=torch.finfo(counts_B.dtype).tiny)
 
 
 class Labels(Protocol):
-    """What is true of B buildings; see `data.batches.Batch`."""
+    """Labels of B buildings; see `data.batches.Batch`."""
 
     @property
     def severity_B(self) -> Tensor:
@@ -173,7 +173,7 @@ class Losses(NamedTuple):
     train: Train
 
     def where(self, answer: RawAnswer, labels: Labels, weight_B: Tensor | None = None) -> Tensor:
-        """What is said of damaged buildings alone: quadrant, which of them are right answers, mechanism."""
+        """Return the weighted loss over damaged buildings: quadrant, accepted quadrants and mechanism."""
         counts_B = self.quadrant.counts(labels.quadrant_B, weight_B)
         means = (
             (self.train.quadrant_weight, self.quadrant(answer, labels.quadrant_B, labels.accepted_B4, weight_B)),
@@ -183,12 +183,12 @@ class Losses(NamedTuple):
         return sum((weight * mean for weight, mean in means[1:]), start=means[0][0] * means[0][1])
 
     def how_much(self, answer: RawAnswer, labels: Labels, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-        """What is said of all: severity, standardised, and the level that it lies in."""
+        """Return the weighted loss over all buildings: standardised severity and its level."""
         severity = self.train.severity_weight * self.severity(answer, standard_B, weight_B)
         return severity + self.train.level_weight * level_loss(answer, labels.severity_B, weight_B)
 
 
 def build_losses(train: Train) -> Losses:
-    """The losses that the section `train` names."""
+    """Build the losses that the section `train` names."""
     quadrant = QuadrantLoss(train.quadrant_loss, train.focal_gamma, train.class_weights)
     return Losses(quadrant, SeverityLoss(train.severity_loss), train)

@@ -1,4 +1,4 @@
-"""The neck: scatterers of a building look at each other.
+"""Define the neck, in which the scatterers of a building look at each other.
 
 Shape legend: B buildings, L scatterers, D channels.
 """
@@ -17,7 +17,7 @@ from plumbline.model.spec import NetworkSpec
 
 
 class Neck(nn.Module):
-    """Positions and attention layers, where the spec has any; then a normalisation."""
+    """Positions and attention layers, if the spec has any, then a normalisation."""
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Neck(nn.Module):
         return [cast(AttentionLayer, layer) for layer in self.attention]
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Same shape as `x_BLD`; what stands outside of the mask never reaches a position inside.
+        """Return features shaped as `x_BLD`; values outside of the mask never reach a position inside.
 
         Buildings of more than `max_attention_length` scatterers pass without attention. A building's own length
         decides, not that of its batch.
@@ -52,12 +52,12 @@ class Neck(nn.Module):
         return normal_BLD
 
     def attends(self, mask_BL: Tensor) -> Tensor:
-        """(B,) which buildings are short enough for attention."""
+        """Return (B,) whether each building is short enough for attention."""
         length_B = mask_BL.sum(1)
         return length_B <= self.most if self.most is not None else length_B > 0
 
     def _mix(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """The attention layers one after another, over positions."""
+        """Apply the attention layers one after another, after adding positions."""
         if self.position is not None:
             x_BLD = x_BLD + self.position(x_BLD)
         keys = self.layers[0].attention.kernel.keys(mask_BL)

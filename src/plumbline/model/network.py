@@ -1,4 +1,4 @@
-"""The network: encoder, neck, pooling, heads.
+"""Join encoder, neck, pooling and heads into the network.
 
 Shape legend: B buildings, L scatterers, F features.
 """
@@ -35,7 +35,7 @@ class Network(nn.Module):
         self.register_load_state_dict_pre_hook(take_older_names)  # type: ignore[no-untyped-call]
 
     def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, geometry_BF: Tensor, mask_BL: Tensor) -> RawAnswer:
-        """Judge B buildings of up to L scatterers; what stands outside of `mask_BL` has no influence."""
+        """Judge B buildings of up to L scatterers; values outside of `mask_BL` have no influence."""
         x_BLD = self.neck(self.encoder(distance_BLF, slope_BLF, mask_BL), mask_BL)
         answer: RawAnswer = self.heads(self.pool(x_BLD, mask_BL), self.geometry(geometry_BF))
         return answer
@@ -47,7 +47,7 @@ class Network(nn.Module):
 
 
 def spec_of(network: Network) -> NetworkSpec:
-    """The spec with the widths that the layers have now; differs from `network.spec` after pruning."""
+    """Return the spec with the present widths of the layers; after pruning it differs from `network.spec`."""
     distance, slope = network.encoder.distance, network.encoder.slope
     return network.spec.model_copy(
         update={
@@ -70,7 +70,7 @@ def spec_of(network: Network) -> NetworkSpec:
 
 
 def count_parameters(network: nn.Module) -> dict[str, int]:
-    """Number of parameters of each part, as `encoder.slope` or `geometry`, and `total`.
+    """Count the parameters of each part, as `encoder.slope` or `geometry`, and in `total`.
 
     Parts without parameters are left out.
     """

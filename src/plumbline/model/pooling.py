@@ -1,4 +1,4 @@
-"""From a sequence of any length to fixed vectors, over the mask only, as plug-ins.
+"""Pool a sequence of any length to fixed vectors, over the mask only, as plug-ins.
 
 Shape legend: B buildings, L scatterers, D channels.
 """
@@ -15,19 +15,19 @@ from plumbline.params.plugins import POOLING
 
 
 def masked_mean(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-    """(B, D) mean over the scatterers of each building; each needs one at least."""
+    """Return the mean (B, D) over the scatterers of each building; each needs at least one."""
     return (x_BLD * mask_BL1).sum(1) / mask_BL1.to(x_BLD.dtype).sum(1)
 
 
 def masked_max(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-    """(B, D) largest value over the scatterers of each building."""
+    """Return the largest value (B, D) over the scatterers of each building."""
     # Lowered, not filled, which is slow in ONNX Runtime; by half of the range, so that no sum passes the end.
     lowered_BL1 = (1 - mask_BL1.to(x_BLD.dtype)) * (torch.finfo(x_BLD.dtype).min / 2)
     return (x_BLD + lowered_BL1).amax(1)
 
 
 class Look(nn.Module, ABC):
-    """One way to see a whole building: one vector, and how much of it each scatterer has."""
+    """One way to pool a building: one vector, and the share of each scatterer in it."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Look(nn.Module, ABC):
 
     @abstractmethod
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """(B, L) share of each scatterer in the vector, averaged over channels; adds up to 1."""
+        """Return the share (B, L) of each scatterer in the vector, averaged over channels; they add up to 1."""
 
 
 class Mean(Look):
@@ -49,7 +49,7 @@ class Mean(Look):
         return masked_mean(x_BLD, mask_BL1)
 
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """All alike."""
+        """Return equal shares."""
         one_BL = mask_BL1[..., 0].to(x_BLD.dtype)
         return one_BL / one_BL.sum(1, keepdim=True)
 
@@ -62,7 +62,7 @@ class Max(Look):
         return masked_max(x_BLD, mask_BL1)
 
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """Share of the channels in which a scatterer is the largest; equals divide a channel among them."""
+        """Return the share of channels in which a scatterer is the largest; ties divide a channel."""
         largest_BLD = ((x_BLD == masked_max(x_BLD, mask_BL1)[:, None]) & mask_BL1).to(x_BLD.dtype)
         return (largest_BLD / largest_BLD.sum(1, keepdim=True)).mean(-1)
 
@@ -77,7 +77,7 @@ class Deviation(Look):
         return (masked_mean(squares_BLD, mask_BL1) + 1e-5).sqrt()
 
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """Share of the squared deviation, averaged over channels."""
+        """Return the share of the squared deviation, averaged over channels."""
         squares_BLD = (x_BLD - masked_mean(x_BLD, mask_BL1)[:, None]).square() * mask_BL1 + 1e-5 * mask_BL1
         return (squares_BLD / squares_BLD.sum(1, keepdim=True)).mean(-1)
 
@@ -95,7 +95,7 @@ class Attended(Look):
         return (self._weight(x_BLD, mask_BL1) * x_BLD).sum(1)
 
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """The weights."""
+        """Return the learned weights."""
         return self._weight(x_BLD, mask_BL1)[..., 0]
 
     def _weight(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
@@ -115,10 +115,10 @@ class Pool(nn.Module):
         self.looks = nn.ModuleList(look(channels) for look in (looks if isinstance(looks, tuple) else (looks,)))
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> list[Tensor]:
-        """A (B, D) of each look."""
+        """Return one vector (B, D) for each look."""
         return [look(x_BLD, mask_BL[..., None]) for look in self.looks]
 
     def share(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """(B, L) mean share of each scatterer in the looks; adds up to 1, and is 0 outside of the mask."""
+        """Return the mean share (B, L) of each scatterer in the looks; they add up to 1, with 0 outside of the mask."""
         shares = [cast(Look, look).share(x_BLD, mask_BL[..., None]) for look in self.looks]
         return torch.stack(shares).mean(0)

@@ -1,4 +1,4 @@
-"""Where in the sequence a scatterer stands, as plug-ins; a narrow code is projected to the channels.
+"""Encode a scatterer's place in the sequence, as plug-ins; a narrow code is projected to the channels.
 
 The code is narrow so that positions stay a small share of the parameters at any length.
 """
@@ -54,14 +54,14 @@ class Learned(nn.Module):
 
 
 def resolve_position(kind: PositionKind, max_length: int) -> Position:
-    """`auto` as `learned` or `sinusoidal`."""
+    """Resolve `auto` to `learned` or `sinusoidal`."""
     if kind == AUTO:
         return "learned" if max_length <= LONGEST_LEARNED else "sinusoidal"
     return kind
 
 
 def build_position(kind: Position, channels: int, max_length: int) -> nn.Module | None:
-    """The plug-in of that name; None for `none`."""
+    """Build the plug-in with the name `kind`; None for `none`."""
     plugin = POSITION[kind]
     built: nn.Module | None = plugin and plugin(channels, max_length)
     return built

@@ -1,4 +1,4 @@
-"""What must be known to build a network: kinds and widths, pruned widths included."""
+"""Define the spec of a network: kinds and widths, pruned widths included."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class NetworkSpec(BaseModel):
         return self
 
     def heads_of(self, layer: LayerSpec) -> int:
-        """Of one of the attention layers."""
+        """Return the number of heads of one attention layer."""
         return layer.heads or self.heads
 
 
 def new_spec(model: Model, max_length: int) -> NetworkSpec:
-    """The unpruned network of a params section, for sequences up to `max_length`."""
+    """Return the unpruned network of a params section, for sequences up to `max_length`."""
     joined = 2 * model.channels
     layers = 0 if ATTENTION[model.attention] is None else model.attention_layers
     return NetworkSpec(

@@ -1,4 +1,4 @@
-"""Read files of weights, with a look at what may have happened to them since they were written.
+"""Read files of weights, and check that they are unchanged since they were written.
 
 Models saved when the network was one module without parts, an interval simpler, and no time of observation short
 are brought to the names and buffers of now. What needs torch is imported where it is used.
@@ -22,7 +22,7 @@ MANIFEST = "manifest.json"
 
 
 def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
-    """The tensors of the file; `broken`: also where values are no numbers, as for who is to measure that.
+    """Read the tensors of a file; with `broken`, accept values that are not numbers, so that these can be measured.
 
     Raises:
         InputError: they are not those of the manifest beside them, or no numbers.
@@ -61,7 +61,7 @@ PREPARED = "preparation"
 
 
 def told_preparation(folder: Path) -> int | None:
-    """What the weights in the folder of a trained model say; None for those from before they did.
+    """Read the preparation version in the weights of a trained model; None if they are older than this entry.
 
     Raises:
         InputError: they are not readable, or say no number.
@@ -98,7 +98,7 @@ RENAMED = {
 
 
 def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A pre-hook of `load_state_dict`: give models of then what they lack.
+    """Add the buffers that older models lack, as a pre-hook of `load_state_dict`.
 
     An interval of then had one scale of each category, for both sides and all kinds of buildings, with steps between
     kinds, and lengths that were added; without the steps and those it is nearly that. Whoever goes on from such a model
@@ -119,7 +119,7 @@ def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_:
 
 
 def take_older_names(_network: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A pre-hook of `load_state_dict`: give weights with names of then the names of now."""
+    """Rename weights of older models to the present names, as a pre-hook of `load_state_dict`."""
     for old, new in RENAMED.items():
         for name in [name for name in state if name.startswith(prefix + old)]:
             state[prefix + new + name.removeprefix(prefix + old)] = state.pop(name)

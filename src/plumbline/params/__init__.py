@@ -1,4 +1,4 @@
-"""`params.yaml` as typed, validated sections, named as the stages; a module a section."""
+"""Hold `params.yaml` as typed, validated sections, named as the stages; one module for each section."""
 
 from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress

@@ -1,4 +1,4 @@
-"""Section `adapt`."""
+"""Define section `adapt`."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class Adapt(Section):
 
     @property
     def late_epoch(self) -> int:
-        """Epoch, counted from 0, from which on parameters are changed as a whole."""
+        """First epoch, counted from 0, in which parameters are changed as a whole."""
         return round(self.unfreeze_at * self.epochs)
 
     def as_train(self) -> Train:
-        """The run of optimisation that fits the changes, as training is told of its own."""
+        """Return the settings of the optimisation that fits the changes, in the form that training takes."""
         return Train(
             epochs=self.epochs,
             patience=self.epochs,

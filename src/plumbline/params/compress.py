@@ -1,4 +1,4 @@
-"""Section `compress`."""
+"""Define section `compress`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Power = Annotated[float, Field(ge=0, le=8)]
 
 
 class Target(Section):
-    """What the smallest network must still reach, or how large it may be; the ratio is then searched."""
+    """The score that the smallest network must reach, or its largest size; the ratio is then searched."""
 
     max_drop: Fraction | None = None
     """Share of right quadrants lost on the tune split, at most."""
@@ -48,7 +48,7 @@ class Short(Section):
 
 
 class Powers(Section):
-    """How fast channels of one kind go: `1 - ratio` to this power is left of them. 1: as the ratio says."""
+    """Exponents by kind of channel: `1 - ratio` to this power is left. 1: the share that `ratio` gives."""
 
     shared: Power = 1.0
     """Of each scatterer, from the first layer to the pooling."""
@@ -112,7 +112,7 @@ class Compress(Optimise):
         return self
 
     def short_run(self, losses: Train) -> Train:
-        """The short fine-tuning, as training is told of its own; losses, seed and threads are those of `losses`."""
+        """Return the settings of the short fine-tuning; losses, seed and threads come from `losses`."""
         changed = {
             "epochs": self.short.epochs,
             "patience": self.short.epochs,

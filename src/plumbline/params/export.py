@@ -1,4 +1,4 @@
-"""Section `export`."""
+"""Define section `export`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QuantisationKind = Literal["static", "dynamic", "weights"]
 
 
 class Change(Section):
-    """How far int8 may take the answers from those in float, on average over training buildings."""
+    """Largest mean difference between answers in int8 and in float, over training buildings."""
 
     probability: float = Field(default=0.01, gt=0)
     """Of a quadrant, absolute."""

@@ -1,4 +1,4 @@
-"""Section `ingest`."""
+"""Define section `ingest`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Shift = Annotated[float, Field(ge=-1000, le=1000)]
 
 
 class Units(Section):
-    """What the numbers of a table described by `columns` are in; nothing is guessed."""
+    """Units of the numbers in a table that `columns` describes; units are never guessed."""
 
     displacement: Literal["mm", "cm", "m"]
     """Of the epochs, and of `rmse`."""
@@ -61,7 +61,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 
 class ProfileRows(Section):
-    """What profile rows (the first generation's `d0,s0,d1,s1,…,span,width`) do not say; nothing is guessed."""
+    """Facts that profile rows (the first generation's `d0,s0,d1,s1,…,span,width`) lack; they are never guessed."""
 
     labelled: bool
     """Whether each row ends with `severity,location`."""
@@ -101,7 +101,7 @@ class ProfileRows(Section):
 
 
 class Product(Section):
-    """What a product file does not say itself; see docs/formats.md for what each format needs."""
+    """Facts about points that their file lacks; see docs/formats.md for what each format needs."""
 
     format: Literal[Format, "profiles"] | None = None
     """Reads the file as this format; left out, the content decides."""
@@ -204,7 +204,7 @@ class Product(Section):
 
 
 class Footprints(Section):
-    """What a file of footprints does not say itself; see docs/footprints.md."""
+    """Facts about footprints that their file lacks; see docs/footprints.md."""
 
     id_column: Annotated[str, Field(min_length=1)] | None = None
     """Column that identifies a building, where it is not `building_id`."""
@@ -215,7 +215,7 @@ class Footprints(Section):
 
 
 class Ingest(Section):
-    """What is read from the product files."""
+    """Product files to read, and how to read them."""
 
     products: dict[str, Product] = {}
     """Patterns of file names (`*`, `?`, `[]`) -> what such files do not say themselves; the first that fits counts."""

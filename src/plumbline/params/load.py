@@ -1,4 +1,4 @@
-"""The whole of `params.yaml`, typed and validated, in sections named as the stages."""
+"""Read and validate the whole of `params.yaml`, in sections named as the stages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
 
 
 def load_ingest(path: Path) -> Ingest:
-    """Section `ingest` of a params file, which need not hold any other.
+    """Read section `ingest` of a params file; the file may lack all other sections.
 
     Raises:
         InputError: the file is missing, is not YAML, has a key that is no section, or its section `ingest` is wrong.
@@ -74,7 +74,7 @@ def load_ingest(path: Path) -> Ingest:
 
 
 def is_partial(path: Path) -> bool:
-    """Whether a params file lacks sections that the pipeline needs, as one that is made for `--params` does.
+    """Return whether a params file lacks sections that the pipeline needs, as a file made for `--params` does.
 
     Raises:
         InputError: it is missing or not YAML.
@@ -85,7 +85,7 @@ def is_partial(path: Path) -> bool:
 
 
 def check_sections(path: Path) -> None:
-    """Check the sections that a params file holds, be they all or not.
+    """Check the sections that a params file holds; it may lack others.
 
     Raises:
         InputError: as `load_section`, for the first section that is wrong.
@@ -95,7 +95,7 @@ def check_sections(path: Path) -> None:
 
 
 def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | None:
-    """One section of a params file, which need not hold any other; None where it does not have this one.
+    """Read one section of a params file; None if the file lacks it.
 
     Raises:
         InputError: the file is missing, is not YAML, has a key that is no section, or the section is wrong.
@@ -128,7 +128,7 @@ def parse_params(content: Any, source: str = "params.yaml") -> Params:
 
 
 def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
-    """The content of a whole params file, checked.
+    """Check the content of a whole params file.
 
     Raises:
         InputError: a key is unknown, missing, of the wrong type or out of range; the message names every such key.
@@ -141,7 +141,7 @@ def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
 
 
 class _EachKeyOnce(yaml.SafeLoader):
-    """Of a key that stands twice YAML's own loader takes the last, and forgets what the first has said."""
+    """Refuse a key that occurs twice; YAML's own loader silently keeps the last value."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -156,7 +156,7 @@ class _EachKeyOnce(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a params file.
+    """Read the content of a params file.
 
     Raises:
         InputError: it is missing or not YAML.

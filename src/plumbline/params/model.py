@@ -1,4 +1,4 @@
-"""Section `model`."""
+"""Define section `model`."""
 
 from __future__ import annotations
 

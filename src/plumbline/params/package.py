@@ -1,4 +1,4 @@
-"""Section `package`."""
+"""Define section `package`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plug-ins of a network and its training: a table for each kind, and a line in it for each plug-in.
+"""List the plug-ins of a network and its training: a table for each kind, with a line for each plug-in.
 
 A line is a name for `params.yaml` and, as text, where the plug-in is: parameters are checked without loading torch, and
 a name from anybody's file is only ever looked up here. docs/decisions/0021 says why.
@@ -35,7 +35,7 @@ class Plugins(Mapping[str, Any]):
         return len(self.places)
 
     def name(self, *others: str) -> BeforeValidator:
-        """A check that a value is a name of the table as it is then, or one of `others`."""
+        """Return a validator: the value must be a name in the table at that time, or one of `others`."""
 
         def check(found: object) -> object:
             names = (*self, *others)

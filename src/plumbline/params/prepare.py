@@ -1,4 +1,4 @@
-"""Section `prepare`."""
+"""Define section `prepare`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JUDGED = ("max_strain_error_permille", "min_quadrant_confidence")
 
 
 class Audit(Section):
-    """Bounds of the audit: beyond a `min_` or `max_` is a warning, beyond a `refuse_` stops the pipeline."""
+    """Bounds of the audit: a figure beyond `min_` or `max_` warns, beyond `refuse_` it stops the pipeline."""
 
     reference: str | None = None
     """`reference.json` of an earlier run, or a folder with one, to measure drift from.
@@ -96,7 +96,7 @@ class Audit(Section):
 
 
 class Prepare(Section):
-    """From points and footprints to sequences."""
+    """Settings that turn points and footprints into sequences."""
 
     buffer_m: float = Field(default=2.0, ge=0, le=20)
     """A point this far outside of a footprint still belongs to it (position error), m."""

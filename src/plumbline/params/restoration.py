@@ -1,4 +1,4 @@
-"""Parameters of the second family, restoration: the sections of `restoration/params.yaml`, named as the stages."""
+"""Define the parameters of restoration: the sections of `restoration/params.yaml`, named as the stages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SimulateFields(Section):
 
 
 class Shares(Section):
-    """Of the scenes, by what they are used for; the rest is trained on."""
+    """Shares of the scenes by use; the remaining scenes are for training."""
 
     tune: Fraction = 0.08
     calibrate: Fraction = 0.08
@@ -51,7 +51,7 @@ class Shares(Section):
 
 
 class PrepareFields(Section):
-    """How scenes are described to the network."""
+    """Settings that turn scenes into the network's inputs."""
 
     halo_m: float = Field(default=160.0, ge=0, le=2000)
     """How far beyond a window points count."""

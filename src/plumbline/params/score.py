@@ -1,4 +1,4 @@
-"""Section `score`."""
+"""Define section `score`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plumbline.params.section import Fraction, Positive, Section
 
 
 class Drift(Section):
-    """When a delivery is no longer of the kind that the model was trained on; see docs/score.md."""
+    """Bounds beyond which a delivery differs from the training data; see docs/score.md."""
 
     min_buildings: int = Field(default=100, ge=1)
     """Of fewer prepared buildings nothing is said."""
@@ -37,7 +37,7 @@ class Lend(Section):
 
 
 class Score(Section):
-    """Deliveries that are watched for, and what is made of each."""
+    """Deliveries to watch for, and what to do with each."""
 
     source: Path = Path("data/deliveries")
     """`SOURCE/PLACE/DELIVERY/`: a folder a place, and in it a folder a delivery with the products of all tracks."""

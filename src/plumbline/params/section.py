@@ -1,4 +1,4 @@
-"""What all sections of `params.yaml` share."""
+"""Define the base class of all sections of `params.yaml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Section(BaseModel):
-    """A section: unknown keys are refused, nothing changes after loading, NaN is no number."""
+    """Base of all sections: it refuses unknown keys and NaN, and cannot be changed after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -31,6 +31,6 @@ class Section(BaseModel):
 
 
 def _leaves(kind: Any) -> set[Any]:
-    """The plain types that an annotation is made of."""
+    """Return the plain types in an annotation."""
     parts = get_args(kind)
     return set().union(*(_leaves(part) for part in parts)) if parts else {kind} if isinstance(kind, type) else set()

@@ -1,4 +1,4 @@
-"""Section `simulate`."""
+"""Define section `simulate`."""
 
 from __future__ import annotations
 

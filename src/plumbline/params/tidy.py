@@ -1,4 +1,4 @@
-"""Section `tidy`."""
+"""Define section `tidy`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plumbline.params.section import Section
 
 
 class Tidy(Section):
-    """What stays of a system that runs for months; see docs/operations.md, "Retention"."""
+    """What to keep on a system that runs for months; see docs/operations.md, "Retention"."""
 
     former_champions: int = Field(default=5, ge=1, le=99)
     """How many times in a row `plumbline release rollback` can go back: their packages stay."""

@@ -1,4 +1,4 @@
-"""Section `train`."""
+"""Define section `train`."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Optimise(Section):
 
 
 def check_weights(quadrant: float, severity: float) -> None:
-    """Refuse losses that come to nothing.
+    """Refuse weights that leave no loss.
 
     Raises:
         ValueError: both weights are 0.
@@ -110,7 +110,7 @@ def check_weights(quadrant: float, severity: float) -> None:
 
 
 class Alarms(Section):
-    """When a run is not well. A loss or gradient that is no finite number always stops it."""
+    """Bounds beyond which a run warns or stops. A loss or gradient that is not finite always stops it."""
 
     gradient_norm: Positive | None = None
     """Norm of the gradient before clipping, from which it is an alarm."""
@@ -120,7 +120,7 @@ class Alarms(Section):
 
 
 class FitOptions(Optimise):
-    """What every run of training is told, whatever is trained."""
+    """Settings that every kind of training shares."""
 
     gradient_clip: Positive = 1.0
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
@@ -201,7 +201,7 @@ class Train(FitOptions):
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
     padding: PaddingKind = "mask"
-    """What fills shorter sequences of a batch. The network masks it; see docs/padding.md."""
+    """What fills shorter sequences of a batch. The network masks it; see docs/training.md."""
     perturb: Fraction = 0.5
     """Share of the examples that `point_dropout`, `track_dropout` and `noise` act on, where one of them is above 0."""
     point_dropout: float = Field(default=0.0, ge=0, lt=1)

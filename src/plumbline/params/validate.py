@@ -1,4 +1,4 @@
-"""Section `validate`."""
+"""Define section `validate`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ OF_BASELINE = tuple(name for name in OF_BUILDINGS if not name.startswith("interv
 
 
 def _known(found: str, known: Collection[str]) -> str:
-    """`found`, if it is known.
+    """Return `found` if it is known.
 
     Raises:
         ValueError: it is not; the message names those that are spelt most like it, or all where none is near.
@@ -135,7 +135,7 @@ class Gate(Section):
 
     @model_validator(mode="after")
     def _can_be_met(self) -> Self:
-        """Refuse what proves nothing, or has no figure: after hours of work it would say no more."""
+        """Refuse a rule that proves nothing or has no figure, before hours of work depend on it."""
         over_buildings = self.metric in OF_BUILDINGS
         if self.max_drop_vs == "champion" and (not over_buildings or self.artifact == "float32"):
             raise ValueError(

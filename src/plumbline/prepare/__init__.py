@@ -1,1 +1,1 @@
-"""From points and footprints to one pair of sequences a building."""
+"""Turn points and footprints into one pair of sequences for each building."""

@@ -1,4 +1,4 @@
-"""Who is not judged, and why: rules on footprints and points before a model is asked, and rules on its answers."""
+"""Decide which buildings are not judged, and why, by rules on footprints, points and the model's answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_MATTER = ("too_small", "too_large")
 
 
 class Answered(Protocol):
-    """What a model has said of B buildings; see `export.answers.Answers`."""
+    """A model's answers for B buildings; see `export.answers.Answers`."""
 
     @property
     def quadrant_probability(self) -> NDArray[np.float32]:
@@ -81,7 +81,7 @@ class Answered(Protocol):
 
 
 class Asked(NamedTuple):
-    """For which of F footprints a model was asked: B buildings."""
+    """The B buildings, among F footprints, for which a model was asked."""
 
     footprint: NDArray[np.intp]
     """(B,) row of each of them."""
@@ -93,7 +93,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Which rule, if any, leaves out each of B buildings."""
+    """The rule, if any, that leaves out each of B buildings."""
 
     code: NDArray[np.int8]
     """(B,) `JUDGED`, or 1 + the place of the rule in `REASONS`."""
@@ -114,7 +114,7 @@ class LeftOut:
 
 
 def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepare) -> LeftOut:
-    """Try the rules before a model is asked on B buildings with N points.
+    """Apply the rules that need no model to B buildings with N points.
 
     Args:
         side: (B, 2) sides of the buildings' rectangles, m.
@@ -139,17 +139,17 @@ def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepar
 
 
 def outsized(footprints: NDArray[np.object_], limits: Prepare) -> NDArray[np.bool_]:
-    """(B,) which footprints are not judged whatever points they have: they must not take those of others."""
+    """Return (B,) whether each footprint is left out by its size; these must not take other buildings' points."""
     return np.logical_or(*_outsized(frames(footprints).side, limits))
 
 
 def _outsized(side: Float, limits: Prepare) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(B,) which buildings with sides (B, 2), m, are `too_small`, and which `too_large`."""
+    """Return (B,) which buildings with sides (B, 2), m, are `too_small`, and which are `too_large`."""
     return side.min(axis=1) < limits.min_side_m, side.max(axis=1) > limits.max_side_m
 
 
 def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
-    """How far the points of each building are from the line that fits them best: (B,) root mean square, m.
+    """Return the root mean square distance (B,) of each building's points from their best line, m.
 
     It is the second singular value of the centred positions over the square root of their number. From `STRAY_FROM`
     points on, the smallest value that leaving out a single point gives. 0 for fewer than two points.
@@ -172,14 +172,14 @@ def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
 
 
 def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> NDArray[np.int64]:
-    """(B,) distinct positions of each building's points, to `MIN_SPREAD_M`."""
+    """Count the distinct positions (B,) of each building's points, to `MIN_SPREAD_M`."""
     cell = np.rint(xy / MIN_SPREAD_M).astype(np.int64)
     distinct = np.unique(np.column_stack([building, cell]), axis=0)
     return np.bincount(distinct[:, 0], minlength=buildings)
 
 
 def _minor(moments: Float, count: NDArray[np.intp]) -> Float:
-    """Root mean square across the main axis, from sums of xx, xy and yy: the smaller eigenvalue of a 2 x 2 matrix."""
+    """Return the root mean square across the main axis from sums of xx, xy and yy: the least eigenvalue's root."""
     xx, xy, yy = moments.T
     smaller = (xx + yy) / 2 - np.hypot((xx - yy) / 2, xy)
     return np.asarray(np.sqrt(np.maximum(smaller, 0) / np.maximum(count, 1)))
@@ -187,7 +187,7 @@ def _minor(moments: Float, count: NDArray[np.intp]) -> Float:
 
 @dataclass(frozen=True)
 class Status:
-    """What became of F footprints."""
+    """Outcome for F footprints."""
 
     status: NDArray[np.object_]
     """(F,) as in the predictions: `ok`, `insufficient_points` or `out_of_distribution`."""
@@ -202,7 +202,7 @@ def status_of(
     limits: Prepare,
     p_damaged: NDArray[np.floating[Any]] | None = None,
 ) -> Status:
-    """Who is judged, and why the others are not.
+    """Return which buildings are judged, and why the others are not.
 
     Args:
         asked: of which footprints; answers: for its B buildings.
@@ -226,7 +226,7 @@ def reasons(
     limits: Prepare,
     unsure: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.object_]:
-    """(F,) the status of each building; where it is `insufficient_points`, what of that: see `reason_sentences`.
+    """Return the status (F,) of each building, with the cause of `insufficient_points`; see `reason_sentences`.
 
     Args:
         status, n_points: (F,) as in the predictions.
@@ -245,7 +245,7 @@ def reasons(
 
 
 def reason_sentences(limits: Prepare) -> dict[str, str]:
-    """The end of the sentence `Not judged: ...` for each reason."""
+    """Return, for each reason, the end of the sentence `Not judged: ...`."""
     return {
         "too_small": f"its shorter side is below {limits.min_side_m:g} m, less than the places of points are sure",
         "too_large": f"its longer side is above {limits.max_side_m:g} m, so that its parts move on their own",
@@ -257,7 +257,7 @@ def reason_sentences(limits: Prepare) -> dict[str, str]:
 
 
 def is_judged(sequences: SequenceSet, answers: Answered, limits: Prepare) -> NDArray[np.bool_]:
-    """(B,) who gets an answer.
+    """Return (B,) whether each building gets an answer.
 
     Args:
         sequences: B buildings. answers: for them.
@@ -271,7 +271,7 @@ def is_judged(sequences: SequenceSet, answers: Answered, limits: Prepare) -> NDA
 
 
 def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
-    """(B,) like the training buildings, and with figures: an answer that is no number is none."""
+    """Return (B,) whether each building is like the training buildings and all its answers are finite."""
     given = (
         answers.quadrant_probability,
         answers.severity_permille,
@@ -286,7 +286,7 @@ def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
 
 
 def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
-    """(B,) whose points could not show a strain of category 1.
+    """Return (B,) whether a building's points are too few or too noisy to show a strain of category 1.
 
     They are too noisy, or too few beyond what is fitted before anything is looked at: two tilts, and an offset of each
     track. What that leaves of as many points is zero, whatever the building does; of few more, too little to tell four
@@ -300,7 +300,7 @@ def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.b
 def has_no_probable_quadrant(
     answers: Answered, limits: Prepare, p_damaged: NDArray[np.floating[Any]] | None = None
 ) -> NDArray[np.bool_]:
-    """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
+    """Return (B,) whether a building may be damaged, but its quadrants are all less probable than required.
 
     A building is left out where the chance that it is damaged and that its quadrant is a wrong answer is above
     `1 - min_quadrant_confidence`: of one that is surely damaged its quadrant must be right with that probability.
@@ -313,7 +313,7 @@ def has_no_probable_quadrant(
 
 
 def quadrant_confidence(answers: Answered) -> NDArray[np.float64]:
-    """(B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
+    """Return the probability (B,) that the likeliest quadrant is a right answer, if the building is damaged.
 
     Where a whole end fails, either of its quadrants is right for sure, though each has but half of the probability.
     """

@@ -1,4 +1,4 @@
-"""From tracks and footprints to sequences: the one way in, for training and for predicting alike."""
+"""Turn tracks and footprints into sequences, in the same way for training and for prediction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plumbline.sources.track import Track
 
 
 class Prepared(NamedTuple):
-    """What became of each footprint."""
+    """Outcome for each footprint."""
 
     sequences: Sequences
     """The buildings that can be judged, without labels."""
@@ -48,7 +48,7 @@ def prepare_buildings(
     city: str = "",
     owners: Owners | None = None,
 ) -> Prepared:
-    """Assign, decouple and describe; a building that a rule of `abstention` leaves out has no sequence.
+    """Assign, decouple and describe; a building left out by a rule of `abstention` gets no sequence.
 
     Args:
         tracks: in one projected CRS; those that share too little time with the others are left out.

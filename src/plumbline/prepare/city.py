@@ -1,4 +1,4 @@
-"""One tile of an ingested city -> its buildings prepared: the same way for training and for answering."""
+"""Prepare the buildings of one tile of an ingested city, in the same way for training and for prediction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plumbline.sources.track import Track
 
 @dataclass(frozen=True)
 class Tile:
-    """Buildings to prepare, and where to put what is made of them."""
+    """Buildings to prepare, and the folder for the result."""
 
     folder: Path
     city: Ingested
@@ -30,14 +30,14 @@ class Tile:
     """Names of the tracks to use, see `used_tracks`."""
 
     def own_rows(self, track: Track) -> NDArray[np.intp]:
-        """Rows of the points that lie in the tile, and not only in its halo."""
+        """Return the rows of the points in the tile itself, without its halo."""
         cell = cells(track.easting, track.northing, self.city.about["tile_m"])
         own = [number for number in np.unique(cell) if tile_name(int(number)) == self.name]
         return np.flatnonzero(np.isin(cell, own))
 
 
 class PreparedTile(NamedTuple):
-    """What became of a tile."""
+    """Result of preparing a tile."""
 
     prepared: Prepared
     buildings: geopandas.GeoDataFrame
@@ -49,13 +49,13 @@ class PreparedTile(NamedTuple):
 
 
 def used_tracks(city: Ingested) -> tuple[str, ...]:
-    """Names of the tracks that share enough time; those left out are said, once a city."""
+    """Return the names of the tracks that share enough time, and log the others once for each city."""
     observed = city.observed
     return tuple(observed[number].name for number in period_overlap(observed).kept)
 
 
 def prepare_tile(tile: Tile, params: Prepare) -> PreparedTile:
-    """Prepare a tile's buildings, with the points that are theirs when all of the city is looked at.
+    """Prepare a tile's buildings, with the points that they own in the whole city.
 
     Raises:
         InputError: a file of the tile is damaged, or its buildings cannot be prepared.

@@ -1,4 +1,4 @@
-"""Which tracks are not used, and why: they show no movement, or share too little time with the others."""
+"""Leave out tracks that cannot show a movement, or that share too little time with the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = np.timedelta64(1, "D")
 
 
 class Observed(Protocol):
-    """What has epochs: a track, or a product that is read in blocks."""
+    """Anything with epochs: a track, or a product that is read in blocks."""
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class Observed(Protocol):
 
 @dataclass(frozen=True)
 class Periods:
-    """Which tracks have enough time in common."""
+    """Tracks with enough time in common."""
 
     start: np.datetime64
     end: np.datetime64
@@ -63,7 +63,7 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
 
 
 def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE) -> Periods:
-    """Leave out tracks that cover less than `min_share` of the period of all, and say so.
+    """Leave out tracks that cover less than `min_share` of the common period, with a warning.
 
     The one that covers least goes first (of equal ones, the one that began first: the later says how the building is
     now), and what is common is measured again without it. So one track at least is kept.

@@ -1,4 +1,4 @@
-"""From profile rows, the first generation's files, to the same scatterers and sequences as everything else.
+"""Turn profile rows, the first generation's files, into the same scatterers and sequences as other data.
 
 A row says how a building's slope runs along its long axis, and nothing of what lies across, of height, time or lines
 of sight. So each place becomes a scatterer on the axis that one track sees from straight above, and its movement is
@@ -39,7 +39,7 @@ ENOUGH = 5
 
 
 class ProfileBuildings(NamedTuple):
-    """What `describe_buildings` takes: B buildings whose x axis is the profile, in no place on Earth."""
+    """Inputs of `describe_buildings` for B buildings: the profile is the x axis, and positions on Earth are unknown."""
 
     scatterers: Scatterers
     frame: Frames
@@ -48,7 +48,7 @@ class ProfileBuildings(NamedTuple):
 
 
 def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
-    """Which of B rows cannot be judged, by the rules of `abstention` that a row can break: size, number, spread.
+    """Return which of B rows cannot be judged, by the rules of `abstention` on size, number and spread.
 
     A row has its places along one line by its nature: what counts is how far they are spread along it.
     """
@@ -75,7 +75,7 @@ def profile_sequences(
     max_points: int,
     city: str,
 ) -> Sequences:
-    """Sequences of the rows `judged`, in that order, without labels (see `profile_labels`).
+    """Build the sequences of the rows `judged`, in that order, without labels (see `profile_labels`).
 
     Args:
         profiles: B rows.
@@ -90,7 +90,7 @@ def profile_sequences(
 
 
 def profile_buildings(profiles: Profiles) -> ProfileBuildings:
-    """Scatterers on the axis of each building: x from its middle, the change of each the integral of the slope."""
+    """Place scatterers on the axis of each building: x from its middle, changes by integrating the slope."""
     count = len(profiles)
     building = np.repeat(np.arange(count), np.diff(profiles.offsets))
     places = len(building)
@@ -121,7 +121,7 @@ def profile_buildings(profiles: Profiles) -> ProfileBuildings:
 def profile_labels(
     profiles: Profiles, to_permille: float, quadrants: Mapping[int, str]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Severity (permille; NaN where unlabelled) and quadrant code of each row.
+    """Return severity (permille; NaN without a label) and quadrant code of each row.
 
     Args:
         profiles: B rows.
@@ -139,14 +139,14 @@ def _code(quadrant: str | None) -> int:
 
 
 def _middle(distance: Float, span: float) -> float:
-    """Middle of the building: of the span, if distances count from its end, else of the distances."""
+    """Return the middle of the building: of the span if distances count from its end, else of the distances."""
     if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK):
         return span / 2
     return float(distance[0] + distance[-1]) / 2
 
 
 def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
-    """Displacement (n,) by the trapezoidal rule, about its mean, mm; and its standard error if slopes err on their own.
+    """Integrate slopes to displacement (n,) about its mean, mm, and its error (trapezoidal rule, independent slopes).
 
     Args:
         distance: (n,) m, not descending. slope: (n,) mm/m.
@@ -165,7 +165,7 @@ def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
 
 
 def _slope_error(distance: Float, slope: Float) -> float:
-    """Standard error of a slope, mm/m, from how far each is off the line between its neighbours (median)."""
+    """Return the standard error of a slope, mm/m: the median distance from the line between its neighbours, scaled."""
     if len(slope) < ENOUGH:
         return LIKELY_SLOPE_SE
     width = np.maximum(distance[2:] - distance[:-2], 1e-9)
@@ -182,7 +182,7 @@ REPORTED = ("name", "points", "duplicates", "first_epoch", "last_epoch")
 
 @dataclass(frozen=True)
 class ProfilePart:
-    """Rows to prepare, and where to put them."""
+    """Rows to prepare, and the folder for the result."""
 
     folder: Path
     city: IngestedProfiles
@@ -194,7 +194,7 @@ class ProfilePart:
 
 
 def plan_profiles(cities: Sequence[IngestedProfiles], work: Path, params: Prepare) -> list[ProfilePart]:
-    """The portions of all cities of profile rows, in folders below `work`."""
+    """Plan the portions of all cities of profile rows, in folders below `work`."""
     return [
         ProfilePart(work / city.folder.name / f"{number:04d}", city, product["name"], product["years"], params)
         for city in cities
@@ -203,7 +203,7 @@ def plan_profiles(cities: Sequence[IngestedProfiles], work: Path, params: Prepar
 
 
 def prepare_profiles(part: ProfilePart) -> None:
-    """Write the labelled sequences of a file, the group of each, and who was left out.
+    """Write the labelled sequences of a file, the group of each, and the rows left out.
 
     Raises:
         InputError: what `ingest` wrote is missing or damaged.
@@ -226,9 +226,9 @@ def prepare_profiles(part: ProfilePart) -> None:
 
 
 def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """A place (B, 2) for every building and the name (B,) of its city, such that each group is a block of its own.
+    """Return a place (B, 2) for every building, so that each group is one block, and the name (B,) of its city.
 
-    Rows stand nowhere; what must not be on both sides of a split is one building in several rows.
+    Rows have no position; but several rows of one building must stay on one side of a split.
     """
     groups = [np.load(part.folder / GROUP) for part in parts]
     names = np.array([part.city.folder.name for part in parts], dtype=str)
@@ -238,7 +238,7 @@ def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArra
 
 
 def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
-    """City -> what the audit is told of it. A file stands for a track; every place of a row is on its building."""
+    """Return the audit's report for each city. A file stands for a track; every place of a row is on its building."""
     reports: dict[str, dict[str, Any]] = {}
     left_out: dict[str, Counter[str]] = {}
     for part in parts:
@@ -258,7 +258,7 @@ def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
 
 
 def about_groups(parts: Sequence[ProfilePart]) -> str:
-    """What to add to the message where there are too few blocks to split; empty without profile rows."""
+    """Return an addition to the message about too few blocks to split; empty without profile rows."""
     if not parts:
         return ""
     groups = sum(city["groups"] for city in {part.city.folder: part.city.about for part in parts}.values())

@@ -1,4 +1,4 @@
-"""The scatterers of buildings: all tracks together, sorted by building; and such rows as padded rectangles."""
+"""Hold the scatterers of buildings, all tracks together and sorted by building, and pad them to rectangles."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Scatterers:
         return len(self.building)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
-        """The rows `index`, in that order."""
+        """Select the rows `index`, in that order."""
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 

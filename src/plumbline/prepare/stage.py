@@ -1,4 +1,4 @@
-"""The stage `prepare`: points and footprints of every city in, shards of sequences a split and an audit out."""
+"""Run the stage `prepare`: from points and footprints of every city to shards of sequences and an audit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
 
 
 def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
-    """The tiles of all cities, to be worked on by `write_tile`.
+    """Plan the tiles of all cities, for `write_tile` to work on.
 
     Raises:
         InputError: there is no city, or no track of one can be used.
@@ -134,7 +134,7 @@ def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
 
 
 def _places(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """Centre (B, 2) and name of the place (B,) of every building, in the order of the portions."""
+    """Return centre (B, 2) and name of the place (B,) of every building, in the order of the portions."""
     own = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
     for tile in plan.tiles:
         own[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
@@ -146,7 +146,7 @@ def _places(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDA
 
 
 def _chosen(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
-    """Of every portion, in order, the buildings that are `wanted` (B,)."""
+    """Yield the `wanted` (B,) buildings of every portion, in order."""
     start = 0
     for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
         sequences = Sequences.load(folder / "sequences")
@@ -155,7 +155,7 @@ def _chosen(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]
 
 
 def _block_names(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: float) -> NDArray[np.str_]:
-    """(B,) `CITY/x/y` of the block of each building."""
+    """Return the block (B,) of each building as `CITY/x/y`."""
     number = number_blocks(centre, city, block_m).number
     _, first = np.unique(number, return_index=True)
     place = np.floor(centre[first] / block_m).astype(int).tolist()
@@ -163,7 +163,7 @@ def _block_names(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: f
 
 
 def _write_motion(plan: PreparePlan, folder: Path) -> None:
-    """How every building of each city moves as a whole, one table a city."""
+    """Write how every building moves as a whole, one table for each city."""
     folder.mkdir()
     for city in plan.cities:
         own = [tile.folder for tile in plan.tiles if tile.city is city]
@@ -184,7 +184,7 @@ def _none_left(plan: PreparePlan) -> str:
 
 
 def _report(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
-    """What the audit is told of a city."""
+    """Return a city's report for the audit."""
     own = [tile for tile in plan.tiles if tile.city is city]
     told = [read_json(tile.folder / TILE) for tile in own]
     left_out: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""One tile of an ingested city -> its labelled buildings as sequences: the portion in which `prepare` works."""
+"""Turn one tile of an ingested city into sequences of its labelled buildings: one portion of `prepare`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CENTRE, MEANS, IDS, TILE = "centre.npy", "means.npz", "building_id.npy", "tile.j
 
 @dataclass(frozen=True)
 class LabelledTile(Tile):
-    """Buildings to train with."""
+    """A tile with buildings for training."""
 
     params: Prepare
 
 
 def write_tile(tile: LabelledTile) -> None:
-    """Write a tile's labelled sequences, their centres, the motion of all its buildings, and who was left out.
+    """Write a tile's labelled sequences, their centres, the motion of all its buildings, and those left out.
 
     `tile.json` has the CRS of the centres, which lie on the ground that the city really stands on.
 
@@ -53,7 +53,7 @@ def write_tile(tile: LabelledTile) -> None:
 
 
 def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, NDArray[np.bool_]]:
-    """The sequences with what the labels say of them, and (B,) of which of them they say something."""
+    """Add labels to sequences, and return (B,) whether each building has one."""
     own = labels.set_index("building_id").reindex(sequences.building_id)
     severity = own["severity_permille"].to_numpy(np.float32)
     code = pandas.Categorical(own["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
@@ -66,6 +66,6 @@ def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, ND
 
 
 def load_means(folder: Path) -> TrackMeans:
-    """What `write_tile` kept of the motion of a tile's buildings."""
+    """Load the motion of a tile's buildings that `write_tile` wrote."""
     with np.load(folder / MEANS) as stored:
         return TrackMeans(**stored)

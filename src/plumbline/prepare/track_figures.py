@@ -1,4 +1,4 @@
-"""What the points of a tile tell of their tracks: how fast, how noisy, how many at one place; small, and added up.
+"""Count, tile by tile, how fast and noisy the points of each track are, and how many share a place.
 
 Speeds and noise are counted in bins, so that a city of any size is summed tile by tile: a quantile is then known to
 half a bin, 4 %.
@@ -36,7 +36,7 @@ FIGURES = "track_figures.npz"
 
 
 class TrackFigures(NamedTuple):
-    """Of T tracks."""
+    """Figures of T tracks."""
 
     points: Counts
     """(T,)"""
@@ -49,7 +49,7 @@ class TrackFigures(NamedTuple):
 
 
 def point_figures(tracks: Sequence[Track], own: Sequence[NDArray[np.intp]]) -> tuple[Counts, Counts, Counts]:
-    """The first three of `TrackFigures`, from the points `own` (indices) of each track: the tile's, not its halo's."""
+    """Return the first three of `TrackFigures`, from each track's points `own` (indices) in the tile without halo."""
     points = np.array([len(rows) for rows in own], np.int64)
     twice = [_repeated(track.easting[rows], track.northing[rows]) for track, rows in zip(tracks, own, strict=True)]
     noise = [_bins(step_noise(track.displacement[_some(rows)])) for track, rows in zip(tracks, own, strict=True)]
@@ -57,14 +57,14 @@ def point_figures(tracks: Sequence[Track], own: Sequence[NDArray[np.intp]]) -> t
 
 
 def speeds(means: TrackMeans) -> Counts:
-    """The last of `TrackFigures`."""
+    """Return the last of `TrackFigures`."""
     error = 1 / np.sqrt(np.where(means.weight > 0, means.weight, np.nan))
     size = np.maximum(np.abs(means.rate) - SURE * error, 0)
     return np.array([_bins(own) for own in size.T], np.int64).reshape(-1, len(EDGES) - 1)
 
 
 def step_noise(displacement: Float) -> Float:
-    """(N,) standard deviation of each series' noise, from its steps; NaN where there are too few.
+    """Return the standard deviation (N,) of each series' noise, from its steps; NaN for too few.
 
     The difference of two epochs holds the noise of both and hardly any movement; what noise shares from one epoch to
     the next is not seen. Steps across a missing value are left out. The root mean square of the smallest steps is taken
@@ -86,7 +86,7 @@ def step_noise(displacement: Float) -> Float:
 
 
 def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """What the audit is told of each track, from the tiles' files.
+    """Report each track for the audit, from the tiles' files.
 
     Per track: `points_looked_at`, `duplicates` (of these, at another one's place), `noise_mm` (median) and
     `speed_p99_mm_yr` (99th percentile over the buildings, of what each surely has); a figure is None where nothing
@@ -111,7 +111,7 @@ def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, di
 
 
 def quantile(counts: Counts, share: float) -> float | None:
-    """The value that `share` of the counted ones do not exceed, rounded down to one of them; None without any."""
+    """Return the quantile `share` of the counted values, rounded down to the bin of one of them; None without any."""
     count = int(counts.sum())
     if not count:
         return None

@@ -1,4 +1,4 @@
-"""The registry of released packages."""
+"""Manage the registry of released packages."""
 
 import os
 

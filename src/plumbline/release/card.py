@@ -1,4 +1,4 @@
-"""MODEL_CARD.md: what a model does, what it was made from, how good it was found to be, and why it was released."""
+"""Write MODEL_CARD.md: what a model does, its sources, its accuracy, and why it was released."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = ""
 
 
 def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
-    """The card, in Markdown.
+    """Return the card, in Markdown.
 
     Args:
         report: the content of the stage `validate`'s report.json. audit: that of audit.json of the test data.
@@ -151,5 +151,5 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """A city's name may hold what is a sign in Markdown."""
+    """Escape Markdown characters in a city's name."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Candidate against champion on the same test buildings: the rules that only a promotion can check, and its report."""
+"""Compare candidate and champion on the same test buildings, by the rules that only a promotion can check."""
 
 from __future__ import annotations
 
@@ -106,8 +106,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
 
 
 def _with_costs(table: Table, about: Manifest, champion: Figures) -> Table:
-    """The table as the report shows it: of the whole also what the stage `validate` measured of the candidate, and the
-    champion's size.
+    """Return the table for the report, with the candidate's figures from the stage `validate` and the champion's size.
 
     The network before pruning is in no package: of it there are the figures that the manifest holds, which are of the
     same buildings. Times are those of the machine of the stage; the champion's are of another time, and left out.

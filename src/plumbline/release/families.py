@@ -1,4 +1,4 @@
-"""What the registry asks of a package, of whatever family it is."""
+"""Read the facts of a package that the registry needs, in either family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plumbline.export.restoration import package as restoration
 
 
 def verify_package(folder: Path) -> PackageManifest:
-    """Check that a package is whole and unchanged.
+    """Check that a package is complete and unchanged.
 
     Raises:
         InputError: as `export.folder.verify_folder`.

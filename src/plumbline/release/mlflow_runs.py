@@ -1,4 +1,4 @@
-"""Find the runs in MLflow that nobody needs any more, and remove them with their files as `mlflow gc` does."""
+"""Find the MLflow runs that are not needed any more, and remove them with their files as `mlflow gc` does."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PAGE = 1000
 
 
 class Records:
-    """The runs of one tracking server."""
+    """Runs of one tracking server."""
 
     def __init__(self, client: MlflowClient) -> None:
         self._client = client
         self._now = int(time.time() * 1000)
 
     def unused(self, experiment: str, used: Collection[str], young_ms: int) -> list[Run]:
-        """Runs of an experiment that are not in `used` (numbers of runs), deleted ones too.
+        """Return the runs of an experiment that are not in `used` (run numbers), deleted ones included.
 
         Args:
             experiment: its name.
@@ -44,13 +44,13 @@ class Records:
         return [run for run in found if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
 
     def old_trainings(self, days: float, newest: int) -> list[Run]:
-        """Records of trainings that ended more than `days` ago, without the `newest`, and what was begun to remove."""
+        """Return records of trainings that ended more than `days` ago, except the `newest`, and half-removed ones."""
         found = sorted(self._search(TRAINING, "", ViewType.ACTIVE_ONLY), key=lambda run: -run.info.start_time)
         begun = self._search(TRAINING, f"tags.{TIDIED} = 'yes'", ViewType.DELETED_ONLY)
         return [*(run for run in found[newest:] if self._ended_before(run, days)), *begun]
 
     def remove(self, run: Run) -> None:
-        """Remove a run with its files; on a server it is marked as deleted, and `mlflow gc` there does the rest.
+        """Remove a run with its files; on a server, mark it as deleted for `mlflow gc` there.
 
         Cut anywhere, it is found and removed again: first the mark, then the files, last the record of it.
         """
@@ -86,5 +86,5 @@ class Records:
 
 
 def bytes_of(folder: Path | None) -> int:
-    """Bytes of all files below a folder; 0 where there is none."""
+    """Return the bytes of all files below a folder; 0 without a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0

@@ -1,4 +1,4 @@
-"""The names a released model goes by: its aliases, and the name that a project releases its packages under."""
+"""Define the names of a released model: its aliases, and the name in a project's parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARAMS = Path("params.yaml")
 
 
 def name_here() -> str:
-    """Name that the project in the working directory releases its packages under: `package.name` of its params.yaml.
+    """Return the name of the project's model in the working directory: `package.name` of its params.yaml.
 
     Raises:
         InputError: that file cannot be read, or its section `package` is wrong.

@@ -1,4 +1,4 @@
-"""The stage `package`: what the gates let through, as one immutable folder."""
+"""Run the stage `package`: write an immutable folder, if the gates were passed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
 
 
 def code_sha256() -> str:
-    """Hash of the code that makes and judges a model; that of the map or the command line does not change one."""
+    """Hash the code that makes and judges a model; map and command line do not count."""
     root = Path(plumbline.__file__).parent
     parts = (root / name for name in CODE)
     hashes = (sha256_file(part) if part.is_file() else sha256_folder(part, "*.py") for part in parts)
@@ -103,7 +103,7 @@ def code_sha256() -> str:
 
 
 def require_pass(gate: Any, path: Path) -> None:
-    """Refuse everything but a `pass`.
+    """Refuse every verdict but `pass`.
 
     Raises:
         GateRefused: the verdict is another one, or there is none.

@@ -1,4 +1,4 @@
-"""Which package is the champion: promote a better one, go back to the one before, find its files."""
+"""Promote packages: make a better one the champion, roll back to the one before, find its files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ the folder with the evidence, which goes on record with the candidate, if there 
 
 @dataclass(frozen=True)
 class Promotion:
-    """What became of a candidate."""
+    """Outcome of a promotion or roll-back."""
 
     champion: Registered
     changed: bool
@@ -42,7 +42,7 @@ def promote(
     again: bool = False,
     sign_key: Path | None = None,
 ) -> Promotion:
-    """Make `package` the champion, if it is unharmed and `compare` has nothing against it.
+    """Make `package` the champion, if it is unharmed and `compare` accepts it.
 
     The registry keeps its own copy of the files. A package that is registered already is not registered again,
     unless that copy was damaged, and one that is the champion already is left alone. Whatever fails, the champion
@@ -72,7 +72,7 @@ def promote(
 
 
 def is_champion(package: Path, registry: Registry | None = None) -> bool:
-    """Whether `promote` would find `package` to be the champion already, and change nothing.
+    """Return whether `package` is the champion already, so that `promote` would change nothing.
 
     Raises:
         InputError: the package is damaged, or the registry does not answer.
@@ -94,7 +94,7 @@ def _passed(package: Path) -> PackageManifest:
 
 
 def _check_key(key: Path | None) -> None:
-    """Refuse an unfit key before anything is registered."""
+    """Refuse an unusable key before anything is registered."""
     if key is not None:
         need("sign", "--sign-key")
         check_private_key(key)
@@ -103,7 +103,7 @@ def _check_key(key: Path | None) -> None:
 def _standing(
     package: Path, manifest: PackageManifest, registry: Registry, to_sign: bool = False
 ) -> tuple[list[Registered], Registered | None, Registered | None]:
-    """All that is registered, the champion, and the entry of this very package whose files are unharmed."""
+    """Return all registered packages, the champion, and the unharmed entry of this very package."""
     known = registry.versions()
     former = next((item for item in known if item.champion), None)
     return known, former, _copy_of(package, manifest, registry, known, to_sign)
@@ -112,18 +112,18 @@ def _standing(
 def _copy_of(
     package: Path, manifest: PackageManifest, registry: Registry, known: list[Registered], to_sign: bool
 ) -> Registered | None:
-    """The entry whose files are unharmed and, where they are to be signed, the same byte for byte."""
+    """Return the unharmed entry of the package; if it will be signed, it must have the same bytes."""
     same = (item for item in known if item.version == manifest.version)
     return next((i for i in same if _unharmed(registry, i) and (not to_sign or _is_same(package, registry, i))), None)
 
 
 def _is_same(package: Path, registry: Registry, item: Registered) -> bool:
-    """Whether the registry's unharmed copy has the files of an unharmed package: their hashes are in the manifest."""
+    """Return whether the registry's unharmed copy equals an unharmed package, by the hashes in the manifest."""
     return (registry.folder(item) / MANIFEST).read_bytes() == (package / MANIFEST).read_bytes()
 
 
 def _sign(package: Path, key: Path, registry: Registry, item: Registered) -> None:
-    """Sign the files of `package`, and keep the signature with the registry's copy of them."""
+    """Sign the files of `package`, and store the signature with the registry's copy."""
     verify_package(registry.folder(item, anew=True))
     if not _is_same(package, registry, item):
         raise InputError(
@@ -173,7 +173,7 @@ def _promote(
 
 
 def _refuse_return(package: Path, version: str, same: list[Registered], retired: str | None) -> None:
-    """Refuse what was the champion once: a machine on an old commit, or a retry, would bring it back by accident."""
+    """Refuse a former champion: an old commit or a retry would bring it back by accident."""
     told = next((fate for item in same if (fate := fate_of(item))), retired)
     if told:
         raise GateRefused(
@@ -184,14 +184,14 @@ def _refuse_return(package: Path, version: str, same: list[Registered], retired:
 
 
 def fate_of(item: Registered) -> str | None:
-    """What became of a champion of the past, in words; None where it never was one, or is one."""
+    """Describe the end of a former champion in words; None for the present one and for others."""
     if item.champion:
         return None
     return "was rolled back" if item.rolled_back else REPLACED if item.replaced else None
 
 
 def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Promotion:
-    """Make the champion before the present one the champion again; a second time, the one before that.
+    """Make the former champion the champion again; when repeated, go one further back.
 
     Raises:
         InputError: there was none before, its files are damaged, or the registry does not answer.
@@ -211,7 +211,7 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Prom
 
 
 def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) -> list[Registered]:
-    """Every registered package, the newest first.
+    """Return every registered package, the newest first.
 
     Raises:
         InputError: the registry does not answer.
@@ -220,7 +220,7 @@ def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) ->
 
 
 def challenge(package: Path, registry: Registry | None = None, sign_key: Path | None = None) -> Registered:
-    """Make an unharmed package the challenger; it need not have passed its gates, since nobody is told what it says.
+    """Make an unharmed package the challenger. It may have failed its gates, since its answers are not published.
 
     With `sign_key` it is signed as by `promote`.
 
@@ -245,7 +245,7 @@ def challenge(package: Path, registry: Registry | None = None, sign_key: Path | 
 def find_challenger(
     name: str = DEFAULT_NAME, registry: Registry | None = None, verify_key: Path | None = None
 ) -> Path | None:
-    """Folder of the challenger's package, if there is one.
+    """Return the folder of the challenger's package; None without a challenger.
 
     Raises:
         InputError: the registry does not answer, or the files are gone.
@@ -257,7 +257,7 @@ def find_challenger(
 
 
 def signed_folder(registry: Registry, item: Registered, verify_key: Path | None) -> Path:
-    """Folder of a registered package; with a public key, only if it is signed with it.
+    """Return the folder of a registered package; with a public key, only if it is signed with it.
 
     Raises:
         InputError: the registry does not answer, or the files are gone.

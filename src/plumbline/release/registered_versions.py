@@ -1,4 +1,4 @@
-"""What MLflow says of a registered package, and where its files lie."""
+"""Read a registered package from MLflow, and find its files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Registered:
 
 
 def registered(item: ModelVersion, champion: int | None, former: list[int]) -> Registered:
-    """The package of a version, of a model with this champion and these former ones."""
+    """Return the package of a version, for a model with this champion and these former ones."""
     number = int(item.version)
     created = datetime.fromtimestamp(item.creation_timestamp / 1000, UTC)
     version, rolled_back = str(item.tags.get(VERSION_TAG, "")), bool(item.tags.get(ROLLED_BACK_TAG))
@@ -51,19 +51,19 @@ def registered(item: ModelVersion, champion: int | None, former: list[int]) -> R
 
 
 def champion_number(model: RegisteredModel | None) -> int | None:
-    """Number of a model's champion, if it has one."""
+    """Return the number of a model's champion; None without one."""
     number = model.aliases.get(CHAMPION) if model else None
     return int(number) if number is not None else None
 
 
 def former_champions(model: RegisteredModel | None) -> list[int]:
-    """Numbers of a model's champions before the present one, the last at the end."""
+    """Return the numbers of a model's champions before the present one, the last at the end."""
     found: list[int] = json.loads(model.tags.get(HISTORY, "[]")) if model else []
     return found
 
 
 def download_folder(version: str) -> Path:
-    """Where the files of a package lie once they were fetched.
+    """Return the folder for a package's files after download.
 
     Raises:
         InputError: that is no version of a package. It is a tag, which anybody can write, and could name any folder.
@@ -74,12 +74,12 @@ def download_folder(version: str) -> Path:
 
 
 def package_in(downloaded: Path) -> Path:
-    """The package in a folder that MLflow has filled."""
+    """Return the package in a folder that MLflow has filled."""
     return next(downloaded.rglob(MANIFEST), downloaded / MANIFEST).parent
 
 
 def is_whole(package: Path) -> bool:
-    """Whether the files of a package are there, and those that were released."""
+    """Return whether a package has all its files, unchanged since its release."""
     try:
         verify_package(package)
     except InputError:
@@ -88,7 +88,7 @@ def is_whole(package: Path) -> bool:
 
 
 def figures(metrics: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Numbers in nested mappings, each under its keys joined by dots."""
+    """Yield the numbers in nested mappings, each under its keys joined by dots."""
     if isinstance(metrics, Mapping):
         for key, value in metrics.items():
             yield from figures(value, f"{prefix}.{key}" if prefix else str(key))

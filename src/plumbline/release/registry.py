@@ -1,4 +1,4 @@
-"""The MLflow registry: one model version a package, and the alias `champion` on the released one."""
+"""Manage the MLflow registry: one model version per package, and the alias `champion` on the released one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RETIRED = "retired."
 
 
 class Registry:
-    """The versions of the model `name` under the tracking server `uri`."""
+    """Versions of the model `name` on the tracking server `uri`."""
 
     def __init__(self, name: str = DEFAULT_NAME, uri: str | None = None) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Registry:
         self._client = self.server.client
 
     def versions(self) -> list[Registered]:
-        """Every registered package, the newest first.
+        """Return every registered package, the newest first.
 
         Raises:
             InputError: the registry does not answer.
@@ -63,7 +63,7 @@ class Registry:
         return sorted((registered(item, number, history) for item in found), key=lambda item: -item.number)
 
     def champion(self) -> Registered | None:
-        """The released package, or None where none was ever released.
+        """Return the released package, or None before the first release.
 
         Raises:
             InputError: the registry does not answer.
@@ -71,7 +71,7 @@ class Registry:
         return next((item for item in self.versions() if item.champion), None)
 
     def challenger(self) -> Registered | None:
-        """The package that the champion is challenged by, or None where there is none, or it became the champion.
+        """Return the challenger; None without one, or if it became the champion.
 
         Raises:
             InputError: the registry does not answer.
@@ -83,7 +83,7 @@ class Registry:
         return next((item for item in self.versions() if item.number == found and not item.champion), None)
 
     def challenge(self, number: int | None) -> None:
-        """Make version `number` the challenger, or with None nobody.
+        """Make version `number` the challenger; with None, remove the challenger.
 
         Raises:
             InputError: the registry does not answer.
@@ -96,7 +96,7 @@ class Registry:
                 self._client.set_registered_model_alias(self.name, CHALLENGER, str(number))
 
     def register(self, package: Path, manifest: PackageManifest) -> Registered:
-        """Copy the files of `package` into the registry as a new version; the champion stays what it was.
+        """Copy the files of `package` into the registry as a new version; the champion stays.
 
         Raises:
             InputError: the registry does not answer.
@@ -117,7 +117,7 @@ class Registry:
         return registered(item, None, [])
 
     def record(self, number: int, evidence: Path) -> None:
-        """Keep the files of the folder `evidence` beside those of version `number`.
+        """Store the files of the folder `evidence` beside those of version `number`.
 
         Raises:
             InputError: the registry does not answer.
@@ -127,7 +127,7 @@ class Registry:
             self._client.log_artifacts(run, str(evidence), EVIDENCE)
 
     def crown(self, number: int) -> None:
-        """Make version `number` the champion and remember the one it replaces. The alias is set last.
+        """Make version `number` the champion and record the one it replaces. The alias is set last.
 
         Raises:
             InputError: the registry does not answer.
@@ -142,7 +142,7 @@ class Registry:
             self._client.set_model_version_tag(self.name, str(number), ROLLED_BACK_TAG, "")
 
     def former(self) -> int | None:
-        """Number of the champion before the present one.
+        """Return the number of the champion before the present one.
 
         A crash between the two writes of a promotion leaves the present champion in the list; it is passed over.
         """
@@ -152,7 +152,7 @@ class Registry:
         return next((number for number in reversed(former_champions(model)) if number != current), None)
 
     def restore(self, number: int) -> None:
-        """Make the former champion `number` the champion again, mark the present one, and forget those between."""
+        """Make the former champion `number` the champion again, mark the present one, and drop those between."""
         with self.server.answering():
             model = self._model()
             history, present = former_champions(model), champion_number(model)
@@ -163,7 +163,7 @@ class Registry:
             self._remember(history[: len(history) - 1 - history[::-1].index(number)])
 
     def history(self) -> list[int]:
-        """Numbers of the champions before the present one, the last at the end; one may come twice.
+        """Return the numbers of the champions before the present one, the last at the end; repeats are possible.
 
         Raises:
             InputError: the registry does not answer.
@@ -172,7 +172,7 @@ class Registry:
             return former_champions(self._model())
 
     def aliased(self) -> set[int]:
-        """Numbers of the versions that somebody has given a name to: the champion, the challenger, any other.
+        """Return the numbers of the versions with an alias: champion, challenger or any other.
 
         Raises:
             InputError: the registry does not answer.
@@ -182,7 +182,7 @@ class Registry:
         return {int(number) for number in model.aliases.values()} if model else set()
 
     def retired(self) -> dict[str, str]:
-        """Versions that were the champion once, and what became of them: as `retire` was told.
+        """Return former champions that were removed -> why, as recorded by `retire`.
 
         Raises:
             InputError: the registry does not answer.
@@ -193,23 +193,23 @@ class Registry:
         return {key.removeprefix(RETIRED): why for key, why in tags.items() if key.startswith(RETIRED)}
 
     def retire(self, versions: Mapping[str, str]) -> None:
-        """Remember of packages (by version) why no run may promote them by itself, for when they are gone."""
+        """Record why these packages (by version) must not be promoted again, even after their removal."""
         with self.server.answering():
             for version, why in versions.items():
                 self._client.set_registered_model_tag(self.name, f"{RETIRED}{version}", why)
 
     def keep_history(self, history: list[int]) -> None:
-        """Forget the champions that are not in `history`, the end of what `history()` said."""
+        """Shorten the list of former champions to `history`, the end of what `history()` returned."""
         with self.server.answering():
             self._remember(history)
 
     def withdraw(self, number: int) -> None:
-        """Take a version out of the registry; its files are the run's, see `mlflow_runs`."""
+        """Remove a version from the registry; its files belong to the run, see `mlflow_runs`."""
         with self.server.answering():
             self._client.delete_model_version(self.name, str(number))
 
     def runs_in_use(self, without: Collection[int] = ()) -> set[str]:
-        """Numbers of the runs that hold the files of versions, those of models of other names too.
+        """Return the numbers of the runs that hold the files of versions, of models of other names too.
 
         Args:
             without: versions of this model not to count.
@@ -229,7 +229,7 @@ class Registry:
 
     @contextmanager
     def records(self) -> Iterator[Records]:
-        """MLflow's runs, where the files of versions lie, and the curves of trainings.
+        """Yield MLflow's runs, which hold the files of versions and the curves of trainings.
 
         Raises:
             InputError: the registry does not answer.
@@ -238,7 +238,7 @@ class Registry:
             yield Records(self._client)
 
     def keep_signature(self, item: Registered, signature: Path) -> None:
-        """Keep a signature with the files of `item`, in the place of an earlier one.
+        """Store a signature with the files of `item`, replacing an earlier one.
 
         Args:
             item: what was signed.
@@ -252,7 +252,7 @@ class Registry:
             self._client.log_artifact(run, str(signature))
 
     def signature(self, item: Registered) -> Path:
-        """Local path of the signature of `item`; there is no such file where it is not signed.
+        """Return the local path of the signature of `item`; the file is missing if `item` is unsigned.
 
         Raises:
             InputError: the registry does not answer.
@@ -267,7 +267,7 @@ class Registry:
         return downloaded / SIGNATURE
 
     def folder(self, item: Registered, anew: bool = False) -> Path:
-        """Local folder with the files of `item`: the registry's own where it is on this machine, else a download.
+        """Return a local folder with the files of `item`: the registry's own on this machine, else a download.
 
         Args:
             item: which.

@@ -1,4 +1,4 @@
-"""Where the model lies that a user names."""
+"""Find the model that a user names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plumbline.release.signature import check_signature
 
 
 def resolve_fields(name_or_path: str, verify_key: Path | None = None) -> Path:
-    """Folder of a package of fields, named as for `resolve_model`.
+    """Return the folder of a package of fields, named as for `resolve_model`.
 
     Raises:
         InputError: as `resolve_model`.
@@ -25,7 +25,7 @@ def resolve_fields(name_or_path: str, verify_key: Path | None = None) -> Path:
 def resolve_model(
     name_or_path: str, name: str | None = None, pretrained: Path = PACKAGE, verify_key: Path | None = None
 ) -> Path:
-    """Folder of a model package: `pretrained`, `champion` for the released one, or the path of a package.
+    """Return the folder of a package: `pretrained`, `champion` for the released one, or the path of a package.
 
     Args:
         name_or_path: which.

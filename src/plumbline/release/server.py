@@ -1,4 +1,4 @@
-"""The tracking server behind the registry: where it is, that it answers, and that one promotes at a time.
+"""Reach the tracking server behind the registry, and allow one promotion at a time.
 
 It is the SQLite file `mlflow.db` in the working directory, or what the environment variable MLFLOW_TRACKING_URI names.
 One that does not answer is an error, never "nothing there".
@@ -32,19 +32,19 @@ OF_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, e
 
 
 def default_uri() -> str:
-    """Where the registry is, as the environment and the working directory say."""
+    """Return the address of the registry, from the environment or the working directory."""
     # Absolute, because MLflow keeps one connection for each address it has seen.
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
 
 
 def there(uri: str) -> bool:
-    """Whether there can be a registry: a file of SQLite that is not there is not made to look into it."""
+    """Return whether a registry may exist. A missing SQLite file is not created just to look into it."""
     database = database_of(uri)
     return database is None or Path(database).exists()
 
 
 def database_of(uri: str) -> str | None:
-    """The file that an address of SQLite names; None of another.
+    """Return the file that an SQLite address names; None for another address.
 
     Raises:
         InputError: it is written in another way.
@@ -56,7 +56,7 @@ def database_of(uri: str) -> str | None:
 
 
 def local_folder(uri: str) -> Path | None:
-    """The folder that an address of files names, where it is on this machine; a server's own are mlflow-artifacts:/…"""
+    """Return the folder of a file address on this machine; None for a server's own, mlflow-artifacts:/…"""
     parts = urlsplit(uri)
     return Path(url2pathname(parts.path)) if parts.scheme in ("", "file") else None
 
@@ -74,12 +74,12 @@ class Server:
 
     @property
     def locks(self) -> bool:
-        """Whether `alone` keeps others out."""
+        """Return whether `alone` keeps others out."""
         return database_of(self.uri) is not None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other promotions to the same SQLite file out for the block; the kernel lets go if this process dies.
+        """Keep other promotions on the same SQLite file out during the block; a killed process frees the lock.
 
         A server's registry has no such lock: there, `promote` looks once more before it decides.
         """
@@ -97,7 +97,7 @@ class Server:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Whatever goes wrong with the server, or its files, is an `InputError` that names it, without its password."""
+        """Turn any error of the server or its files into an `InputError` that names it, without its password."""
         try:
             yield
         except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
@@ -111,7 +111,7 @@ class Server:
             raise InputError(f"{self._shown}: {advice.format(told)}") from error
 
     def experiment(self) -> str:
-        """Number of the experiment whose runs hold the files of packages; made where it is not there yet."""
+        """Return the number of the experiment for packages' files, created if it is missing."""
         found = self.client.get_experiment_by_name(EXPERIMENT)
         if found is not None:
             return str(found.experiment_id)
@@ -122,7 +122,7 @@ class Server:
 
 
 def _without_password(uri: str) -> tuple[str, list[str]]:
-    """An address as it may be shown, and what must not be; of one that nobody can read, all before the host."""
+    """Return an address without its secrets, and the secrets; all before the host, if it cannot be parsed."""
     try:
         address = make_url(uri)
     except ArgumentError:
@@ -137,7 +137,7 @@ def _without_password(uri: str) -> tuple[str, list[str]]:
 
 
 def _of_disk(error: BaseException) -> str | None:
-    """What a disk or its rights said, where that is what went wrong; MLflow passes it on as text."""
+    """Return the message of a disk or rights error behind `error`, which MLflow passes on as text; else None."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in OF_DISK:

@@ -30,7 +30,7 @@ FOUND = {
 
 
 def signature_of(package: Path) -> Path:
-    """Path of a package's signature: beside its folder, which stays as its content hash says."""
+    """Return the path of a package's signature, beside its folder, which must not change."""
     folder = package if package.name not in ("", "..") else package.resolve()
     return folder.with_name(folder.name + SUFFIX)
 
@@ -66,7 +66,7 @@ def sign(package: Path, key: Path, signature: Path | None = None) -> Path:
 
 
 def check_signature(package: Path, key: Path, signature: Path | None = None) -> None:
-    """Refuse a package that is not exactly what the owner of the key has signed.
+    """Refuse a package that differs from what the owner of the key has signed.
 
     Args:
         package: its folder.
@@ -108,7 +108,7 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
 
 
 def check_private_key(key: Path) -> None:
-    """Refuse a private key that cannot sign, or that others than its owner can read.
+    """Refuse a private key that cannot sign, or that other users can read.
 
     Raises:
         InputError: as said.
@@ -177,7 +177,7 @@ def _check_curve(key: Any, path: Path) -> None:
 
 
 def _fingerprint(public: Any) -> str:
-    """SHA-256 of a public key in PEM, by which a signature names its signer."""
+    """Return the SHA-256 of a public key in PEM, which identifies the signer in a signature."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -187,7 +187,7 @@ def _fingerprint(public: Any) -> str:
 
 
 def _signer_of(signature: Path) -> str:
-    """Fingerprint of the key that a signature claims; whether it is true, only the check of the signature says."""
+    """Return the fingerprint that a signature claims; it is verified later, with the signature."""
     try:
         if signature.stat().st_size > MOST_BYTES:
             raise ValueError("too large")
@@ -202,7 +202,7 @@ def _signer_of(signature: Path) -> str:
 
 
 def _refuse_linked_folders(package: Path) -> None:
-    """Refuse a link to a folder: what lies behind it is neither hashed nor listed."""
+    """Refuse a link to a folder: the files behind it are neither hashed nor listed."""
     linked = next((path for path in package.rglob("*") if path.is_symlink() and path.is_dir()), None)
     if linked is not None:
         raise SignatureRefused(f"{linked}: a link to a folder, which no signature covers. Get the package again. {HOW}")
@@ -216,7 +216,7 @@ def _every_file() -> Any:
 
 
 def _difference(error: Exception) -> str:
-    """What the library has found, in few words. It gives a list in Python's notation, where a quote may be escaped."""
+    """Summarise the library's finding, which comes as a list in Python's notation, perhaps with escaped quotes."""
     text = str(error)
     found = [f"{kind}: {', '.join(names)}" for kind, how in FOUND.items() if (names := re.findall(how, text))]
     if found:

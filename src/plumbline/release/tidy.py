@@ -1,4 +1,4 @@
-"""What stays in the registry: the champion, those it can be rolled back to, the newest, and whatever has a name."""
+"""Choose what stays in the registry: champion, roll-back targets, the newest, and all with an alias."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plumbline.release.server import EXPERIMENT, local_folder
 
 @dataclass(frozen=True)
 class TidyPlan:
-    """What is to become of the versions of a registry."""
+    """Decision on each version of a registry."""
 
     going: list[Registered]
     """Versions that go, the oldest first."""
@@ -30,7 +30,7 @@ class TidyPlan:
 
 @dataclass(frozen=True)
 class RemovedPackages:
-    """What was removed, or would be."""
+    """Packages and records that were removed, or would be."""
 
     packages: list[Registered]
     trainings: int
@@ -42,7 +42,7 @@ class RemovedPackages:
 def plan_tidy(
     versions: Sequence[Registered], history: Sequence[int], aliased: Collection[int], params: Tidy
 ) -> TidyPlan:
-    """Decide.
+    """Decide which versions stay.
 
     Args:
         versions: all of the registry. history: its former champions. aliased: numbers with an alias, as the champion
@@ -65,7 +65,7 @@ def plan_tidy(
 
 
 def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPackages:
-    """Remove the packages that are not wanted any more, and old records of training.
+    """Remove packages that are not needed any more, and old records of training.
 
     Nobody promotes meanwhile (on SQLite; on a server a registration of the last day is left alone). Cut anywhere, the
     champion and all roll-backs that are kept work, and the next time goes on.
@@ -115,7 +115,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
 
 
 def _begin(champion: int | None, history: Sequence[int], count: int) -> int:
-    """Where the part of the history begins that `count` roll-backs, one after the other, go through.
+    """Return the start of the part of the history that `count` roll-backs, one after the other, go through.
 
     As `Registry.former` and `Registry.restore` do: each passes over what is the champion at that time.
     """

@@ -1,1 +1,1 @@
-"""What pages for people are drawn with: the skeleton, texts, figures, tables and charts."""
+"""Draw pages for people: the skeleton, texts, figures, tables and charts."""

@@ -25,7 +25,7 @@ class Group:
 
 
 def stacked(groups: Sequence[Group]) -> str:
-    """Bars of shares, with a key; the kinds beyond `MOST_KINDS` are drawn as one."""
+    """Draw bars of shares with a key; the kinds beyond `MOST_KINDS` are drawn as one."""
     kinds = list(dict.fromkeys(kind for group in groups for kind in group.counts))
     drawn = kinds if len(kinds) <= MOST_KINDS else kinds[: MOST_KINDS - 1]
     colour = {kind: COLOURS[i % len(COLOURS)] for i, kind in enumerate(drawn)}
@@ -50,7 +50,7 @@ def stacked(groups: Sequence[Group]) -> str:
 
 
 def timeline(spans: Sequence[tuple[str, Any, Any]]) -> str:
-    """A bar from the first to the last epoch of each track, on one scale."""
+    """Draw a bar from the first to the last epoch of each track, on one scale."""
     dated = [(name, _day(first), _day(last)) for name, first, last in spans if first and last]
     if not dated:
         return ""
@@ -66,7 +66,7 @@ def timeline(spans: Sequence[tuple[str, Any, Any]]) -> str:
 
 
 def histograms(cells: Sequence[Cell]) -> str:
-    """A grid of histograms, each to its own scale."""
+    """Draw a grid of histograms, each to its own scale."""
     drawn = []
     for title, unit, edges, counts, text in cells:
         shapes = [
@@ -84,7 +84,7 @@ def histograms(cells: Sequence[Cell]) -> str:
 
 
 def _outline(counts: Sequence[int], kind: str, colour: str) -> str:
-    """The steps of a histogram, as high as the plot."""
+    """Draw the steps of a histogram; the highest reaches the top of the plot."""
     step, top = WIDTH / len(counts), max(counts)
     path = f"M0 {HEIGHT}"
     for i, count in enumerate(counts):

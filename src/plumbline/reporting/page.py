@@ -25,7 +25,7 @@ def say(text: object) -> str:
 
 
 def number(value: Any) -> str:
-    """Write a figure with four digits, or all digits before the point; nothing for None."""
+    """Format a figure with four digits, or all digits before the point; return an empty text for None."""
     if value is None:
         return ""
     is_figure = isinstance(value, float) and abs(value) < 1e15

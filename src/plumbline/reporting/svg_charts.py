@@ -1,4 +1,4 @@
-"""Draw curves and intervals as plain SVG: without a library, read by every browser, on paper of any colour."""
+"""Draw curves and intervals as plain SVG, without a library, for every browser and any paper colour."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """One place that is named, such as a bar to be reached."""
+    """A named point of the chart, such as a threshold."""
 
     name: str
     x: float
@@ -38,7 +38,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One figure with the ends of its interval, where it has one."""
+    """One figure, with its interval where it has one."""
 
     name: str
     value: float
@@ -56,7 +56,7 @@ def line_chart(
     y_range: Range = (0.0, 1.0),
     paper: str = "#fff",
 ) -> str:
-    """An SVG document with axes, grid, key and curves; what lies outside of the ranges is cut off.
+    """Draw an SVG document with axes, grid, key and curves; curves are clipped to the ranges.
 
     `paper` is the colour behind it; `none` lets that of a page through, whose colour of text the words then have.
     """
@@ -89,7 +89,7 @@ def line_chart(
 
 
 def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") -> str:
-    """An SVG document with a row a figure: its place, and a line from end to end of its interval.
+    """Draw an SVG document with one row per figure: its value and its interval.
 
     The scale is that of what is drawn; a row without an interval is a place alone.
     """

@@ -1,1 +1,1 @@
-"""Predictions for a user's own points and footprints."""
+"""Apply models to a user's own points and footprints."""

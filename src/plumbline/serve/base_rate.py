@@ -1,4 +1,4 @@
-"""The share of damaged buildings of a city, and what a model's answers are at that share.
+"""Estimate the share of damaged buildings in a city, and adjust a model's answers to it.
 
 A model's probabilities stand for the share of damaged buildings that it was calibrated on, where four in five are. Of a
 real city a few in a hundred are. Bayes' rule gives the probabilities at any other share; the share itself is the
@@ -65,7 +65,7 @@ class DamageRate(NamedTuple):
 
 
 class AtRate(NamedTuple):
-    """Answers at a share of damaged buildings."""
+    """Answers, adjusted to a share of damaged buildings."""
 
     category_BC: Array
     severity_B: Array
@@ -75,7 +75,7 @@ class AtRate(NamedTuple):
 
 
 def given_rate(text: str) -> float | None:
-    """The rate that a user gives as text; None for `auto`.
+    """Read the rate that a user gives as text; None for `auto`.
 
     Raises:
         InputError: it is neither `auto` nor a number above 0 and below 1.
@@ -92,7 +92,7 @@ def given_rate(text: str) -> float | None:
 
 
 def fixed_rate(rate: float) -> DamageRate:
-    """A rate that is not estimated."""
+    """Return a rate that the user has set, rather than an estimate."""
     return DamageRate(rate, rate, rate, False)
 
 
@@ -144,7 +144,7 @@ def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> Damage
     best = likelihood(rate)
 
     def end(fall: float, towards: float) -> float:
-        """Where the likelihood, which has one maximum, is less by `fall`."""
+        """Return the rate on one side at which the log likelihood is `fall` below its maximum."""
         inner, outer = rate, towards
         if likelihood(outer) > best - fall:
             return outer
@@ -160,7 +160,7 @@ def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> Damage
 
 
 def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -> AtRate:
-    """The answers for a city of which the share `rate` is damaged.
+    """Adjust answers to a city in which the share `rate` of buildings is damaged.
 
     Each level of strain becomes more or less probable as its category does; among the damaged the categories keep
     their proportions. Severity and the ends of its interval keep their place in the distribution: what was its median
@@ -186,7 +186,7 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -
 
 
 def _moved(value_B: Array, before_BK: Array, after_BK: Array) -> Array:
-    """The values that are at the same place of another distribution."""
+    """Return the values with the same cumulative probability in another distribution."""
     edges = np.array([0.0, *LEVEL_EDGES_PERMILLE, TOP_PERMILLE])
     rows = np.arange(len(value_B))
     known = np.isfinite(value_B) & np.isfinite(before_BK).all(1)

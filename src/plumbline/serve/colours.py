@@ -1,4 +1,4 @@
-"""The colours of all that Plumbline draws, and the names of the categories: for the web map and QGIS alike.
+"""Define the colours of all drawings and the names of the categories, for the web map and QGIS alike.
 
 ColorBrewer's sequential YlOrRd and diverging PRGn (colorbrewer2.org, Apache 2.0): both are colour-blind safe.
 """

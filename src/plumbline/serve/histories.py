@@ -1,4 +1,4 @@
-"""The scatterers of judged buildings with their displacement histories: one layer of a GeoPackage a track."""
+"""Write the scatterers of judged buildings with their displacement histories: one GeoPackage layer per track."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEAST_LIMIT, SHOWN = 2.0, 98.0
 
 
 class _Chosen(NamedTuple):
-    """The points of a track that are written."""
+    """Points of a track that are written."""
 
     row: Index
     """(P,) in the track, ascending."""
@@ -47,7 +47,7 @@ class _Chosen(NamedTuple):
 def scatterer_layers(
     tracks: Sequence[Track], owners: Sequence[Index], predictions: geopandas.GeoDataFrame
 ) -> list[PointLayer]:
-    """Prepare the layers; nothing but places, owners and velocities is held until a piece is asked for.
+    """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
     Where all points are more than `MOST_VALUES` displacements, the buildings most probably damaged have theirs, each
     building all or none, and the log says how many.
@@ -70,7 +70,7 @@ def scatterer_layers(
 
 
 def layer_names(tracks: Sequence[str]) -> list[str]:
-    """Name the layer of each track, `scatterers_TRACK`: of letters, digits and `_`, no two alike."""
+    """Name the layer of each track `scatterers_TRACK`: unique, of letters, digits and `_`."""
     found: list[str] = []
     for track in tracks:
         plain = re.sub(r"[^A-Za-z0-9]+", "_", track).strip("_")[:LONGEST_NAME]
@@ -84,7 +84,7 @@ def layer_names(tracks: Sequence[str]) -> list[str]:
 
 
 def _usable(track: Track, owner: Index, judged: NDArray[np.bool_]) -> _Chosen:
-    """Choose the points that judged buildings were judged by; in pieces, so that no series is copied as a whole."""
+    """Choose the points used for judged buildings, piece by piece to avoid a copy of all series."""
     mine = np.flatnonzero((owner != UNASSIGNED) & judged[owner]) if len(judged) else np.zeros(0, np.intp)
     rows: list[Index] = [np.zeros(0, np.intp)]
     velocities: list[NDArray[np.floating[Any]]] = [np.zeros(0)]
@@ -119,20 +119,20 @@ def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.Ge
 
 
 def _limit(velocity: NDArray[np.floating[Any]]) -> float:
-    """Say where the colours end, mm/yr."""
+    """Return the velocity at which the colours end, mm/yr."""
     speed = np.abs(velocity[np.isfinite(velocity)])
     return max(LEAST_LIMIT, float(np.ceil(np.percentile(speed, SHOWN)))) if len(speed) else LEAST_LIMIT
 
 
 def _days(track: Track) -> tuple[list[str], Index]:
-    """Name the columns of the epochs, as `D20200103`, with their places in the series; of two on one day the first."""
+    """Name the columns of the epochs, as `D20200103`, with their places in the series; the first of two on one day."""
     days, place = np.unique(track.epochs.astype("datetime64[D]"), return_index=True)
     names = [f"D{str(day).replace('-', '')}" for day in days[-MOST_EPOCHS:]]
     return names, place[-MOST_EPOCHS:]
 
 
 def _pieces(track: Track, chosen: _Chosen, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
-    """Yield the rows of a layer. `ids`: of the buildings."""
+    """Yield the rows of a layer. `ids`: `building_id` of each footprint."""
     names, place = _days(track)
     for start in range(0, len(chosen.row), PIECE):
         row, owner, velocity = (part[start : start + PIECE] for part in chosen)

@@ -1,4 +1,4 @@
-"""From a model's answers to the predictions table, with a reason for each building that is not judged."""
+"""Turn a model's answers into the predictions table, with a reason for each building that is not judged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plumbline.serve.predictions import make_predictions
 
 
 class Judged(NamedTuple):
-    """What is said of F footprints."""
+    """Predictions for F footprints."""
 
     table: geopandas.GeoDataFrame
     """The predictions, see `make_predictions`."""
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What is to be known of who answered."""
+    """Version and calibration of the model that answered."""
 
     version: str
     """Of the package."""
@@ -44,7 +44,7 @@ class Model(NamedTuple):
 
 
 def asked_of(prepared: Prepared, prepare: Prepare) -> Asked:
-    """For which footprints a model is asked, and whose points could not show damage."""
+    """Return the footprints to ask the model about, and which of them have too little data to show damage."""
     return Asked(prepared.footprint, prepared.n_points, has_too_little_data(prepared.sequences, prepare))
 
 
@@ -56,7 +56,7 @@ def judge(
     model: Model,
     damage_rate: float | None = None,
 ) -> Judged:
-    """The predictions table, a row for each of F footprints, and why each is not judged.
+    """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
     Args:
         asked: for which footprints; answers: for its B buildings.
@@ -95,7 +95,7 @@ def judge(
 
 
 def say_damaged(judged: Judged, where: str = "") -> None:
-    """Say how many buildings are damaged, and how to go on. `where`: begins the line."""
+    """Log how many buildings are damaged, and how to go on. `where`: begins the line."""
     ok = judged.table["status"] == "ok"
     if not ok.any():
         return

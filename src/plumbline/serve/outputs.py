@@ -1,4 +1,4 @@
-"""Whether outputs can be written where the user wants them, said before any work is done for them."""
+"""Check that outputs can be written where the user wants them, before any work is done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HISTORIES = {"point_id", "building_id", "track", "velocity"}
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Refuse files that are not there, before the first of them is read.
+    """Refuse missing files, before the first of them is read.
 
     Raises:
         InputError: names the first.
@@ -33,7 +33,7 @@ def check_inputs(paths: Sequence[Path]) -> None:
 def check_outputs(
     output: Path, page: Path | None, inputs: Sequence[Path], package: Path, also: Sequence[Path] = (), what: str = "map"
 ) -> None:
-    """Refuse outputs that could not be written, or that would overwrite what is read.
+    """Refuse outputs that cannot be written, or would overwrite inputs.
 
     Args:
         output: table; see `check_output`.
@@ -68,7 +68,7 @@ def check_outputs(
 
 
 def _check_layers(output: Path) -> None:
-    """Refuse a GeoPackage that others keep layers in: it is written anew as a whole."""
+    """Refuse a GeoPackage with layers of other programs: writing replaces the whole file."""
     if output.suffix.lower() != ".gpkg" or not output.is_file():
         return
     try:

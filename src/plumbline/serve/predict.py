@@ -1,4 +1,4 @@
-"""A user's own points and footprints in, one judgement or abstention a building out."""
+"""Judge a user's own buildings from their points: one judgement or abstention per building."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ def predict(
         output: predictions; the suffix names the format.
         map_path: HTML file.
         artifact: model of the package; its default without.
-        ingest, format_: see `read_tracks`.
-        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
+        ingest: see `read_tracks`.
+        format_: see `read_tracks`.
+        id_column: see `read_buildings`; without, what `ingest` says of the file.
+        layer: see `read_buildings`; without, what `ingest` says of the file.
         min_quadrant_confidence: of section `prepare`; without, the package's.
         damage_rate: share of the buildings that are damaged; None: estimated from the answers.
 
@@ -92,16 +94,16 @@ def predict(
 
 
 def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepare:
-    """The preparation of a package, with the user's own limit of what is judged, if there is one."""
+    """Return the preparation of a package, with the user's own confidence limit if one is given."""
     if min_quadrant_confidence is None:
         return prepare
     return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
 def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
-    """Say why, where fewer than half of the buildings were judged: the user has to look at something.
+    """Warn with the reasons if fewer than half of the buildings were judged.
 
-    Those that want a probable quadrant alone do not count: their points are where they should be.
+    Buildings that only lack a probable quadrant do not count: their points are where they should be.
 
     Args:
         reason: of each building, see `abstention.reasons`. prepare: of the model that judged.
@@ -133,12 +135,14 @@ def judge_footprints(
     version: str,
     damage_rate: float | None = None,
 ) -> Judged:
-    """The predictions table for the footprints, in the CRS of the tracks, and why each is not judged.
+    """Return the predictions table for the footprints, in the CRS of the tracks, with reasons for abstentions.
 
     Args:
-        tracks, footprints: see `prepare_buildings`.
+        tracks: see `prepare_buildings`.
+        footprints: see `prepare_buildings`.
         prepare: how the model wants its scatterers prepared.
-        model: what answers. version: of its package.
+        model: what answers.
+        version: of its package.
         damage_rate: see `judge`.
     """
     return judge_and_assign(tracks, footprints, prepare, model, version, damage_rate)[0]
@@ -152,7 +156,7 @@ def judge_and_assign(
     version: str,
     damage_rate: float | None,
 ) -> tuple[Judged, list[NDArray[np.intp]]]:
-    """Judge as `judge_footprints` does; return also which footprint has each point, see `Prepared.owners`."""
+    """Judge as `judge_footprints` does; also return the footprint of each point, see `Prepared.owners`."""
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(

@@ -1,4 +1,4 @@
-"""The predictions table: one row a building, judged or abstained, in the file format that the suffix names."""
+"""Read and write the predictions table: one row per building, in the file format of the suffix."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def make_predictions(
 
 
 def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
-    """(B,) the fewest quadrants that hold `SET_SHARE` of the probability (B, 4), in the compass's order: `NE|NW`."""
+    """Return (B,) the fewest quadrants that hold `SET_SHARE` of the probability (B, 4), in compass order: `NE|NW`."""
     p = np.where(np.isfinite(probability), probability, 0.0)
     order = np.argsort(-p, axis=1, kind="stable")
     ahead = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(p, order, axis=1)
@@ -136,14 +136,14 @@ def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
 
 
 def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
-    """(B,) the mechanism that is probable enough of a building that is probably damaged, else None."""
+    """Return (B,) the mechanism where it and damage are probable enough, else None."""
     p = np.where(np.isfinite(probability), probability, 0.0)
     sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= 0.5)
     return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 
 def check_output(path: Path) -> None:
-    """Refuse an output that could not be written, before any work is done for it.
+    """Refuse an output path that cannot be written, before any work is done.
 
     Raises:
         InputError: another suffix than the four, a folder of that name, or a parent folder that is missing or
@@ -198,7 +198,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, scatterer
 
 
 def read_predictions(path: Path) -> geopandas.GeoDataFrame:
-    """Read a table that `write_predictions` wrote, with its types. From a CSV it comes without a CRS.
+    """Read a table that `write_predictions` wrote, with its types. A CSV has no CRS.
 
     Columns that an earlier version did not write are empty.
 
@@ -237,7 +237,7 @@ def _typed(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
 def _checked(
     predictions: geopandas.GeoDataFrame, may_be_empty: Collection[str] = ("mechanism",)
 ) -> geopandas.GeoDataFrame:
-    """The table with the contract's columns and types, and nothing in it that a reader could misread."""
+    """Return the table with the contract's columns and types, and refuse contradictory rows."""
     table = _typed(predictions)
     judged = (table["status"] == "ok").to_numpy()
     empty = table[list(JUDGEMENT)].isna().to_numpy()
@@ -261,7 +261,7 @@ def _refuse(table: geopandas.GeoDataFrame, bad: NDArray[np.bool_], what: str) ->
 
 
 def geojson_text(table: geopandas.GeoDataFrame) -> str:
-    """RFC 7946: longitude and latitude, outer rings counter-clockwise, no `crs` member, nulls kept."""
+    """Return the table as RFC 7946: longitude and latitude, outer rings counter-clockwise, without `crs`."""
     degrees = shapely.transform(table.geometry.to_crs("EPSG:4326").to_numpy(), lambda position: position.round(7))
     oriented = table.set_geometry(shapely.orient_polygons(degrees), crs="EPSG:4326")
     # Plain UTF-8, because GDAL misreads some characters that are escaped as two halves.

@@ -1,1 +1,1 @@
-"""Labelled cities by the physics of settlement, written in the file formats of real products."""
+"""Simulate labelled cities by the physics of settlement, and write them in the file formats of real products."""

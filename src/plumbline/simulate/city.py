@@ -1,4 +1,4 @@
-"""One invented city, from its seed to its folder."""
+"""Simulate one invented city, from its seed to its folder."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FOOTPRINTS = "footprints.geojson"
 
 
 def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:
-    """Arguments of `part_radius` for each part: what is to be known before the first part has its place."""
+    """Return the arguments of `part_radius` for each part; the radii are needed before the first part is placed."""
     for number in range(part_count(city.buildings)):
         yield city_entropy(name, city), city.buildings, number
 
 
 def draw_site(name: str, city: City, slot: int, radius: float, params: Simulate) -> Site:
-    """What the parts of a city share.
+    """Draw the site that the parts of a city share.
 
     Args:
         name: the city's name; building ids start with it, and it takes part in the seed.
@@ -62,7 +62,7 @@ def draw_site(name: str, city: City, slot: int, radius: float, params: Simulate)
 
 
 def part_files(folder: Path, site: Site, labels: str, number: int) -> list[Path]:
-    """Files into which part `number` is written: both products, footprints, labels."""
+    """Return the files of part `number`: both products, footprints, labels."""
     return [folder / f".{number:06d}.{name}" for name in _file_names(site, labels)]
 
 
@@ -71,7 +71,7 @@ def _file_names(site: Site, labels: str) -> list[str]:
 
 
 class CityWriter:
-    """The files of a city, to which those of its parts are appended in their order."""
+    """Files of a city, to which the files of its parts are appended in order."""
 
     def __init__(self, folder: Path, site: Site, labels: str) -> None:
         """In the folder `folder`, which exists; `labels` names the file of labels."""

@@ -1,4 +1,4 @@
-"""One part of an invented city: whole districts, drawn from seeds of their own, whoever draws them and when."""
+"""Simulate one part of an invented city: whole districts with their own seeds, so that parts are independent."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _delivered(
     points: SimulatedScatterers,
     error: Array,
 ) -> EgmsPoints:
-    """What the product says of points whose position is wrong by `error` (N, 3): east, north, up."""
+    """Return the points as a product delivers them, with position errors `error` (N, 3): east, north, up."""
     a, band = site.tracks[track], BANDS[site.band]
     east_north = points.east_north + error[:, :2]
     in_range, in_azimuth = range_and_azimuth(a.heading_deg) @ east_north.T
@@ -116,7 +116,7 @@ def _series(
     los: Array,
     memory: Array,
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
-    """Histories of the points (rows, displacement in mm), `ROWS` of them at a time."""
+    """Yield histories of the points (rows, displacement in mm), `ROWS` at a time."""
     a, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
     course = courses(motion, np.arange(len(layout.height)), a.days, site.start_day, site.length_days)
     common = common_noise(rng, len(layout.height), a, reference)
@@ -130,7 +130,7 @@ def _series(
 
 
 def _evidence(site: Site, track: int, points: SimulatedScatterers, error: Array, los: Array, memory: Array) -> Evidence:
-    """What the points of a track tell of each building, whose noise has `memory` (B,)."""
+    """Gather the evidence of a track's points for each building, with noise of memory `memory` (B,)."""
     on = points.kind == STRUCTURE
     building, epochs = points.building[on], int(site.tracks[track].kept.sum())
     variance = site.references[track].own.line_variance(memory, epochs)

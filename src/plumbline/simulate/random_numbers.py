@@ -11,21 +11,21 @@ Entropy = tuple[int, ...]
 
 
 def city_entropy(name: str, city: City) -> Entropy:
-    """Seed of a city: its own number and its name."""
+    """Return the seed of a city: its own number and its name."""
     return (city.seed, *name.encode())
 
 
 def generators(entropy: tuple[int, ...], number: int) -> list[np.random.Generator]:
-    """Generators of a part: for its plan, layout, motion, points, and one for each track."""
+    """Return the generators of a part: for its plan, layout, motion, points, and one for each track."""
     seeds = np.random.SeedSequence(entropy, spawn_key=(1, number)).spawn(6)
     return [np.random.default_rng(seed) for seed in seeds]
 
 
 def general_generator(entropy: tuple[int, ...]) -> np.random.Generator:
-    """Generator of what the parts of a city share."""
+    """Return the generator for everything that the parts of a city share."""
     return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0,)))
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float, count: int) -> NDArray[np.float64]:
-    """(count,) draws whose logarithm is uniform from `low` to `high`: every order of size is as common."""
+    """Draw (count,) log-uniform numbers from `low` to `high`."""
     return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), count)), float)

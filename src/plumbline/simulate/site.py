@@ -1,4 +1,4 @@
-"""Hold what is true of a whole invented city: its place, its satellites, its seed and its parts."""
+"""Hold the data of a whole invented city: its place, its satellites, its seed and its parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART_BUILDINGS = PART_DISTRICTS * DISTRICT_BUILDINGS
 
 @dataclass(frozen=True)
 class Site:
-    """What the parts of a city share."""
+    """Data that the parts of a city share."""
 
     name: str
     entropy: tuple[int, ...]
@@ -55,7 +55,7 @@ class Site:
         return max(float(acquisition.days[-1]) for acquisition in self.tracks)
 
     def product(self, number: int) -> EgmsProduct:
-        """The product of track `number`, named as the service does."""
+        """Return the product of track `number`, named as the service does."""
         a = self.tracks[number]
         dates = np.asarray(self.start + a.days.astype(int))
         first, last = dates[[0, -1]].astype("datetime64[Y]").astype(str)
@@ -65,12 +65,12 @@ class Site:
 
 
 def part_count(buildings: int) -> int:
-    """Number of parts of a city."""
+    """Return the number of parts of a city."""
     return -(-buildings // PART_BUILDINGS)
 
 
 def part_radius(entropy: tuple[int, ...], buildings: int, number: int) -> float:
-    """Radius of the largest district of part `number`, m, from its plan alone."""
+    """Return the radius of the largest district of part `number`, m, from its plan alone."""
     count = min(PART_BUILDINGS, buildings - number * PART_BUILDINGS)
     return draw_plan(generators(entropy, number)[0], count).radius
 

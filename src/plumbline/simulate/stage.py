@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class Workers:
-    """Processes that take work; with one, this process does the work itself."""
+    """Worker processes; with one, this process does the work itself."""
 
     def __init__(self, count: int) -> None:
         """`count` processes, started when the first work comes."""
@@ -45,7 +45,7 @@ class Workers:
         self._held.__exit__(*error)
 
     def in_order(self, function: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
-        """Results of `function(*job)` in the order of the jobs, a few of which are worked on ahead.
+        """Yield results of `function(*job)` in the order of the jobs, with a few jobs started ahead.
 
         Args:
             function: of a module, so that another process finds it.
@@ -111,12 +111,12 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 
 
 def _enough(parts: int) -> int:
-    """Workers for so many parts: all cores, but none for work that is done before it has started."""
+    """Return the number of workers for `parts` parts: all cores, but fewer for little work."""
     return max(1, min(cores(), parts // PARTS_A_WORKER))
 
 
 def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]:
-    """What the parts of each city share; for that, every part is planned once."""
+    """Draw the site of each city; for this, every part is planned once."""
     plans = [arguments for job in jobs for arguments in radius_jobs(job.name, job.city)]
     radii = track(pool.in_order(part_radius, plans), len(plans), "simulate: plans")
     sites = []

@@ -27,7 +27,7 @@ STEP_DEG = 1e-5
 
 @functools.lru_cache(maxsize=64)
 def transformer(source: CRS | str, target: CRS | str) -> Transformer:
-    """From one CRS to another, x before y; to look the way up takes a tenth of a second, so each is looked up once.
+    """Return the transformation between two CRSs, x before y; cached, because building it takes 0.1 s.
 
     Never by taking one datum for another, which is wrong by a hundred metres, where PROJ knows better.
     """
@@ -38,7 +38,7 @@ def transformer(source: CRS | str, target: CRS | str) -> Transformer:
 
 
 def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:
-    """Length in the CRS of a metre on the ground, along the meridian or the parallel, whichever is further from 1."""
+    """Return a ground metre's length in the CRS, along meridian or parallel, whichever is further from 1."""
     if not np.isfinite(longitude + latitude):
         return 1.0
     meridian = crs.prime_meridian  # from which the formulas of the CRS count
@@ -49,7 +49,7 @@ def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:
 
 
 def turn_of_axes(crs: CRS, longitude: float, latitude: float) -> float:
-    """Degrees by which x is off east or y off north there, whichever is more; 0 where the CRS cannot show the place."""
+    """Return the larger angle, degrees, of x off east and y off north; 0 if the CRS cannot show the place."""
     if not np.isfinite(longitude + latitude):
         return 0.0
     places = [longitude, longitude + STEP_DEG, longitude], [latitude, latitude, latitude + STEP_DEG]
@@ -76,7 +76,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Projection:
-    """The way from the file's x and y (longitude and latitude, or easting and northing) to easting and northing."""
+    """Transformation from the file's x and y (longitude, latitude, or easting, northing) to easting and northing."""
 
     crs: str
     """Projected, in metres."""
@@ -84,7 +84,7 @@ class Projection:
     """None where the file's coordinates are in `crs` already."""
 
     def __call__(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Easting and northing (N,) in m; infinite where a place cannot be shown in `crs`."""
+        """Return easting and northing (N,), m; infinite if `crs` cannot show a place."""
         if self.transformer is None:
             return x, y
         east, north = self.transformer.transform(x, y)
@@ -92,7 +92,7 @@ class Projection:
 
 
 def is_globe(source: str, crs: str) -> bool:
-    """Whether coordinates in `crs` are degrees.
+    """Return whether coordinates in `crs` are degrees.
 
     Raises:
         InputError: `crs` is no CRS, or neither degrees nor metres; `source` names who says so.
@@ -104,7 +104,7 @@ def is_globe(source: str, crs: str) -> bool:
 
 
 def is_elsewhere(source: str, one: str, other: str) -> bool:
-    """Whether coordinates in one CRS are of another place in the other: names and datums that agree to a metre do not.
+    """Return whether equal coordinates in two CRSs mean places more than a metre apart.
 
     Raises:
         InputError: one is no CRS.
@@ -125,7 +125,7 @@ def is_elsewhere(source: str, one: str, other: str) -> bool:
 
 
 def ranges(source: str, crs: str) -> tuple[Range, Range]:
-    """In which eastings and northings of a projected CRS can be: half the Earth's circumference about its middle.
+    """Return the possible eastings and northings of a projected CRS: half the Earth's circumference about its middle.
 
     Some have the number of their zone in front of the easting (EPSG:4647), so that the middle is at 32,500,000 m.
 
@@ -175,7 +175,7 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
 
 
 def check_asked(crs: str | None) -> None:
-    """Refuse what `ingest.crs` names, where it is no projected CRS in metres.
+    """Refuse an `ingest.crs` that is not a projected CRS in metres.
 
     Raises:
         InputError: it is none.
@@ -188,7 +188,7 @@ def check_asked(crs: str | None) -> None:
 
 
 def utm_zone(source: str, longitude: float, latitude: float) -> str:
-    """EPSG code of the 6-degree zone of UTM (WGS 84) that holds a place.
+    """Return the EPSG code of the 6-degree zone of UTM (WGS 84) that holds a place.
 
     Raises:
         InputError: the place is too near to a pole.
@@ -200,13 +200,13 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
 
 
 def most_of(x: Floats, y: Floats) -> Box:
-    """West, south, east, north of nine tenths of the points (N,), in any unit."""
+    """Return west, south, east, north of nine tenths of the points (N,), in any unit."""
     (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
     return float(west), float(south), float(east), float(north)
 
 
 def typical_box(source: str, x: Floats, y: Floats) -> Box:
-    """`most_of` points (N,) in degrees, beyond 180 where they lie on both sides of the date line.
+    """Return `most_of` points (N,) in degrees, beyond 180 if they lie on both sides of the date line.
 
     Points far from these are warned of: a single damaged cell shall not decide in which zone a city lies.
     """
@@ -227,7 +227,7 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
 
 
 def unrolled(longitude: Floats, about: float | None = None) -> Floats:
-    """Longitudes (N,) without the step at the date line: each within half a turn of `about`, or of where most are."""
+    """Return longitudes (N,) without the step at the date line, within half a turn of `about` or of the bulk."""
     if about is None:
         if np.ptp(longitude) <= 180:
             return longitude
@@ -266,7 +266,7 @@ def _to(file_crs: str, crs: str) -> Projection:
 
 
 def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
-    """The file's own metres, where they are metres on the ground, to the east and to the north; else those of UTM."""
+    """Choose the file's own CRS if its metres are true on the ground to east and north, else UTM."""
     if box is not None:
         try:
             longitude, latitude = transformer(crs, GLOBE).transform(*_middle(box))

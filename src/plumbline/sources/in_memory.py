@@ -1,4 +1,4 @@
-"""A user's own points and footprints, all in memory: a city of one tile, for every command that takes such files."""
+"""Read a user's own points and footprints into memory, as a city of one tile, for all commands on files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING = Ingest()
 
 
 class Say(Flag):
-    """What is looked at beside whether the files fit together."""
+    """Checks to run, besides whether the files fit together."""
 
     OFFSET = auto()
     """That the points lie beside the footprints."""
@@ -129,7 +129,7 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
 
 
 def _named_apart(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
-    """Tracks whose files share a name, by their folder as well: `asc/ts`, `desc/ts`."""
+    """Add the folder to the names of tracks from files with the same name: `asc/ts`, `desc/ts`."""
     shared = {track.name for track in tracks if sum(track.name == other.name for other in tracks) > 1}
     return [
         replace(track, name=f"{path.absolute().parent.name}/{track.name}") if track.name in shared else track
@@ -138,7 +138,7 @@ def _named_apart(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
 
 
 def _say_unfit(patterns: Iterable[str], points: Sequence[Path]) -> None:
-    """A pattern that is misspelt says nothing of any file, and nobody would notice."""
+    """Log patterns that fit none of the files, since they may be misspelt."""
     unfit = [pattern for pattern in patterns if not any(fits(path, pattern) for path in points)]
     if unfit:
         log.info("ingest.products: none of the files given fits %s", ", ".join(map(repr, unfit)))
@@ -167,14 +167,14 @@ def _is_empty(track: Track) -> bool:
 
 
 def say_one_side(tracks: Sequence[Track]) -> None:
-    """Say so where all points are seen from one side: a movement sideways then looks like one down."""
+    """Log if all points are seen from one side: sideways movement then looks like sinking or rising."""
     sides = {int(np.sign(np.median(track.los[:, 0]))) for track in tracks if len(track.los)}
     if len(sides) == 1 and 0 not in sides:
         log.info("All points are seen from one side: sideways movement cannot be told from sinking or rising.")
 
 
 def warn_of_short(tracks: Sequence[Track]) -> None:
-    """Say so where nothing was observed for a year: what heat does then looks like movement."""
+    """Warn if the observation is shorter than a year: thermal motion then looks like movement."""
     days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
     if days < SHORT_DAYS:
         log.warning(

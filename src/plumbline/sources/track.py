@@ -1,4 +1,4 @@
-"""Hold the points of one satellite track: what every reader returns and every later step takes."""
+"""Hold the points of one satellite track, which every reader returns and every later step takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_HEIGHT = "no_height"
 
 @dataclass(frozen=True)
 class Track:
-    """The N points of one satellite track with their T epochs.
+    """N points of one satellite track with their T epochs.
 
     Every track has its own reference in space and time: displacements of two tracks differ by an unknown offset.
     """
@@ -50,16 +50,16 @@ class Track:
         return len(self.point_id)
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Track:
-        """The points `rows`, an index or a mask (N,), in that order."""
+        """Select the points `rows`, an index or a mask (N,), in that order."""
         chosen = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
         return replace(self, **chosen)
 
     def at(self, epochs: NDArray[np.bool_]) -> Track:
-        """The points at the epochs where the mask (T,) is true."""
+        """Select the epochs where the mask (T,) is true."""
         return replace(self, epochs=self.epochs[epochs], displacement=self.displacement[:, epochs])
 
     def keep(self, rows: NDArray[np.bool_], reason: str) -> Track:
-        """The points where `rows` (N,) is true; the others are counted as dropped for `reason`."""
+        """Keep the points where `rows` (N,) is true; count the others as dropped for `reason`."""
         bad = len(rows) - int(np.count_nonzero(rows))
         kept = self.take(rows) if bad else self  # series are not copied for nothing
         return replace(kept, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad})
@@ -69,7 +69,7 @@ PER_POINT = ("point_id", "easting", "northing", "height", "los", "displacement",
 
 
 def concatenate_tracks(parts: Sequence[Track]) -> Track:
-    """All points of `parts`, which are blocks of one track, in order; what they dropped is added up.
+    """Concatenate all points of `parts`, blocks of one track, in order; counts of dropped points add up.
 
     Raises:
         ValueError: there is no part, or they are not of one track.
@@ -90,13 +90,13 @@ def concatenate_tracks(parts: Sequence[Track]) -> Track:
 
 
 def drop_without_height(track: Track) -> Track:
-    """Points whose height is not known are counted as `NO_HEIGHT`; the others are kept."""
+    """Drop the points of unknown height, counted as `NO_HEIGHT`."""
     unknown = np.isnan(track.height)
     return track.keep(~unknown, NO_HEIGHT) if unknown.any() else track
 
 
 def drop_repeated(track: Track) -> Track:
-    """Of points with one identifier at one place, the first is kept; the others are counted as `duplicate_id`."""
+    """Keep the first of points with the same identifier and place; count the others as `duplicate_id`."""
     if not repeats(identity(track.point_id)).any():  # as nearly always
         return track
     repeated = repeats(place_identity(track))
@@ -104,22 +104,22 @@ def drop_repeated(track: Track) -> Track:
 
 
 def point_name(row: int) -> str:
-    """Name of the point in row `row`, from 1, of a product without identifiers."""
+    """Return the name of the point in row `row`, from 1, of a product without identifiers."""
     return f"P{row:07d}"
 
 
 def numbered(first: int, count: int) -> NDArray[np.object_]:
-    """(count,) names of the points from row `first` on."""
+    """Return the names (count,) of the points from row `first` on."""
     return np.array([point_name(row) for row in range(first, first + count)], object)
 
 
 def identity(point_id: NDArray[np.object_]) -> NDArray[np.uint64]:
-    """(N,) a 64-bit hash of each identifier: so that those of millions of points can be compared in little memory."""
+    """Return a 64-bit hash (N,) of each identifier, to compare those of millions of points in little memory."""
     return np.asarray(pd.util.hash_array(point_id, categorize=False), np.uint64)
 
 
 def place_identity(track: Track) -> NDArray[np.uint64]:
-    """(N,) the same of each identifier together with its place."""
+    """Return a 64-bit hash (N,) of each identifier together with its place."""
     places = (pd.util.hash_array(np.round(values, 2)) for values in (track.easting, track.northing))
     found = identity(track.point_id)
     for place in places:  # a product of odd numbers keeps the order of the parts apart
@@ -128,12 +128,12 @@ def place_identity(track: Track) -> NDArray[np.uint64]:
 
 
 def repeats(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """(N,) whether an equal value stands before."""
+    """Return (N,) whether an equal value comes earlier."""
     return np.asarray(pd.Series(values).duplicated())
 
 
 def los_from_heading(incidence_deg: ArrayLike, heading_deg: ArrayLike) -> NDArray[np.float64]:
-    """Unit vectors (…, 3) of a satellite that looks to the right.
+    """Return unit vectors (…, 3) of a satellite that looks to the right.
 
     Args:
         incidence_deg: angle t between the vertical and the line of sight, at the ground.
@@ -144,7 +144,7 @@ def los_from_heading(incidence_deg: ArrayLike, heading_deg: ArrayLike) -> NDArra
 
 
 def los_from_azimuth(incidence_deg: ArrayLike, azimuth_deg: ArrayLike) -> NDArray[np.float64]:
-    """Unit vectors (…, 3) by MintPy's angles, whichever way the satellite looks.
+    """Return unit vectors (…, 3) by MintPy's angles, for any viewing direction.
 
     Args:
         incidence_deg: as in `los_from_heading`.

@@ -1,1 +1,1 @@
-"""Optimisation of the network."""
+"""Train the networks."""

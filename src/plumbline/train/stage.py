@@ -1,4 +1,4 @@
-"""Run the stage `train`: prepared sequences in, a calibrated model out."""
+"""Run the stage `train`: make a calibrated model from prepared sequences."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
 
 
 def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None) -> None:
-    """The model, its metrics on the tune split, and the record and curve of the run that made it.
+    """Write the model, its metrics on the tune split, and record and curve of its run.
 
     `beside` writes what else belongs there into the folder, before it appears.
     """
@@ -102,10 +102,10 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 
 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
-    """Changes whenever the data, the settings or other input folders of a run change.
+    """Return the hash of a run's data, settings and input folders.
 
-    But for `FREE`: a run that an alarm has stopped is gone on with under another bound, and one of two processes by
-    one with twice the `accumulate`. And with `FORM`: a run that code of another form has begun is left, and begun anew.
+    `FREE` is left out: after an alarm a run may resume with another bound, and one of two processes as one process with
+    twice the `accumulate`. `FORM` is included: code of another form starts a new run.
     """
     processes = settings["train"].get("devices", 1) * settings["train"].get("nodes", 1)
     told: dict[str, Any] = {**settings, "form": FORM}

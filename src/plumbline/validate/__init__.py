@@ -1,1 +1,1 @@
-"""Metrics, the engineer's baseline and the gates."""
+"""Measure models and the engineer's baseline, and apply the gates."""

@@ -1,4 +1,4 @@
-"""The engineer's least squares: robust plane, best of all plain shapes of damage, strain of the fitted shape."""
+"""Judge as an engineer would, by least squares: robust plane, best simple damage shape, strain of that shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a confidence is worth: calibration, and accuracy among the most confident."""
+"""Measure confidence: its calibration, and the accuracy among the most confident."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BINS = 15
 
 
 def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = BINS) -> Rows:
-    """Confidence, accuracy and share of the buildings of each equal bin of confidence that is not empty.
+    """Return confidence, accuracy and share of buildings in each non-empty bin of confidence; bins are equal.
 
     Args:
         confidence: (B,) within 0 and 1; NaN is in no bin. right: (B,) whether the answer was.
@@ -36,19 +36,19 @@ def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = BIN
 
 
 def bin_of(confidence: Float, bins: int) -> NDArray[np.int64]:
-    """(B,) number of the bin that each confidence within 0 and 1 is in."""
+    """Return (B,) the bin number of each confidence from 0 to 1."""
     return np.minimum((confidence * bins).astype(np.int64), bins - 1)
 
 
 def expected_calibration_error(confidence: Float, right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Mean gap between confidence and accuracy over equal bins of confidence (Naeini, Cooper and Hauskrecht 2015)."""
+    """Return the mean gap between confidence and accuracy over equal bins (Naeini, Cooper and Hauskrecht 2015)."""
     return float(
         sum(abs(row["accuracy"] - row["confidence"]) * row["share"] for row in confidence_bins(confidence, right, bins))
     )
 
 
 def chance_calibration_error(confidence: Float, bins: int = BINS) -> float:
-    """What `expected_calibration_error` comes to by chance where every confidence is true; NaN of nobody.
+    """Return the calibration error to expect by chance from perfect confidences; NaN without buildings.
 
     The gap of a bin of n is then about normal with variance `sum c (1 - c) / n^2`: its mean size is `sqrt(2 / pi)`
     standard deviations.
@@ -61,13 +61,13 @@ def chance_calibration_error(confidence: Float, bins: int = BINS) -> float:
 
 
 def accuracy_at(confidence: Float, right: NDArray[np.bool_], share: float = COVERED) -> float:
-    """Accuracy among the `share` of the buildings with the highest confidence; NaN where that is none."""
+    """Return the accuracy among the `share` of buildings with the highest confidence; NaN if there are none."""
     first = right[most_confident_first(confidence)][: round(share * len(right))]
     return float(first.mean()) if len(first) else float("nan")
 
 
 def accuracy_by_coverage(confidence: Float, right: NDArray[np.bool_], steps: int = STEPS) -> Rows:
-    """The curve of accuracy against coverage (El-Yaniv and Wiener 2010, risk-coverage), the most confident first.
+    """Return the curve of accuracy against coverage (El-Yaniv and Wiener 2010, risk-coverage), most confident first.
 
     Returns:
         For each of at most `steps` shares up to all: `coverage`, the least `confidence` among them, and `accuracy`.
@@ -89,10 +89,10 @@ def accuracy_by_coverage(confidence: Float, right: NDArray[np.bool_], steps: int
 
 
 def share_error(share: float, count: int) -> float:
-    """Binomial standard error of a share of `count` buildings."""
+    """Return the binomial standard error of a share of `count` buildings."""
     return float(np.sqrt(share * (1 - share) / count)) if count else float("nan")
 
 
 def most_confident_first(confidence: Float) -> NDArray[np.intp]:
-    """(B,) places of the buildings in the order of their confidence; equal ones stay in theirs."""
+    """Return (B,) indices of the buildings by falling confidence; equal ones keep their order."""
     return np.argsort(-np.asarray(confidence, float), kind="stable")

@@ -1,4 +1,4 @@
-"""What is measured of an exported artifact as a whole: size, speed, parity, and whom it judges."""
+"""Measure an exported artifact as a whole: size, speed, parity, and the share of buildings it judges."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Inputs = dict[str, NDArray[Any]]
 
 
 def size_figures(path: Path) -> Figures:
-    """Bytes of the file, and of its weights alone (the initialisers)."""
+    """Return the bytes of the file, and of its weights alone (the initialisers)."""
     model = onnx.load(path)
     weights = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer)
     return {"size_bytes": float(path.stat().st_size), "weight_bytes": float(weights)}
 
 
 def speed_figures(model: OnnxModel, sequences: SequenceSet, batch: int) -> Figures:
-    """Median time of one building, ms, and buildings a second at `batch`, on real test buildings after warming up."""
+    """Measure ms for one building (median) and buildings a second at `batch`, on test buildings, after warming up."""
     batch = min(batch, len(sequences))
     return {
         "latency_ms": 1000 * float(np.median(run_seconds(model, [middle_building(sequences)]))),
@@ -42,10 +42,10 @@ def speed_figures(model: OnnxModel, sequences: SequenceSet, batch: int) -> Figur
 
 
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
-    """Largest difference between torch and the exported artifact, in probability and permille, of any building.
+    """Return the largest difference between torch and the artifact over all buildings, in probability and permille.
 
-    Those unlike all of training do not count, as long as there are others: far out int8 has no steps, and nobody is
-    given an answer there.
+    Buildings unlike the training data are left out if there are others: int8 has no steps so far out, and `predict`
+    abstains there.
     """
     own = torch_answers(model, sequences)
     known = ~(own.novelty > 1)  # where that is no number, the building counts
@@ -54,7 +54,7 @@ def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -
 
 
 def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
-    """Largest change of novelty from that of `model`, the network before pruning: in limits, relative beyond one.
+    """Return the largest change of novelty against `model` before pruning: in limits, relative beyond one.
 
     Pruning and int8 are no reason to know other buildings; and a building at 1,000 limits is as unknown at 1,001.
     """
@@ -66,7 +66,7 @@ def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) 
 
 
 def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Figures:
-    """Share of the buildings that `predict` would judge, and how good the answers for these are.
+    """Return the share of buildings that `predict` would judge, and the accuracy on these.
 
     A figure of none is left out. Buildings that were not prepared, for want of points, are no part of the share.
     """
@@ -84,7 +84,7 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
 
 
 def difference_figures(reference: Answers, answers: Answers) -> Figures:
-    """Largest difference between two answers for the same buildings, in probability and permille."""
+    """Return the largest difference between two answers for the same buildings, in probability and permille."""
     names = ("quadrant_probability", "accepted_probability", "category_probability", "mechanism_probability")
     probability = np.concatenate([np.abs(getattr(reference, name) - getattr(answers, name)) for name in names], axis=1)
     permille = np.abs(reference.severity_permille - answers.severity_permille)
@@ -93,7 +93,7 @@ def difference_figures(reference: Answers, answers: Answers) -> Figures:
 
 
 def torch_answers(model: Diagnosis, sequences: SequenceSet) -> Answers:
-    """What the network itself answers for all buildings, in their order."""
+    """Return the network's own answers for all buildings, in their order."""
     parts = []
     for index in np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256)):
         parts.append(run_torch(model, sequences.pad(index)))
@@ -111,13 +111,13 @@ def run_torch(model: Diagnosis, inputs: Inputs) -> Answers:
 
 
 def middle_building(sequences: SequenceSet) -> Inputs:
-    """The inputs of the one building of median length."""
+    """Return the inputs of the one building of median length."""
     order = np.argsort(np.asarray(sequences.length), kind="stable")
     return sequences.pad(order[len(order) // 2 : len(order) // 2 + 1])
 
 
 def drawn_batches(sequences: SequenceSet, batch: int, least_buildings: int = 0) -> list[Inputs]:
-    """Batches of buildings that a fixed seed draws, one or as many as hold `least_buildings`.
+    """Draw batches of buildings by a fixed seed: one, or as many as hold `least_buildings`.
 
     A building comes again only after all others.
     """
@@ -129,7 +129,7 @@ def drawn_batches(sequences: SequenceSet, batch: int, least_buildings: int = 0) 
 def run_seconds(
     model: OnnxModel, batches: Sequence[Inputs], repeats: int = REPEATS, most_seconds: float = np.inf
 ) -> NDArray[np.floating]:
-    """Seconds that each run took, after warming up; two runs at least.
+    """Measure the seconds of each run, after warming up; at least two runs.
 
     Args:
         model: what runs. batches: padded, one after another and again from the first.

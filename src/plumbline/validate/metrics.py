@@ -1,4 +1,4 @@
-"""How good answers are, each figure with the buildings it is taken over."""
+"""Compute accuracy metrics, each with the buildings it is taken over."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RATES = (0.02, 0.1, 0.5)
 
 
 class Judged(NamedTuple):
-    """What was said of B buildings."""
+    """Answers for B buildings."""
 
     probability: Float
     """(B, 4)"""
@@ -67,12 +67,12 @@ class Judged(NamedTuple):
     """(B, 4) which quadrants are right answers, not said but true; without, the quadrant of the label alone."""
 
     def take(self, rows: Any) -> Judged:
-        """What was said of some buildings."""
+        """Return the answers for some of the buildings."""
         parts = {name: getattr(self, name) for name in self._fields if name != "share"}
         return self._replace(**{name: np.asarray(part)[rows] for name, part in parts.items() if part is not None})
 
     def truth(self, quadrant_true: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B,) the true quadrant; of several right answers, the one that was said."""
+        """Return (B,) the true quadrant; of several right answers, the predicted one."""
         if self.accepted is None or not len(quadrant_true):
             return quadrant_true
         right = of_likeliest(self.probability, self.accepted)
@@ -80,12 +80,12 @@ class Judged(NamedTuple):
 
     @property
     def sure(self) -> Float:
-        """(B,) how sure the quadrant is."""
+        """Return (B,) the confidence of the quadrant."""
         return self.probability.max(1) if self.confidence is None else self.confidence
 
 
 def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
-    """All accuracy metrics of some buildings; those that cannot be told are left out.
+    """Return all accuracy metrics of these buildings, except those that are undefined for them.
 
     Args:
         judged: what was said. quadrant_true: (B,) code, -1 below category 1. severity_true: (B,) permille.
@@ -122,7 +122,7 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
 
 
 def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
-    """Calibration error of the probability of damage in cities of which 2, 10 and 50 % are damaged.
+    """Return the calibration error of the probability of damage at shares of 2, 10 and 50 % damaged buildings.
 
     The buildings are weighted so that they are such a city; the probabilities follow by Bayes' rule.
     """
@@ -141,7 +141,7 @@ def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
 
 
 def macro_f1(said: NDArray[np.int64], true: NDArray[np.int64]) -> float:
-    """Mean over the quadrants of the harmonic mean of precision and recall; one never seen nor said is left out."""
+    """Return the mean F1 over the quadrants, except those neither true nor predicted of any building."""
     values = []
     for code in range(4):
         hit = int(((said == code) & (true == code)).sum())

@@ -1,4 +1,4 @@
-"""The parts of the test split that must be good on their own."""
+"""Divide the test split into slices that each must be good."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LOG_AREA = names(GEOMETRY).index("log_area")
 
 
 def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str, NDArray[np.bool_]]:
-    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by size in m2, by category, by
-    difficulty, by mechanism, and by how many quadrants are right answers.
+    """Return name -> (B,) buildings: `all`, each city (it has one sensor), by points, by size in m2, by category, by
+    difficulty, by mechanism, and by the number of right quadrants.
 
     `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more
     (`prepare.abstention`).

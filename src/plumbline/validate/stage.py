@@ -1,4 +1,4 @@
-"""The stage `validate`: every artifact through its runtime, beside the engineer, against the gates."""
+"""Run the stage `validate`: every artifact in its runtime, beside the engineer's baseline, against the gates."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SUMMARY = (
 def validate(
     prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, limits: Prepare, out: Path
 ) -> None:
-    """Write `gate.json`, figures, the report and tables behind plots into `out`.
+    """Write `gate.json`, figures, the report and the tables of plots into `out`.
 
     `metrics.json` has all figures on every slice, and `summary/ARTIFACT.json` some of them on all.
 
@@ -103,7 +103,7 @@ def validate(
 def judge_test(
     test: Shards, exported: Path, params: Validate, parts: Mapping[str, NDArray[np.bool_]]
 ) -> tuple[Table, dict[str, Answers], dict[str, Judged]]:
-    """Figures of artifacts and baseline on every slice of `parts`, the artifacts' answers, and what all have said."""
+    """Return figures of all contenders on every slice, the artifacts' answers, and the answers of all contenders."""
     if not np.isfinite(test.severity).all():
         raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
     answers, table = {}, {}
@@ -126,13 +126,13 @@ def judge_test(
 
 
 def ratios(figures: Figures, reference: Figures) -> Figures:
-    """Size and time over those of the reference, measured in the same run: a slow machine is slow for both."""
+    """Return size and time relative to the reference, measured in the same run: a slow machine is slow for both."""
     pairs = {"size_ratio": "size_bytes", "latency_ratio": "latency_ms"}
     return {name: figures[of] / reference[of] for name, of in pairs.items() if of in figures}
 
 
 def coverage_gap(table: Table, name: str, least: int) -> Figures:
-    """How far the interval is from its share on the slice of at least `least` buildings where it is farthest.
+    """Return the largest gap between the interval's coverage and its target, over slices of at least `least` buildings.
 
     No figure where one of these slices has none: it may be the farthest.
     """
@@ -142,7 +142,7 @@ def coverage_gap(table: Table, name: str, least: int) -> Figures:
 
 
 def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> Figures:
-    """Figures of the buildings `inside` (B,), or only their number where they are fewer than `min_slice`."""
+    """Return the figures of the buildings `inside` (B,); only their number if it is below `min_slice`."""
     part = judged.take(inside)
     figures = accuracy_figures(part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside])
     if figures["buildings"] < min_slice:
@@ -153,7 +153,7 @@ def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> 
 
 
 def as_judged(answers: Answers, category_share: Sequence[float], test: SequenceSet) -> Judged:
-    """The released answers as metrics take them, beside what is true of the same buildings.
+    """Return released answers in the form that metrics take, with the accepted quadrants of the same buildings.
 
     Args:
         answers: for the buildings of `test`. category_share: see `OnnxModel`.
@@ -171,5 +171,5 @@ def as_judged(answers: Answers, category_share: Sequence[float], test: SequenceS
 
 
 def finite_figures(figures: Figures) -> Figures:
-    """Without NaN and infinity, as a broken model gives them: no figure, no pass."""
+    """Drop NaN and infinity, as a broken model produces them: a missing figure fails the gate."""
     return {name: value for name, value in figures.items() if math.isfinite(value)}

@@ -44,7 +44,7 @@ def test_the_flow_runs_the_stages_of_the_graph_in_its_order(family: Family) -> N
     assert family.steps == (*STAGES, "release", family.showcase)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/padding.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/training.md"])
 def test_experiments_of_the_docs_set_parameters_that_dvc_finds(page: str, tmp_path: Path) -> None:
     """It sets none that the file does not have, unless two plus signs stand before it."""
     told = re.findall(r"dvc exp run((?: -S \S+)+)", (ROOT / page).read_text())

@@ -1,7 +1,6 @@
 """Real runs of two processes by each strategy, and from one's checkpoint by another."""
 
 import contextlib
-import itertools
 import json
 import re
 import shutil
@@ -21,8 +20,10 @@ from tests.train.distributed.test_strategies import both
 from tests.train.fit.test_trainer import history
 from tests.train.made import make_batch, make_sequences, save_prepared, settings
 
+pytestmark = pytest.mark.timeout(900)  # two processes start 16 times
 SEVERAL = ("ddp", "fsdp", "zero2")
-STRATEGIES = ("one", *SEVERAL)
+CHANGES = (("one", "fsdp"), ("fsdp", "zero2"), ("zero2", "ddp"), ("ddp", "one"), ("fsdp", "one"))
+"""Each strategy's checkpoint goes on under another, and each goes on from another's."""
 ASKED = {
     "epochs": 2,
     "batch_size": 8,
@@ -55,11 +56,11 @@ def done(tmp_path_factory):
     pairs = [
         *(case(name, name) for name in SEVERAL),
         *(case(f"{name}-cut", name, dies=True) for name in SEVERAL),
-        *(case(f"{a}-{b}", b, begun_by=f"{a}-cut") for a, b in itertools.product(STRATEGIES, SEVERAL) if a != b),
+        *(case(f"{a}-{b}", b, begun_by=f"{a}-cut") for a, b in CHANGES if b != "one"),
         *(case(f"{name}-bf16", name, precision="bf16", epochs=1) for name in SEVERAL),
         *(case(f"{name}-pruned", name, pruned=True) for name in SEVERAL),
     ]
-    later = [*(case(f"{name}-one", "one", begun_by=f"{name}-cut") for name in SEVERAL)]
+    later = [case(f"{a}-one", "one", begun_by=f"{a}-cut") for a, b in CHANGES if b == "one"]
     later.append(case("one-pruned", "one", pruned=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "file:nowhere")
@@ -89,7 +90,7 @@ def test_two_processes_end_with_the_weights_of_one(done, strategy):
         assert one == pytest.approx(other, rel=1e-4)
 
 
-@pytest.mark.parametrize(("begun", "ended"), itertools.permutations(STRATEGIES, 2))
+@pytest.mark.parametrize(("begun", "ended"), CHANGES)
 def test_a_run_cut_under_one_strategy_goes_on_under_another(done, begun, ended):
     project, _ = done
     assert len(history(project / f"{begun}-{ended}" / "out")) == 2

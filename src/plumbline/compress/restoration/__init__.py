@@ -1,1 +1,1 @@
-"""Find how few steps restore a field as well as many."""
+"""Find how few steps restore a field as well as many do."""

@@ -1,4 +1,4 @@
-"""Run the stage `compress` of restoration: how few steps restore a field as well as the most.
+"""Run the stage `compress` of restoration: find how few steps restore a field as well as the most.
 
 Fewer steps are what makes restoring cheaper: each costs one run of the network for every sample.
 """
@@ -26,7 +26,7 @@ SAMPLES = 8
 
 
 def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path) -> None:
-    """Write `steps.csv`, the error by number of steps, and `metrics.json` with the fewest that hold, into `out`.
+    """Write `steps.csv` (error by number of steps) and `metrics.json` (the fewest sufficient steps) into `out`.
 
     Raises:
         InputError: an input folder is missing or damaged, or there is no scene to try on.

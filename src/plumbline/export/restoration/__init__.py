@@ -1,1 +1,1 @@
-"""One denoising step as ONNX, and its run with adapters in ONNX Runtime."""
+"""Export one denoising step as ONNX, and run it with adapters in ONNX Runtime."""

@@ -24,7 +24,7 @@ LEAST_HALVED = 64
 
 
 def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
-    """Write the network with its spec; names of the weights are those of the module, so that adapters find them.
+    """Write the network with its spec. Weights keep the names of the module, so that adapters find them.
 
     Args:
         model: in evaluation mode. path: file to write. opset: of ONNX.
@@ -87,7 +87,7 @@ class _Reader(CalibrationDataReader):  # type: ignore[misc]
 
 
 def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArray[Any]]]) -> None:
-    """Convolutions and products in 8 bits, with ranges from `batches` of inputs; the first and last layer in float.
+    """Quantise convolutions and products to 8 bits, with ranges from `batches`; first and last layer stay in float.
 
     Static, symmetric, ranges for each channel of the weights; `reduce_range` for processors without VNNI.
     """

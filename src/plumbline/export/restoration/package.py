@@ -1,4 +1,4 @@
-"""Open a package of fields: its manifest, its model with the adapters that are wanted, and its spread."""
+"""Open a package of fields: its manifest, its model with the chosen adapters, and its spread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODELS = {"model.onnx": "fp16", "model.int8.onnx": "int8"}
 
 
 class FieldManifest(PackageManifest):
-    """`manifest.json` of a package of fields."""
+    """Content of `manifest.json` of a package of fields."""
 
     family: Literal["restoration"] = FAMILY
     conditions: list[str]
@@ -52,12 +52,12 @@ class FieldPackage:
 
 
 def adapters_in(folder: Path) -> list[str]:
-    """Names of the adapters of a package or a trained model."""
+    """List the names of the adapters in a package or a trained model."""
     return sorted(path.name.removesuffix(SUFFIX) for path in (folder / ADAPTERS).glob(f"*{SUFFIX}"))
 
 
 def verify_fields(folder: Path) -> FieldManifest:
-    """Check that a package of fields is whole and unchanged.
+    """Check that a package of fields is complete and unchanged.
 
     Raises:
         InputError: as `verify_folder`; or it is of another family.
@@ -107,7 +107,7 @@ def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:
 
 
 def _changes(folder: Path, adapters: Sequence[str]) -> tuple[list[tuple[str, float]], Arrays]:
-    """Adapters that are asked for, with their weights, and what all add to the network's weights."""
+    """Return the chosen adapters with their weights, and the sum that they add to the network's weights."""
     asked = parse_adapters(adapters)
     there = adapters_in(folder)
     unknown = [name for name, _ in asked if name not in there]

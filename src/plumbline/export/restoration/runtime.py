@@ -1,4 +1,4 @@
-"""Run the denoiser by ONNX Runtime, with or without an adapter; torch is not needed, nor loaded."""
+"""Run the denoiser by ONNX Runtime, with or without an adapter, and without torch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FieldModel:
             raise InputError(f"{path}: {provider} did not start. Its libraries are missing or of another version.")
 
     def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all samples."""
+        """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all samples."""
         batch = np.broadcast_to(conditions, (len(noisy), *conditions.shape))
         steps = np.full(len(noisy), step, np.int64)
         given = {

@@ -48,7 +48,7 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
 
 
 def _batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:
-    """Inputs as they come in restoring, at steps from the first to the last; each batch of other scenes."""
+    """Return inputs as in restoration, at steps from the first to the last; each batch from other scenes."""
     rng = np.random.default_rng(params.train.seed)
     alphas = model.alphas.double().numpy()
     crop, count = params.train.crop, params.export.calibration_batches

@@ -1,1 +1,1 @@
-"""TensorRT engines of a released model: built on the machine that runs them, and refused on any other."""
+"""Build TensorRT engines of a released model on the machine that runs them, and refuse them on any other."""

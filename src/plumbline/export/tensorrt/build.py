@@ -20,7 +20,7 @@ from plumbline.params.export import EngineArtifact, Through
 
 
 def with_float_biases(path: Path) -> bytes:
-    """The content of an ONNX file, with each bias in int32 written as the float32 that it stands for.
+    """Return the content of an ONNX file, with each int32 bias converted to float32.
 
     ONNX Runtime's quantiser writes them so because its own int8 kernels add them up in int32. Versions of TensorRT
     refuse such a DequantizeLinear ("only activation types allowed as input to this layer"), and need none: they take
@@ -53,7 +53,7 @@ def with_float_biases(path: Path) -> bytes:
 def build_from_package(
     package: Path, out: Path, artifact: EngineArtifact, through: Through = "onnx", max_batch: int = 256
 ) -> Path:
-    """Build the engine of one model of a package into a folder of its own below `out`; returns that folder.
+    """Build the engine of one model of a package into a new folder below `out`; return that folder.
 
     Raises:
         InputError: this machine cannot build it, the package is damaged or has no such model, or `out` is inside it.
@@ -106,7 +106,7 @@ def build(
 
 
 def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings: Path) -> bytes:
-    """TensorRT's plan for an ONNX file, whose types are kept as they are.
+    """Build TensorRT's plan for an ONNX file, with the file's own precisions.
 
     Args:
         onnx: file; its precision, QuantizeLinear and DequantizeLinear included, is the engine's.
@@ -135,7 +135,7 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
 
 
 def builder_config(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[str, int], timings: bytes) -> Any:
-    """The builder's configuration: the shapes, the timings of earlier builds, and float32 that is float32."""
+    """Return the builder's configuration: the shapes, the timings of earlier builds, and float32 without TF32."""
     config = builder.create_builder_config()
     # TF32 would multiply float32 with 10 bits of mantissa, as many as fp16 has: who wants that takes fp16.
     config.clear_flag(tensorrt.BuilderFlag.TF32)

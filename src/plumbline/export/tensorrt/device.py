@@ -1,4 +1,4 @@
-"""What this machine has of what TensorRT needs: a GPU with its driver, and the libraries of the extra `trt`."""
+"""Check what TensorRT needs on this machine: a GPU with its driver, and the libraries of the extra `trt`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NVML = "libnvidia-ml.so.1"
 
 
 class Device(BaseModel):
-    """What an engine depends on besides the network: it runs on another GPU or version badly, wrongly or not at all."""
+    """GPU and software that an engine depends on: on others it runs badly, wrongly or not at all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     gpu: str
@@ -29,12 +29,12 @@ class Device(BaseModel):
 
     @property
     def short(self) -> str:
-        """First 12 hex digits of its SHA-256."""
+        """Return the first 12 hex digits of its SHA-256."""
         return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def this_device() -> Device:
-    """The first GPU and its software.
+    """Return the first GPU and its software.
 
     Raises:
         InputError: something is missing; the message names all of it.
@@ -79,7 +79,7 @@ def _tensorrt_version() -> str:
 
 
 def _driver_version() -> str:
-    """As `nvidia-smi` says it; torch knows the version of CUDA only, which many drivers share."""
+    """Return the driver version, as in `nvidia-smi`; torch has only the CUDA version, which many drivers share."""
     try:
         nvml = ctypes.CDLL(NVML)
         text = ctypes.create_string_buffer(96)

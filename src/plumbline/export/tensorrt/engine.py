@@ -1,4 +1,4 @@
-"""An engine on disk: the plan that TensorRT made, and beside it what it was made of and for.
+"""Read and write engines: TensorRT's plan, with a record of its sources and device.
 
 Shape legend: B buildings, L scatterers, F features.
 """
@@ -28,28 +28,28 @@ Range = tuple[int, int, int]
 
 
 class Profile(BaseModel):
-    """Shapes that an engine takes, and those it is tuned for."""
+    """Shapes that an engine accepts, and those it is tuned for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     batch: Range
     length: Range
 
     def shapes(self, columns: Mapping[str, int]) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """Least, best and largest shape of each input; `columns` are F of `FLOATS`."""
+        """Return least, best and largest shape of each input; `columns` are F of `FLOATS`."""
         pairs = list(zip(self.batch, self.length, strict=True))
         shapes = {name: tuple((b, n, columns[name]) for b, n in pairs) for name in SEQUENCES}
         return {**shapes, FLOATS[-1]: tuple((b, columns[FLOATS[-1]]) for b, _ in pairs), MASK: tuple(pairs)}
 
 
 def profile(max_batch: int, max_length: int) -> Profile:
-    """Any batch up to `max_batch`, any length up to `max_length`."""
+    """Return a profile for any batch up to `max_batch` and any length up to `max_length`."""
     return Profile(
         batch=(1, min(BEST_BATCH, max_batch), max_batch), length=(1, min(BEST_LENGTH, max_length), max_length)
     )
 
 
 class Key(BaseModel):
-    """All that decides what an engine is; two with one key may stand for each other."""
+    """All that determines an engine; two engines with one key are interchangeable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     artifact: EngineArtifact
@@ -61,12 +61,12 @@ class Key(BaseModel):
 
     @property
     def short(self) -> str:
-        """First 12 hex digits of its SHA-256."""
+        """Return the first 12 hex digits of its SHA-256."""
         return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 class EngineAbout(BaseModel):
-    """`engine.json`."""
+    """Content of `engine.json`."""
 
     model_config = ConfigDict(extra="forbid")
     format: int = Field(default=1, ge=1, le=1)
@@ -80,19 +80,19 @@ class EngineAbout(BaseModel):
 
 
 class Engine(NamedTuple):
-    """What `read_engine` found."""
+    """Engine that `read_engine` read."""
 
     about: EngineAbout
     plan: bytes
 
 
 def engine_folder(out: Path, key: Key) -> Path:
-    """Where the engine of a key is, within a folder for many."""
+    """Return the folder of a key's engine, below a folder for many."""
     return out / f"{key.artifact}-{key.through}-{key.short}"
 
 
 def write_engine(folder: Path, plan: bytes, about: Mapping[str, Any]) -> EngineAbout:
-    """Write an engine's folder; `about` is the content of `engine.json` but for the plan's hash."""
+    """Write an engine's folder; `about` is the content of `engine.json` except the plan's hash."""
     described = EngineAbout.model_validate({**about, "sha256": hashlib.sha256(plan).hexdigest()})
     with atomic_folder(folder) as temporary:
         (temporary / PLAN).write_bytes(plan)

@@ -17,7 +17,7 @@ from plumbline.model.diagnosis import Diagnosis
 def plan_from_torch(
     weights: Path, widths: Path, artifact: str, shapes: Profile, columns: dict[str, int], timings: Path
 ) -> bytes:
-    """TensorRT's plan for the network of a package, in float32 (`pruned`) or mixed with half precision (`fp16`).
+    """Build TensorRT's plan for the network of a package, in float32 (`pruned`) or mixed with half precision (`fp16`).
 
     The whole network becomes one engine, so that the same runtime runs it as one that came from ONNX.
 
@@ -45,7 +45,7 @@ def plan_from_torch(
 
 
 def trace(model: Diagnosis, device: str) -> Any:
-    """The model as an exported program of torch, for any batch and any length that it takes."""
+    """Return the model as an exported program of torch, for any batch and length that it takes."""
     inputs = tuple(value.to(device) for value in example())
     with torch.no_grad():
         return torch.export.export(model.to(device), inputs, dynamic_shapes=dynamic_shapes(model))

@@ -1,4 +1,4 @@
-"""Answers of a released model through TensorRT, on the GPU that its engine was built for."""
+"""Run a released model in TensorRT, on the GPU that its engine was built for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plumbline.export.tensorrt.engine import PLAN, read_engine, refuse_other
 
 
 class TensorRTModel(Released):
-    """An engine under TensorRT; asked and answering as `OnnxModel`."""
+    """An engine in TensorRT, with the same interface as `OnnxModel`."""
 
     def __init__(self, folder: Path) -> None:
         """Open an engine that `plumbline tensorrt` built.
@@ -52,7 +52,7 @@ class TensorRTModel(Released):
         )
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
-        """The outputs in the order of `Answers`.
+        """Return the outputs in the order of `Answers`.
 
         Raises:
             PlumblineError: TensorRT failed.

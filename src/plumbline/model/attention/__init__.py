@@ -1,4 +1,4 @@
-"""Attention: its layers, and the ways to compute it, `math`, `sdpa`, `flex` and `ragged`."""
+"""Provide attention layers and four ways to compute them: `math`, `sdpa`, `flex` and `ragged`."""
 
 from plumbline.model.attention.flex import FLEX
 from plumbline.model.attention.kernel import (

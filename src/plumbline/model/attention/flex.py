@@ -25,7 +25,7 @@ FLEX_BLOCK = 128
 
 
 def flex_keys(mask_BL: Tensor) -> Keys:
-    """Blocks that hold scatterers, where flex attention is used; else the mask that `fused` takes instead.
+    """Return the blocks that hold scatterers if flex attention is used, else the mask for `fused`.
 
     torch's flex attention has no gradients on the CPU, and ONNX has no operator for it. Attention has no weights of its
     own, so that another kernel can stand in.
@@ -38,7 +38,7 @@ def flex_keys(mask_BL: Tensor) -> Keys:
 
 
 def block_mask(mask_BL: Tensor) -> BlockMask:
-    """What flex attention leaves out: whole blocks of padding are never read.
+    """Build the mask of flex attention, which never reads whole blocks of padding.
 
     The same as of torch's `create_block_mask`, which writes out who may look at whom to find it, (B, L, L): gigabytes
     for a large batch of long buildings. Here all queries may look at the same keys, whose blocks tell it.
@@ -60,14 +60,14 @@ def block_mask(mask_BL: Tensor) -> BlockMask:
 
 
 def _listed(chosen_BNN: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, 1, N) how many blocks of keys are chosen for each block of queries, and (B, 1, N, N) which: those first."""
+    """Return the number (B, 1, N) of key blocks for each query block, and (B, 1, N, N) their indices first."""
     dense_B1NN = chosen_BNN[:, None].int()
     order_B1NN = dense_B1NN.argsort(dim=-1, descending=True, stable=True)
     return dense_B1NN.sum(-1).int(), order_B1NN.int()
 
 
 def flex(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tensor | BlockMask) -> Tensor:
-    """Attention by torch's flex kernels, compiled at the first use; see `flex_keys` for when by `fused`."""
+    """Compute attention by torch's flex kernels, compiled at first use; see `flex_keys` for when `fused` is used."""
     if isinstance(keys, Tensor):
         return fused(query_BHLE, key_BHLE, value_BHLE, keys)
     return blockwise(_compiled_flex(), query_BHLE, key_BHLE, value_BHLE, keys)
@@ -76,7 +76,7 @@ def flex(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tensor 
 def blockwise(
     attend: Callable[..., Any], query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: BlockMask
 ) -> Tensor:
-    """Attention by `attend`, which is `flex_attention`, compiled or not; with as many channels as it needs."""
+    """Compute attention by `attend` (`flex_attention`, compiled or not), with channels padded as it needs."""
     channels = query_BHLE.shape[-1]
     missing = FLEX_CHANNELS - channels
     parts = [query_BHLE, key_BHLE, value_BHLE]

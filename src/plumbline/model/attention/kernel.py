@@ -1,4 +1,4 @@
-"""Define what a way to compute attention is, and those that need no keys but the mask: `math` and `sdpa`.
+"""Define the interface of attention kernels, and two kernels that need only the mask: `math` and `sdpa`.
 
 Shape legend: B buildings, L scatterers, H heads, E channels a head.
 """
@@ -30,12 +30,12 @@ class Kernel(NamedTuple):
 
 
 def key_mask(mask_BL: Tensor) -> Tensor:
-    """(B, 1, 1, L), for all heads and queries."""
+    """Return the mask (B, 1, 1, L), for all heads and queries."""
     return mask_BL[:, None, None, :]
 
 
 def attention_weights(query_BHLE: Tensor, key_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """(B, H, L, L) how much each scatterer (row) looks at each (column); rows add up to 1.
+    """Return the attention weights (B, H, L, L) of each scatterer (row) on each (column); rows add up to 1.
 
     Vaswani et al. 2017, equation 1.
     """
@@ -44,12 +44,12 @@ def attention_weights(query_BHLE: Tensor, key_BHLE: Tensor, keys_B11L: Tensor) -
 
 
 def written_out(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Attention by its formula."""
+    """Compute attention by its formula."""
     return attention_weights(query_BHLE, key_BHLE, keys_B11L) @ value_BHLE
 
 
 def masked_by_channel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Attention by its formula, with the mask inside of the product: a channel of ones, times one of 0 or nearly -inf.
+    """Compute attention by its formula, with the mask in the product: a channel of ones, times one of 0 or nearly -inf.
 
     A mask after the product is a pass over all scores, which is what most of the time goes into: a tenth of the time of
     the unpruned network at 128 scatterers, a quarter of a pruned one's.
@@ -65,7 +65,7 @@ def masked_by_channel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, 
 
 
 def fused(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Attention by torch's fused kernels; in an export by its formula, without torch's guard against empty rows.
+    """Compute attention by torch's fused kernels; in exports by its formula, without torch's guard against empty rows.
 
     Every building has a scatterer. The guard is a pass over all scores: a seventh of the time of 128 scatterers.
     """

@@ -1,4 +1,4 @@
-"""Let scatterers attend to each other; how attention is computed is a plug-in.
+"""Let scatterers attend to each other; a plug-in computes the attention.
 
 The plug-ins have the same weights and the same answers, and need other memory and time.
 
@@ -37,11 +37,11 @@ class Attention(nn.Module):
         return mixed
 
     def weights(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """(B, H, L, L) how much each scatterer (row) looks at each (column), whatever kernel computes the answers."""
+        """Return the attention weights (B, H, L, L) of each scatterer (row) on each (column), with any kernel."""
         return attention_weights(self._split(self.query(x_BLD)), self._split(self.key(x_BLD)), key_mask(mask_BL))
 
     def _split(self, x_BLD: Tensor) -> Tensor:
-        """(B, H, L, E)."""
+        """Split the channels into heads: (B, H, L, E)."""
         parts_BLHE: Tensor = x_BLD.unflatten(-1, (self.heads, -1))  # type: ignore[no-untyped-call]
         return parts_BLHE.transpose(1, 2)
 
@@ -59,7 +59,7 @@ class AttentionLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
-        """Same shape as `x_BLD`; what stands outside of `keys` never reaches a position inside."""
+        """Return features shaped as `x_BLD`; values outside of `keys` never reach a position inside."""
         x_BLD = x_BLD + self.dropout(self.attention(self.norm_attention(x_BLD), keys))
         inner = nn.functional.gelu(self.widen(self.norm_feedforward(x_BLD)))
         added_BLD: Tensor = self.dropout(self.narrow(inner))

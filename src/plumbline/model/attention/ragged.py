@@ -1,4 +1,4 @@
-"""Compute attention by Plumbline's kernels for many short sequences, and that of long ones by torch's `varlen_attn`.
+"""Compute attention by Plumbline's kernels for many short sequences, and by torch's `varlen_attn` for long ones.
 
 Shape legend: B buildings, L scatterers, H heads, E channels a head, T places (B times L), P scatterers.
 """
@@ -20,7 +20,7 @@ SHORT = 128
 
 
 def ragged_keys(mask_BL: Tensor) -> Keys:
-    """Say where each building lies in the batch; in an export give the mask of `fused`, as ONNX has no such operator.
+    """Return where each building lies in the batch; in an export, the mask of `fused`, since ONNX lacks the operator.
 
     The batch stays as it is: to copy it without its padding, and back, would move more than the padding of buildings of
     similar lengths.
@@ -34,7 +34,7 @@ def ragged_keys(mask_BL: Tensor) -> Keys:
 
 
 def ragged(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tensor | Tokens) -> Tensor:
-    """Mix the scatterers of each building; 0 in the padding. See `ragged_keys` for when by `fused`."""
+    """Mix the scatterers of each building; 0 in the padding. See `ragged_keys` for when `fused` is used."""
     if isinstance(keys, Tensor):
         return fused(query_BHLE, key_BHLE, value_BHLE, keys)
     # Query, key and value lie in memory as (B, L, H, E): this copies nothing.

@@ -50,7 +50,7 @@ def packed_tokens(length_B: Tensor) -> Tokens:
 
 
 def padded_tokens(mask_BL: Tensor) -> Tokens:
-    """Describe a padded batch as it lies in memory: nothing is moved, and no length is waited for.
+    """Describe a padded batch as it lies in memory, without moving it or waiting for lengths.
 
     Args:
         mask_BL: true where there is a scatterer, which is in the first places of a row.

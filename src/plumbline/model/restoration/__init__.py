@@ -1,1 +1,1 @@
-"""The denoiser of fields, its diffusion, and its adapters."""
+"""Define the denoiser of fields, its diffusion, and its adapters."""

@@ -1,4 +1,4 @@
-"""Read and write the low-rank changes of an adapter, and make of them what they add to weights; NumPy alone."""
+"""Read and write the low-rank changes of an adapter, and turn them into changes of weights; NumPy only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_adapter(parts: Mapping[str, NDArray[Any]], scaling: float, path: Path)
 
 
 def weight_changes(path: Path) -> Arrays:
-    """What an adapter adds to each weight, by its name in the network (Hu et al. 2021, equation 3).
+    """Return the change of each weight by an adapter, by name in the network (Hu et al. 2021, equation 3).
 
     Raises:
         InputError: the file is missing or damaged.
@@ -50,7 +50,7 @@ def weight_changes(path: Path) -> Arrays:
 
 
 def combined(changes: Sequence[tuple[Arrays, float]]) -> Arrays:
-    """The weighted sum of several adapters' changes."""
+    """Return the weighted sum of several adapters' changes."""
     total: Arrays = {}
     for change, weight in changes:
         for name, values in change.items():
@@ -59,7 +59,7 @@ def combined(changes: Sequence[tuple[Arrays, float]]) -> Arrays:
 
 
 def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
-    """`NAME` or `NAME=WEIGHT`, as users write them.
+    """Parse adapters, `NAME` or `NAME=WEIGHT`, as users write them.
 
     Raises:
         InputError: a weight is no number from 0 to 2, or a name comes twice.

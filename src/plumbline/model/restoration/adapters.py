@@ -1,4 +1,4 @@
-"""Low-rank adapters of a denoiser by `peft`: one for each domain of degradation, switched by name.
+"""Add low-rank adapters to a denoiser by `peft`: one for each domain of degradation, switched by name.
 
 Hu et al. 2021, LoRA: low-rank adaptation of large language models.
 """
@@ -18,13 +18,13 @@ from plumbline.model.restoration.denoiser import FieldDenoiser
 
 
 def targets(levels: int) -> str:
-    """Pattern of the convolutions that adapters change: of the middle and of the last two levels on the way up."""
+    """Return the pattern of the convolutions that adapters change: the middle and the last two levels on the way up."""
     last = "|".join(str(level) for level in range(max(0, levels - 2), levels))
     return rf"(mid_block|up_blocks\.({last}))\..*\.(conv1|conv2|conv_shortcut)"
 
 
 def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float) -> None:
-    """Put a fresh adapter into the network, in place; it changes nothing yet, and alone is trained."""
+    """Add a new adapter to the network, in place; it changes no answer yet, and only it is trained."""
     need("restore", "adapters of the denoiser")
     from peft import LoraConfig, inject_adapter_in_model
 
@@ -35,7 +35,7 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float) -> Non
 
 
 def switch_adapter(model: FieldDenoiser, name: str | None) -> None:
-    """Let the adapter `name` act, or none."""
+    """Switch on the adapter `name`, or switch off all adapters."""
     from peft.tuners.lora import LoraLayer
 
     for module in model.unet.modules():
@@ -46,7 +46,7 @@ def switch_adapter(model: FieldDenoiser, name: str | None) -> None:
 
 
 def merge_adapter(model: FieldDenoiser, name: str) -> None:
-    """Add an adapter to the weights, in place, so that it costs nothing any more."""
+    """Add an adapter to the weights, in place, so that it adds no cost."""
     from peft.tuners.lora import LoraLayer
 
     for module in model.unet.modules():
@@ -55,7 +55,7 @@ def merge_adapter(model: FieldDenoiser, name: str) -> None:
 
 
 def late_parameters(model: FieldDenoiser, beginnings: Sequence[str]) -> dict[str, Tensor]:
-    """Weights of the base that are trained late, by their names: those that begin so, and biases of them."""
+    """Return the base weights that are trained late, by name: those with these prefixes, and their biases."""
     return {
         name: parameter
         for name, parameter in model.named_parameters()
@@ -66,7 +66,7 @@ def late_parameters(model: FieldDenoiser, beginnings: Sequence[str]) -> dict[str
 def adapter_parts(
     model: FieldDenoiser, name: str, before: dict[str, Tensor]
 ) -> tuple[dict[str, NDArray[np.float32]], float]:
-    """What `adapter_files.write_adapter` writes, and the scaling.
+    """Return the arrays that `adapter_files.write_adapter` writes, and the scaling.
 
     Args:
         model: with the adapter. name: of it. before: `late_parameters` before training, copies.

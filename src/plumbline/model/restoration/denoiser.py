@@ -1,4 +1,4 @@
-"""The network that says a clean field: `diffusers.UNet2DModel`, its size from params, saved without pickle.
+"""Define the denoiser of fields: `diffusers.UNet2DModel`, with its size from params, saved without pickle.
 
 Tensors: B windows, F = 2 fields (up, east), C conditions, H rows, W columns.
 """
@@ -27,7 +27,7 @@ GROUPS = 8
 
 
 class DenoiserSpec(BaseModel):
-    """What a network is built from, and what its weights mean."""
+    """Sizes that a network is built from, and the meaning of its weights."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     channels: tuple[int, ...]
@@ -38,12 +38,12 @@ class DenoiserSpec(BaseModel):
 
 
 class FieldDenoiser(nn.Module):
-    """From a noisy field, its step and the conditions to the clean field; no attention, so that any extent will do."""
+    """Network from a noisy field, its step and conditions to the clean field; without attention, for any extent."""
 
     alphas: Tensor
 
     def __init__(self, spec: DenoiserSpec) -> None:
-        """Draw the weights; the last layer begins at 0, which is the Gaussian process's own answer."""
+        """Draw the weights; the last layer begins at 0, which gives the Gaussian process's answer."""
         super().__init__()
         need("restore", "the denoiser")
         from diffusers import UNet2DModel
@@ -66,18 +66,18 @@ class FieldDenoiser(nn.Module):
         self.register_buffer("alphas", alphas, persistent=False)
 
     def forward(self, noisy_BFHW: Tensor, step_B: Tensor, conditions_BCHW: Tensor) -> Tensor:
-        """(B, F, H, W) the clean field, in units of the conditions' scale."""
+        """Return the clean field (B, F, H, W), in units of the conditions' scale."""
         given: Tensor = self.unet(torch.cat([noisy_BFHW, conditions_BCHW], dim=1), step_B, return_dict=False)[0]
         return given
 
     def noisy(self, clean_BFHW: Tensor, noise_BFHW: Tensor, step_B: Tensor) -> Tensor:
-        """The field with the noise of a step (Ho et al. 2020, equation 4)."""
+        """Return the field with the noise of a step (Ho et al. 2020, equation 4)."""
         left = self.alphas[step_B][:, None, None, None]
         return left.sqrt() * clean_BFHW + (1 - left).sqrt() * noise_BFHW
 
 
 def count_parameters(model: nn.Module) -> int:
-    """All of them."""
+    """Count all parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -88,7 +88,7 @@ def save_denoiser(model: FieldDenoiser, folder: Path) -> None:
 
 
 def read_spec(path: Path) -> DenoiserSpec:
-    """The spec in a JSON file.
+    """Read the spec from a JSON file.
 
     Raises:
         InputError: it is missing, damaged, or of a network with other conditions than these.
@@ -103,7 +103,7 @@ def read_spec(path: Path) -> DenoiserSpec:
 
 
 def load_denoiser(folder: Path, weights: str = WEIGHTS, spec: str = SPEC) -> FieldDenoiser:
-    """A trained denoiser, in evaluation mode on the CPU.
+    """Load a trained denoiser, in evaluation mode on the CPU.
 
     Raises:
         InputError: a file is missing or damaged.

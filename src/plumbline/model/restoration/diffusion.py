@@ -1,4 +1,4 @@
-"""Add noise to fields step by step, and take it off again; NumPy alone, so that who restores a field needs no torch.
+"""Add noise to fields step by step, and remove it; NumPy only, so that restoring a field does not need torch.
 
 Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising diffusion implicit models; Nichol
 and Dhariwal 2021 for the cosine schedule. The network says the clean field (`prediction_type="sample"`).
@@ -22,7 +22,7 @@ LARGEST_BETA = 0.999
 
 
 def alphas_cumulative(schedule: str, train_steps: int) -> NDArray[np.float64]:
-    """(train_steps,) share of the field's variance that is left after each step, falling.
+    """Return the share (train_steps,) of the field's variance that is left after each step, falling.
 
     Args:
         schedule: `linear` (Ho et al., section 4) or `squaredcos_cap_v2` (Nichol and Dhariwal, equation 17).
@@ -37,7 +37,7 @@ def alphas_cumulative(schedule: str, train_steps: int) -> NDArray[np.float64]:
 
 
 def inference_steps(steps: int, train_steps: int) -> NDArray[np.int64]:
-    """(steps,) of the diffusion that restoring visits, from the noisiest on (`timestep_spacing="trailing"`).
+    """Return the diffusion steps (steps,) that restoring visits, the noisiest first (`timestep_spacing="trailing"`).
 
     Raises:
         InputError: more steps are wanted than there are.
@@ -55,7 +55,7 @@ def restore_steps(
     eta: float,
     fresh: Iterator[Float] | None = None,
 ) -> Float:
-    """Take the noise off: one sample a row (Song et al., equations 12 and 16).
+    """Remove the noise: one sample in each row (Song et al., equations 12 and 16).
 
     Args:
         denoise: the network. noise: (B, F, H, W) standard normal, to begin with.
@@ -79,6 +79,6 @@ def restore_steps(
 
 
 def draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
-    """Standard normal fields without end."""
+    """Yield standard normal fields without end."""
     while True:
         yield rng.standard_normal(shape, np.float32)

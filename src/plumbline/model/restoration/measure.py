@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 
 
 def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Settings, what: str) -> list[Figures]:
-    """Figures of each scene, means over up and east, or of the line of sight where one direction sees it.
+    """Restore scenes and return the figures of each: means over up and east, or of LOS if seen from one direction.
 
     NaN where no cell is near enough to a scatterer to be told; infinite, for the worst, where an answer is no number.
     """
@@ -61,7 +61,7 @@ def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Setti
 
 
 def process_figures(scenes: SceneSet, farthest_m: float, how: Settings) -> list[Figures]:
-    """The same of the Gaussian process."""
+    """Return the same figures for the Gaussian process."""
     found = []
     for number in range(len(scenes)):
         maps, truth = middle(scenes, number, how.window)
@@ -76,7 +76,7 @@ def process_figures(scenes: SceneSet, farthest_m: float, how: Settings) -> list[
 
 
 def middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Maps and truth of a scene's middle, `window` cells a side."""
+    """Return the maps and the truth of a scene's middle, `window` cells a side."""
     first = max(0, (scenes.truth.shape[-1] - window) // 2)
     cut = (slice(None), slice(first, first + window), slice(first, first + window))
     return np.asarray(scenes.maps[number])[cut], np.asarray(scenes.truth[number])[cut]
@@ -107,7 +107,7 @@ def _mean(parts: list[Figures]) -> Figures:
 
 
 def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, how: Settings) -> float:
-    """Largest difference of one step's field between two models, mm, over up to eight scenes and three steps.
+    """Return the largest difference between two models' fields, mm, for one step, over eight scenes and three steps.
 
     Infinite where an answer is no number.
     """

@@ -1,4 +1,4 @@
-"""Draw samples of a field over a window, given its raw maps: what calibration, the gates and users all call."""
+"""Draw samples of a field over a window from its raw maps, for calibration, the gates and users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Denoiser(Protocol):
     alphas: NDArray[np.float64]
 
     def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(B, F, H, W) the clean field."""
+        """Return the clean field (B, F, H, W)."""
 
 
 class Samples(NamedTuple):
@@ -41,13 +41,13 @@ class Samples(NamedTuple):
     """(2, rows, columns) its mean."""
 
     def weighted(self, spread: Spread) -> Samples:
-        """The samples with as much of what they say beyond the Gaussian process as counts."""
+        """Scale the samples' difference from the Gaussian process by the calibrated gain of each component."""
         gains = [spread.components[name].gain for name in self.names]
         gain = np.array([*gains, 1.0][:2], np.float32)[:, None, None]
         return self._replace(field_mm=self.process_mean_mm + gain * (self.field_mm - self.process_mean_mm))
 
     def of(self, name: str) -> tuple[Float, Float]:
-        """(K, rows, columns) samples of a component and (rows, columns) the Gaussian process's standard deviation."""
+        """Return a component's samples (K, rows, columns) and the Gaussian process's deviation (rows, columns)."""
         which = self.names.index(name)
         return self.field_mm[:, which], self.process_mm[which]
 
@@ -61,12 +61,12 @@ class Restored(NamedTuple):
 
 
 def told_by(maps: NDArray[np.float32]) -> tuple[str, ...]:
-    """Components that a scene's raw maps tell: in the frame of `Observations.along_line` nothing is seen east."""
+    """Return the components that a scene's raw maps show; the frame of `Observations.along_line` lacks east."""
     return BOTH if any(bool(maps[k].any()) for k in LOS_EAST) else LINE
 
 
 def told_distances(maps: NDArray[np.float32], names: tuple[str, ...], cell_m: float) -> Float:
-    """(rows, columns) m to the nearest scatterer; of `BOTH`, to that of the side which has it farther."""
+    """Return the distance (rows, columns), m, to the nearest scatterer; for `BOTH`, the larger of the two sides."""
     sides = [distances(maps[k], cell_m) for k in COUNTS]
     return np.maximum(*sides) if names == BOTH else np.minimum(*sides)
 
@@ -80,7 +80,7 @@ def draw_samples(
     eta: float,
     rng: np.random.Generator,
 ) -> Samples:
-    """Samples of the field over a window, drawn in turn from each of its mirror images.
+    """Draw samples of the field over a window, in turn from each of its mirror images.
 
     What the network makes of an image and of its mirror image differs by the network's own error, which this evens out.
 
@@ -101,14 +101,14 @@ def draw_samples(
 
 
 def summarise(found: Samples, name: str, spread: Spread, distance_m: Float) -> Restored:
-    """Mean, standard deviation and half of the interval of a component."""
+    """Summarise a component: mean, standard deviation and half of the interval."""
     samples, process = found.of(name)
     deviation = spread.deviation(name, samples.std(axis=0, ddof=1), process)
     return Restored(samples.mean(axis=0), deviation, spread.half_width(name, deviation, distance_m))
 
 
 def distances(counts: Float, cell_m: float) -> Float:
-    """(rows, columns) to the nearest cell with a scatterer, m; infinite where there is none at all."""
+    """Return the distance (rows, columns), m, to the nearest cell with a scatterer; infinite without any."""
     seen = counts > 0
     if not seen.any():
         return np.full(seen.shape, np.inf)

@@ -15,24 +15,24 @@ WINDOW = 7
 
 
 def normal_crps(error: Float, deviation: Float) -> Float:
-    """Continuous ranked probability score of a normal distribution (Gneiting and Raftery 2007, equation 21)."""
+    """Return the continuous ranked probability score of a normal distribution (Gneiting and Raftery 2007, eq. 21)."""
     z = error / deviation
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return np.asarray(deviation * (z * erf(z / np.sqrt(2)) + 2 * density - 1 / np.sqrt(np.pi)), float)
 
 
 def rmse(field: Float, true: Float) -> float:
-    """Root mean square error, in their unit."""
+    """Return the root mean square error, in the unit of the fields."""
     return float(np.sqrt(((field - true) ** 2).mean()))
 
 
 def psnr(field: Float, true: Float) -> float:
-    """Peak signal-to-noise ratio, dB: the range of the truth over the root mean square error."""
+    """Return the peak signal-to-noise ratio, dB: the range of the truth over the root mean square error."""
     return float(20 * np.log10(max(float(np.ptp(true)), 1e-6) / max(rmse(field, true), 1e-6)))
 
 
 def ssim(field: Float, true: Float) -> float:
-    """Mean structural similarity in windows of 7 x 7 cells (Wang et al. 2004, equation 13), of the truth's range."""
+    """Return the mean structural similarity (Wang et al. 2004, equation 13) in 7 x 7 cells, for the truth's range."""
     span = max(float(np.ptp(true)), 1e-6)
     first, second = (0.01 * span) ** 2, (0.03 * span) ** 2
     x, y = field.astype(float), true.astype(float)
@@ -51,11 +51,11 @@ def ssim(field: Float, true: Float) -> float:
 
 
 def gradient(field: Float, cell_m: float) -> Float:
-    """Steepest slope, mm/m; NaN spreads to neighbours."""
+    """Return the steepest slope, mm/m; NaN spreads to neighbours."""
     along, across = np.gradient(field, cell_m)
     return np.asarray(np.hypot(along, across), float)
 
 
 def gradient_error(field: Float, true: Float, cell_m: float) -> float:
-    """Mean absolute error of the steepest slope, mm/m."""
+    """Return the mean absolute error of the steepest slope, mm/m."""
     return float(np.abs(gradient(field, cell_m) - gradient(true, cell_m)).mean())

@@ -1,4 +1,4 @@
-"""Turn the scatter of samples into an honest spread: how far the field may be off, and where it cannot be known.
+"""Turn the scatter of samples into a calibrated spread: how far the field may be off, and where it is unknown.
 
 Samples alone vary too little. The spread is made of theirs and of the Gaussian process's own, in shares that training
 fits on scenes held back, and the ends of the 90 % interval stand at a number of standard deviations that depends on the
@@ -25,7 +25,7 @@ LEAST_MM = 0.05
 
 
 class Component(BaseModel):
-    """Of up, of east where two directions see the place, or of the line of sight where one does."""
+    """Spread of one component: up or east if two directions see the place, the line of sight if one does."""
 
     model_config = ConfigDict(extra="forbid")
     gain: float = Field(default=1.0, ge=0, le=1.5)
@@ -49,18 +49,18 @@ class Spread(BaseModel):
     """Distance from which on a field is not told: beyond it, it misses more of the movement than it knows."""
 
     def deviation(self, component: str, samples: Float, process: Float) -> Float:
-        """Standard deviation, mm, of the shape of both."""
+        """Return the standard deviation, mm, in the shape of `samples` and `process`."""
         own = self.components[component]
         return np.asarray(np.sqrt((own.samples * samples) ** 2 + (own.process * process) ** 2 + LEAST_MM**2), float)
 
     def half_width(self, component: str, deviation: Float, distance_m: Float) -> Float:
-        """Half of the 90 % interval, mm."""
+        """Return half of the 90 % interval, mm."""
         number = np.searchsorted(np.array(self.distance_m), distance_m)
         return np.asarray(deviation * np.array(self.components[component].reach)[number], float)
 
 
 def read_spread(path: Path) -> Spread:
-    """The spread of a trained model.
+    """Read the spread of a trained model.
 
     Raises:
         InputError: the file is missing or damaged.

@@ -1,1 +1,1 @@
-"""Which scatterers are each building's: by their position, and between two buildings by their movement."""
+"""Assign scatterers to buildings by position, and between two buildings by co-movement."""

@@ -1,4 +1,4 @@
-"""From tracks and footprints to the scatterers of buildings, with how each has moved."""
+"""Collect the scatterers of buildings from tracks and footprints, with the movement of each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Period:
 
 
 def observation_period(tracks: list[Track]) -> Period:
-    """From the first epoch of any track to the last of any."""
+    """Return the period from the first epoch of any track to the last of any."""
     return Period(min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks))
 
 
@@ -97,7 +97,7 @@ def _one_track(
 
 
 def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPOCHS) -> NDArray[np.intp]:
-    """Rows of the points that belong to a building and say something, ascending.
+    """Return the rows of the points that belong to a building and have usable values, ascending.
 
     A series of one value over and over, as where a product was filled with zeros, says nothing: it would pass for a
     point without any noise, and outweigh all others. One without a place or a line of sight has no place in a fit; the
@@ -117,5 +117,5 @@ def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPO
 
 
 def footprint_area(footprints: NDArray[np.object_]) -> Float:
-    """(B,) area, m2."""
+    """Return the area (B,), m2."""
     return np.asarray(shapely.area(footprints), float)

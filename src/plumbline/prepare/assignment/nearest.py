@@ -1,4 +1,4 @@
-"""Which building a scatterer belongs to by its position, and which other one may have it.
+"""Assign scatterers to buildings by position, and find the other buildings that may own them.
 
 Shape legend: N points of all tracks, B footprints, K pairs of them, M points of the pairs (a point counts in each of
 its pairs).
@@ -23,7 +23,7 @@ def assign_points(
     buffer_m: float,
     last: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.intp]:
-    """Index of the building of each point, or `UNASSIGNED`.
+    """Return the index of the building of each point, or `UNASSIGNED`.
 
     A point belongs to the footprint it lies in; a point outside of all belongs to the nearest one within
     `buffer_m`, because positions of scatterers are off by metres. Of several that it lies in, the smallest counts: a
@@ -91,7 +91,7 @@ class Rivals(NamedTuple):
     """(M,) log odds that it is the first one's, by its position."""
 
     def take(self, rows: Mask | Index) -> Rivals:
-        """The rows of `rows`; all pairs stay."""
+        """Select rows; all pairs stay."""
         return Rivals(
             self.pair,
             self.point[rows],
@@ -106,7 +106,7 @@ class Rivals(NamedTuple):
 def find_rivals(
     place: Float, owner: Index, usable: Index, footprints: NDArray[np.object_], buffer_m: float, aside: Mask
 ) -> Rivals:
-    """The pairs of buildings with a point between them, and the points of each beside the other.
+    """Find pairs of buildings with a point between them, and the points of each beside the other.
 
     Args:
         place: (N, 2) m. owner: (N,) by position, below 0 without one.
@@ -141,7 +141,7 @@ def find_rivals(
 def _nearest_rival(
     points: NDArray[np.object_], owner: Index, point: Index, other: Index, footprints: NDArray[np.object_], aside: Mask
 ) -> tuple[Index, Index]:
-    """Of the points and the footprints near them: each point with a rival of its owner, and the nearest such rival."""
+    """Return each point that has a rival of its owner nearby, and its nearest rival."""
     own = owner[point]
     kept = (own != other) & ~aside[own] & ~aside[other]
     point, own, other = point[kept], own[kept], other[kept]
@@ -156,6 +156,6 @@ def _nearest_rival(
 
 
 def _signed(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
-    """(M,) distance of each point from its footprint, m; from the outline and negative inside."""
+    """Return the distance (M,) of each point from its footprint's outline, m; negative inside."""
     outside = shapely.distance(points, footprints)
     return np.asarray(np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints))))

@@ -1,4 +1,4 @@
-"""Whose each point of a city is: by its position, and beside two buildings that of the one it moves with.
+"""Assign each point of a city by position, and beside two buildings to the one that it moves with.
 
 Positions are off by metres. At a wall that two houses share the nearer one is a guess, and a few scatterers of a
 neighbour that settles on its own look like a corner that has broken off (decision 36).
@@ -53,7 +53,7 @@ class TrackPoints(NamedTuple):
 
 
 def moved_with(points: TrackPoints, change: Float, error: Float, rivals: Rivals) -> tuple[Index, Index]:
-    """The points that move with a rival of the building that has them by position, and that rival.
+    """Return the points that move with a rival of their building by position, and that rival.
 
     Rigid motions of both buildings of a pair are fitted beside each other, at first to the scatterers that only one
     of them can have, then to those of each so far; a contested one goes where its own movement is the more likely,
@@ -84,7 +84,7 @@ def moved_with(points: TrackPoints, change: Float, error: Float, rivals: Rivals)
 
 
 def _odds(design: Float, change: Float, error: Float, rivals: Rivals, mask: Mask) -> Float:
-    """(b, P) log odds that each point is the first building's of its pair."""
+    """Return the log odds (b, P) that each point belongs to the first building of its pair."""
     first, claimed, sure = (column.reshape(mask.shape) for column in (rivals.first, rivals.claimed, rivals.sure))
     before = rivals.odds.reshape(mask.shape)
     prior = 1 / np.r_[TILT_MM_M, TILT_MM_M, np.full(design.shape[2] - 2, OFFSET_MM)] ** 2
@@ -97,7 +97,7 @@ def _odds(design: Float, change: Float, error: Float, rivals: Rivals, mask: Mask
 
 
 def _likelihood(design: Float, change: Float, error: Float, own: Mask, prior: Float) -> Float:
-    """(b, P) log density of each movement beside the rigid motion of the points `own`, each as if it were not known."""
+    """Return each movement's log density (b, P) beside the rigid motion of points `own`, without the point itself."""
     fit = student_fit(design, change, error, own, prior)
     variance = error**2 + fit.spread[:, None] ** 2
     weight = np.where(own, fit.weight / variance, 0)
@@ -111,7 +111,7 @@ def _likelihood(design: Float, change: Float, error: Float, own: Mask, prior: Fl
 
 
 def _level(change: Float, track: Index, mask: Mask, tracks: int) -> Float:
-    """(b, P) changes about the median of the pair's points of the same track, so that offsets are near 0."""
+    """Subtract from changes (b, P) the median of the pair's points of the same track, so that offsets are near 0."""
     level = np.zeros_like(change)
     for number in range(tracks):
         own = mask & (track == number)
@@ -127,7 +127,7 @@ def _count(mask: Mask) -> Float:
 
 
 class Owners(NamedTuple):
-    """Who has the points of some tracks."""
+    """Owners of the points of some tracks."""
 
     of: list[Index]
     """Of each track: (N,) footprint of each point, `UNASSIGNED` without one."""
@@ -177,7 +177,7 @@ def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params
 def owners_in_tile(
     tracks: Sequence[Track], footprints: NDArray[np.object_], neighbours: Neighbours, params: Prepare
 ) -> Owners:
-    """The same for the footprints of a tile: as if all of the city were looked at.
+    """Assign points to a tile's footprints, with the same result as for the whole city.
 
     What lies within its halo is enough to know (`sources.tiles`): the points beside its buildings, and who has them.
     """

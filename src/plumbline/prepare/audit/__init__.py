@@ -1,4 +1,4 @@
-"""What a careful person would look at before training: structure, labels, features, drift; rules with a verdict."""
+"""Audit prepared data before training: structure, labels, features and drift, by rules with a verdict."""
 
 from plumbline.prepare.audit.run import AuditResult, audit
 

@@ -1,4 +1,4 @@
-"""Moments and samples of columns in one pass, whatever the number of rows and their order, and hashes of buildings.
+"""Compute moments and samples of columns in one pass, independent of the order of rows, and hashes of buildings.
 
 A sample has a fixed size. Each row has a pseudo-random rank made from what it is (its building's name), and the rows
 with the lowest ranks are kept ("bottom-k", Cohen and Kaplan 2007, PODC). So the same buildings give the same sample,
@@ -89,14 +89,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(value: Hash) -> Hash:
-    """SplitMix64's finaliser (Steele, Lea and Flood 2014, OOPSLA): a bijection that spreads every bit."""
+    """Apply SplitMix64's finaliser (Steele, Lea and Flood 2014, OOPSLA): a bijection that spreads every bit."""
     z = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
 
 
 def _combine(words: NDArray[np.uint32], salt: int) -> Hash:
-    """(B,) hash of rows of words (B, W). Words of 0 add nothing: text in a wider array hashes alike."""
+    """Return the hash (B,) of rows of words (B, W). Words of 0 add nothing: text in a wider array hashes alike."""
     total = np.zeros(len(words), np.uint64)
     place = mix(_GOLDEN * np.arange(1 + salt, 1 + salt + words.shape[1], dtype=np.uint64))
     for j in range(words.shape[1]):
@@ -105,7 +105,7 @@ def _combine(words: NDArray[np.uint32], salt: int) -> Hash:
 
 
 def hash_names(city: NDArray[np.str_], building_id: NDArray[np.str_]) -> Hash:
-    """(B,) hash of each building's city and identifier."""
+    """Return the hash (B,) of each building's city and identifier."""
     parts = []
     for salt, text in ((1 << 40, city), (1 << 41, building_id)):
         array = np.ascontiguousarray(text, dtype=np.str_)
@@ -115,13 +115,13 @@ def hash_names(city: NDArray[np.str_], building_id: NDArray[np.str_]) -> Hash:
 
 
 def hash_values(values: NDArray[Any]) -> Hash:
-    """(B,) hash of rows of float32 (B, C); 0 and -0 are one value."""
+    """Return the hash (B,) of rows of float32 (B, C); 0 and -0 are one value."""
     array = np.ascontiguousarray(np.asarray(values, np.float32) + np.float32(0))
     return _combine(array.view(np.uint32), 1 << 42)
 
 
 def hash_points(building: Hash, length: NDArray[np.int64]) -> Hash:
-    """(N,) hash of the points of buildings (B,) that have `length` (B,) of them."""
+    """Return the hash (N,) of each point, from the hash (B,) and the number of points `length` (B,) of its building."""
     start = np.repeat(np.cumsum(length) - length, length)
     number = np.arange(len(start)) - start
     return mix(np.repeat(building, length) + _GOLDEN * (number + 1).astype(np.uint64))

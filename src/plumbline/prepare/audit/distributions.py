@@ -1,4 +1,4 @@
-"""The shape of a column's distribution, and how far it has moved from another one.
+"""Describe the distribution of a column, and its shift from another one.
 
 - Population stability index: `sum (a - e) ln(a / e)` over bins with the shares `e` (reference) and `a`; the symmetric
   divergence of Jeffreys (1946), as used in Siddiqi (2006), Credit Risk Scorecards. Bins are the reference's tenths, and
@@ -28,7 +28,7 @@ _MIDDLE_TO_SD = 2.563
 
 
 def quantiles(values: Values, at: ArrayLike) -> Values:
-    """Quantiles of ascending values, one at least, with straight lines between them (as `numpy.quantile` has them)."""
+    """Return quantiles of ascending values, at least one, by linear interpolation (as `numpy.quantile` has them)."""
     place = np.asarray(at, np.float64) * (len(values) - 1)
     below = np.floor(place).astype(np.intp)
     above = np.minimum(below + 1, len(values) - 1)
@@ -36,14 +36,14 @@ def quantiles(values: Values, at: ArrayLike) -> Values:
 
 
 def steps(values: Values, at: ArrayLike) -> Values:
-    """Quantiles of ascending values, one at least, that are among them: the lowest that have this share up to them."""
+    """Return quantiles among the ascending values, at least one: the lowest with this share of values up to it."""
     # A share that is a whole number of values must stay one, whatever its last bit.
     place = np.ceil(np.asarray(at, np.float64) * len(values) - 1e-9).astype(np.intp) - 1
     return np.asarray(values[np.maximum(place, 0)], np.float64)
 
 
 def outlier_share(values: Values, z: float) -> float:
-    """Share of ascending values further than `z` robust standard deviations from the median.
+    """Return the share of ascending values that are more than `z` robust standard deviations from the median.
 
     The deviation is 1.4826 times the median absolute one (Iglewicz and Hoaglin 1993, How to Detect and Handle
     Outliers), or the range of the middle 80 % over 2.563 if that is more: both estimate the standard deviation of
@@ -59,7 +59,7 @@ def outlier_share(values: Values, z: float) -> float:
 
 
 def correlations(table: str, values: NDArray[Any]) -> list[tuple[str, str, float]]:
-    """Pearson correlation of each pair of columns that vary, over the rows (N, C) without a non-finite value."""
+    """Return the Pearson correlation of each pair of columns that vary, over the finite rows (N, C)."""
     rows = np.asarray(values, np.float64)
     rows = rows[np.isfinite(rows).all(1)]
     if len(rows) < 3:
@@ -78,7 +78,7 @@ def correlations(table: str, values: NDArray[Any]) -> list[tuple[str, str, float
 
 
 def histogram_edges(values: Values) -> Values:
-    """(BINS + 1,) even edges over the middle 99 % of the ascending values."""
+    """Return even edges (BINS + 1,) over the middle 99 % of the ascending values."""
     if not len(values):
         return np.linspace(0, 1, HISTOGRAM_BINS + 1)
     low, high = quantiles(values, [0.005, 0.995])
@@ -88,7 +88,7 @@ def histogram_edges(values: Values) -> Values:
 
 
 def histogram(values: Values, edges: Values) -> list[int]:
-    """Counts within edges; what lies outside is in the first and the last bin."""
+    """Count values within edges; values outside count in the first and the last bin."""
     return [int(n) for n in np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]]
 
 
@@ -108,7 +108,7 @@ class ColumnValues:
 
 @dataclass(frozen=True)
 class ColumnShift:
-    """How far one column moved."""
+    """Shift of one column."""
 
     psi: float
     psi_chance: float
@@ -119,7 +119,7 @@ class ColumnShift:
 
 
 def columns_of(summary: Summary) -> ColumnValues:
-    """The sampled columns of a split, and its severity."""
+    """Return the sampled columns of a split, and its severity."""
     values = {"label.severity_permille": _ascending(summary.sampled("severity")[:, 0])}
     for table, columns in TABLES.items():
         sampled = summary.sampled(table)
@@ -129,7 +129,7 @@ def columns_of(summary: Summary) -> ColumnValues:
 
 
 def compare(reference: ColumnValues, current: ColumnValues) -> dict[str, ColumnShift]:
-    """Shift of each column that both have values of."""
+    """Return the shift of each column with values in both."""
     both = [key for key in current.values if len(current.values[key]) and len(reference.values.get(key, ()))]
     return {
         key: shift(reference.values[key], current.values[key], reference.buildings, current.buildings, len(both))
@@ -138,7 +138,7 @@ def compare(reference: ColumnValues, current: ColumnValues) -> dict[str, ColumnS
 
 
 def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) -> ColumnShift:
-    """Distances of the ascending values `current` from `reference`, of m and n independent cases (buildings)."""
+    """Return distances of the ascending values `current` from `reference`, of m and n independent cases (buildings)."""
     edges = bin_edges(reference)
     psi = stability_index(bin_shares(reference, edges), bin_shares(current, edges))
     # The scatterers of a building move together: buildings are the cases, or the sampled rows if those are fewer.
@@ -151,7 +151,7 @@ def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) 
 
 
 def bin_edges(reference: Values) -> Values:
-    """Upper edges (inclusive) of all bins but the last: just below the lowest value, the tenths, the highest value.
+    """Return the inclusive upper edges of all bins but the last: below the lowest value, the tenths, the highest value.
 
     A column of few different values (`2 * BINS`) has a bin for each.
     """
@@ -162,18 +162,18 @@ def bin_edges(reference: Values) -> Values:
 
 
 def bin_shares(values: Values, edges: Values) -> Values:
-    """(len(edges) + 1,) share of the values in each bin, half a case added to each."""
+    """Return the share (len(edges) + 1,) of the values in each bin, half a case added to each."""
     counts = np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1) + 0.5
     return np.asarray(counts / counts.sum(), np.float64)
 
 
 def stability_index(expected: Values, actual: Values) -> float:
-    """Population stability index of two sets of shares, all above 0."""
+    """Return the population stability index of two sets of shares, all above 0."""
     return float(np.sum((actual - expected) * np.log(actual / expected)))
 
 
 def kolmogorov_smirnov(one: Values, other: Values) -> float:
-    """Largest difference of the cumulative distributions of two ascending arrays, 0 to 1."""
+    """Return the largest difference of the cumulative distributions of two ascending arrays, 0 to 1."""
     at = np.concatenate([one, other])
     below = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
     return float(np.abs(below[0] - below[1]).max())

@@ -1,4 +1,4 @@
-"""What a rule says, and how it comes to say it: of all that it looks at, or track by track."""
+"""Form a rule's verdict from all the cases that it looks at, or track by track."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Facts:
-    """All that the rules look at."""
+    """Data that the rules look at."""
 
     params: Audit
     cities: Mapping[str, Mapping[str, Any]]
@@ -70,7 +70,7 @@ class RuleFinding:
     advice: str
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the finding, ready for JSON."""
         return dict(self.__dict__)
 
 
@@ -84,7 +84,7 @@ def judge_cases(
     low: bool = False,
     nothing: str = "",
 ) -> RuleFinding:
-    """The worst of the cases decides.
+    """Judge a rule by the worst of its cases.
 
     Args:
         name: of the rule.
@@ -130,7 +130,7 @@ Told = tuple[float, str] | None
 
 
 def track_cases(facts: Facts, look: Callable[[Track, Track], Told]) -> Iterator[Case]:
-    """What `look` finds of each track, given its report and that of its city."""
+    """Yield a case for each track in which `look` finds a figure, given the reports of track and city."""
     for city, report in facts.cities.items():
         for track in report.get("tracks", []):
             found = look(track, dict(report))
@@ -140,11 +140,11 @@ def track_cases(facts: Facts, look: Callable[[Track, Track], Told]) -> Iterator[
 
 
 def figure(track: Track, key: str, text: str) -> Told:
-    """A figure of the report, with what it is of."""
+    """Return a figure of a track's report with its description; None if it is missing."""
     value = track.get(key)
     return None if value is None else (value, f"{value:.4g} {text}")
 
 
 def silent(key: str, stage: str = "ingest") -> str:
-    """That no track was looked at, because `stage` reports no `key`."""
+    """Return the message that tracks were not looked at, because the report of `stage` lacks `key`."""
     return f"not looked at: the report of `{stage}` has no {key}"

@@ -1,4 +1,4 @@
-"""`audit.html`: the rules, failed ones first, and the plots, in one file for a screen or a phone, offline."""
+"""Build `audit.html`: the rules, failed ones first, and plots, in one offline file for a screen or a phone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ td b{overflow-wrap:normal}th{font-weight:600;white-space:nowrap}.n{text-align:ri
 
 
 def audit_page(content: Mapping[str, Any]) -> str:
-    """The page for the content of an `audit.json`."""
+    """Build the page for the content of an `audit.json`."""
     statistics, rules = content["statistics"], content["rules"]
     counts = {status: sum(rule["status"] == status for rule in rules) for status in ("fail", "warn", "pass")}
     said = f"{counts['fail']} rules failed, {counts['warn']} warn, {counts['pass']} passed."

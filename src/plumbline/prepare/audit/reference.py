@@ -1,4 +1,4 @@
-"""What later data are compared with: distributions of the training split, and the conditions of the training cities.
+"""Store the reference for later data: distributions of the training split and of each training city.
 
 Conditions are columns of towns and of satellites, not of what moves: of the training buildings most are damaged on
 purpose, of a real city's few are, so columns of motion differ from training in every city that is well.
@@ -26,7 +26,7 @@ _VERSION = 1
 
 
 def describe_reference(columns: ColumnValues) -> dict[str, Any]:
-    """The content of a reference file."""
+    """Return the content of a reference file."""
     at = (np.arange(QUANTILES) + 0.5) / QUANTILES
     quantiles = {
         # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
@@ -39,7 +39,7 @@ def describe_reference(columns: ColumnValues) -> dict[str, Any]:
 
 
 def as_kept(row: Any) -> NDArray[np.float64]:
-    """A column's stored quantiles, ascending, as the 32-bit values that they were."""
+    """Restore a column's stored quantiles as 32-bit values, ascending."""
     return np.sort(np.array(row, np.float32).astype(np.float64))
 
 
@@ -100,7 +100,7 @@ _CONDITIONS_VERSION = 1
 
 
 def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, ColumnValues]:
-    """City -> the distributions of its watched columns. A city has one sensor, so it is the slice to compare with."""
+    """Return for each city the distributions of its watched columns: a city has one sensor, so it is a slice."""
     found: dict[str, Summary] = {}
     for part in parts_of(sequences):
         city, offsets = np.asarray(part.city), np.asarray(part.offsets)
@@ -113,7 +113,7 @@ def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, Col
 
 
 def describe_conditions(train: SequenceSet) -> dict[str, Any]:
-    """The content of a package's reference file."""
+    """Return the content of a package's reference file."""
     return {
         "version": _CONDITIONS_VERSION,
         "cities": {name: describe_reference(found) for name, found in conditions_of(train).items()},
@@ -121,7 +121,7 @@ def describe_conditions(train: SequenceSet) -> dict[str, Any]:
 
 
 def load_conditions(package: Path) -> dict[str, ColumnValues] | None:
-    """The training cities' conditions that a package carries; None for one from before there were any.
+    """Load the conditions of the training cities from a package; None for an older package without them.
 
     Raises:
         InputError: the file is none.

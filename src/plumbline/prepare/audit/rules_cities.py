@@ -1,4 +1,4 @@
-"""Rules on what came in: points, epochs, tracks and buildings of each city, and how fast and noisy they move."""
+"""Judge the input: points, epochs, tracks and buildings of each city, and their speed and noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 
 def points(facts: Facts) -> RuleFinding:
-    """A city without points fails; a track without points warns."""
+    """Fail on a city without points; warn on a track without points."""
     cases = []
     for city, report in facts.cities.items():
         tracks = [(f"{city}, {track.get('name')}", int(track.get("points") or 0)) for track in report.get("tracks", [])]
@@ -21,7 +21,7 @@ def points(facts: Facts) -> RuleFinding:
 
 
 def points_dropped(facts: Facts) -> RuleFinding:
-    """Share of a track's points that were dropped while reading, for whatever reason: quality, no data, no height."""
+    """Judge the share of a track's points that reading dropped: low quality, missing data or height."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
         dropped = {rule: int(n) for rule, n in (track.get("dropped") or {}).items() if n}
@@ -42,7 +42,7 @@ def points_dropped(facts: Facts) -> RuleFinding:
 
 
 def points_assigned(facts: Facts) -> RuleFinding:
-    """Share of a track's points that lie on a building."""
+    """Judge the share of a track's points that lie on a building."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
         count, assigned = track.get("points"), track.get("assigned")
@@ -63,7 +63,7 @@ def points_assigned(facts: Facts) -> RuleFinding:
 
 
 def buildings_left_out(facts: Facts) -> RuleFinding:
-    """Share of a city's buildings that are in no split."""
+    """Judge the share of a city's buildings that are outside of all splits."""
     cases = []
     for city, report in facts.cities.items():
         left = {reason: int(n) for reason, n in (report.get("left_out") or {}).items() if n}
@@ -81,7 +81,7 @@ def buildings_left_out(facts: Facts) -> RuleFinding:
 
 
 def epochs(facts: Facts) -> RuleFinding:
-    """Number of acquisitions of a track."""
+    """Judge the number of acquisitions of a track."""
     return judge_cases(
         "epochs",
         list(track_cases(facts, lambda track, _: figure(track, "epochs", "epochs"))),
@@ -93,7 +93,7 @@ def epochs(facts: Facts) -> RuleFinding:
 
 
 def period(facts: Facts) -> RuleFinding:
-    """Years that a track was watched: below one, the seasonal movement cannot be told from the trend."""
+    """Judge the years that a track covers; in less than one, seasonal movement looks like a trend."""
 
     def years(track: Track, _: Track) -> tuple[float, str] | None:
         span = _span(track)
@@ -110,7 +110,7 @@ def period(facts: Facts) -> RuleFinding:
 
 
 def track_period(facts: Facts) -> RuleFinding:
-    """Share of its city's period that a track covers."""
+    """Judge the share of its city's period that a track covers."""
 
     def share(track: Track, city: Track) -> tuple[float, str] | None:
         spans = [span for other in city.get("tracks", []) if (span := _span(other))]
@@ -131,7 +131,7 @@ def track_period(facts: Facts) -> RuleFinding:
 
 
 def gaps(facts: Facts) -> RuleFinding:
-    """Longest time without an acquisition, days."""
+    """Judge the longest time without an acquisition, days."""
     return judge_cases(
         "gaps",
         list(track_cases(facts, lambda track, _: figure(track, "longest_gap_days", "days without an acquisition"))),
@@ -142,7 +142,7 @@ def gaps(facts: Facts) -> RuleFinding:
 
 
 def missing(facts: Facts) -> RuleFinding:
-    """Share of a track's displacements that are missing."""
+    """Judge the share of a track's displacements that are missing."""
     return judge_cases(
         "missing",
         list(track_cases(facts, lambda track, _: figure(track, "missing_share", "of the displacements are missing"))),
@@ -153,7 +153,7 @@ def missing(facts: Facts) -> RuleFinding:
 
 
 def duplicates(facts: Facts) -> RuleFinding:
-    """Share of a track's points, in the tiles that hold buildings, that stand where another one stands."""
+    """Judge the share of a track's points at the same place as another, in tiles with buildings."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
         count, twice = track.get("points_looked_at"), track.get("duplicates")
@@ -171,7 +171,7 @@ def duplicates(facts: Facts) -> RuleFinding:
 
 
 def notes(facts: Facts) -> RuleFinding:
-    """What the readers decided and want to be known."""
+    """Warn with each note of the readers about their decisions."""
     cases = [
         Case(city, 1, f"{city}: {note}") for city, report in facts.cities.items() for note in report.get("notes", [])
     ]
@@ -207,7 +207,7 @@ CHECK_UNIT = (
 
 
 def speed(facts: Facts) -> RuleFinding:
-    """Mean velocity along LOS, less three standard errors, that one building in a hundred exceeds, mm/yr."""
+    """Judge the 99th percentile over buildings of mean LOS velocity less three standard errors, mm/yr."""
     text = "mm/yr along LOS is surely exceeded by one building in a hundred"
     return judge_cases(
         "speed",
@@ -220,7 +220,7 @@ def speed(facts: Facts) -> RuleFinding:
 
 
 def noise_low(facts: Facts) -> RuleFinding:
-    """Median noise of a track's points, mm: less than a radar's."""
+    """Judge whether the median noise of a track's points, mm, is less than a radar's."""
     return judge_cases(
         "noise_low",
         list(track_cases(facts, lambda track, _: figure(track, "noise_mm", "mm of noise from epoch to epoch"))),
@@ -233,7 +233,7 @@ def noise_low(facts: Facts) -> RuleFinding:
 
 
 def noise_high(facts: Facts) -> RuleFinding:
-    """Median noise of a track's points, mm: more than random phase has."""
+    """Judge whether the median noise of a track's points, mm, is more than that of random phase."""
     return judge_cases(
         "noise_high",
         list(track_cases(facts, lambda track, _: figure(track, "noise_mm", "mm of noise from epoch to epoch"))),

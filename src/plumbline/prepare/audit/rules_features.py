@@ -1,4 +1,4 @@
-"""Rules on the features, on what the splits share, and on drift."""
+"""Judge the features, the leaks between splits, and drift."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from plumbline.prepare.audit.summary import TABLES, Leak
 
 
 def building_leak(facts: Facts) -> RuleFinding:
-    """A building in two splits, or twice in one, fails."""
+    """Fail on a building in two splits, or twice in one."""
     return _leaks("building_leak", facts.buildings_shared, "buildings", "Give each building once, by one identifier.")
 
 
 def block_leak(facts: Facts) -> RuleFinding:
-    """A block in two splits fails."""
+    """Fail on a block in two splits."""
     if facts.blocks_shared is None:
         return judge_cases(
             "block_leak", [], "Report the blocks of each split.", fail=0, nothing="not looked at: no blocks given"
@@ -24,14 +24,14 @@ def block_leak(facts: Facts) -> RuleFinding:
 
 
 def twin_leak(facts: Facts) -> RuleFinding:
-    """Buildings of other names but equal in every value: fails across splits, warns within one."""
+    """Judge buildings with different names but equal values: fail across splits, warn within one."""
     text = "buildings equal another one in every value"
     advice = "One building was given twice, under two names or cities: keep one."
     return _leaks("twin_leak", facts.twins, text, advice, within=(0, None))
 
 
 def finite(facts: Facts) -> RuleFinding:
-    """A value that is no finite number fails."""
+    """Fail on a value that is not finite."""
     cases = []
     for name, split in facts.splits.items():
         for table, moments in split.moments.items():
@@ -45,7 +45,7 @@ def finite(facts: Facts) -> RuleFinding:
 
 
 def constant(facts: Facts) -> RuleFinding:
-    """Columns of `train` that do not vary."""
+    """Judge the columns of `train` that do not vary."""
     train = facts.train
     if train is None or train.buildings < 2:
         return judge_cases(
@@ -63,7 +63,7 @@ def constant(facts: Facts) -> RuleFinding:
 
 
 def outliers(facts: Facts) -> RuleFinding:
-    """Share of a column's values in `train` that are far from the median, in robust standard deviations."""
+    """Judge the share of a column's values in `train` that are far from the median, in robust standard deviations."""
     z = facts.params.outlier_z
     cases = []
     for key, values in facts.columns["train"].values.items() if facts.train else ():
@@ -74,7 +74,7 @@ def outliers(facts: Facts) -> RuleFinding:
 
 
 def skew(facts: Facts) -> RuleFinding:
-    """Largest skewness of a column of `train`."""
+    """Judge the largest skewness of a column of `train`."""
     cases = [
         Case(f"train, {table}.{column.name}", abs(value), f"train, {table}.{column.name}: skewness {value:.3g}")
         for table, moments in (facts.train.moments.items() if facts.train else ())
@@ -85,7 +85,7 @@ def skew(facts: Facts) -> RuleFinding:
 
 
 def correlation(facts: Facts) -> RuleFinding:
-    """Pairs of columns of `train` that say the same."""
+    """Judge the correlation of pairs of columns of `train`."""
     cases = []
     if facts.train:
         for table in TABLES:
@@ -97,14 +97,14 @@ def correlation(facts: Facts) -> RuleFinding:
 
 
 def drift_splits(facts: Facts) -> RuleFinding:
-    """Population stability index of each column of the other splits against `train`."""
+    """Judge the population stability index of each column of the other splits against `train`."""
     cases = [case for name, shifts in facts.shifts.items() for case in _drift(f"{name} from train", shifts, facts)]
     advice = "The splits differ in kind: figures of that split are not those of buildings like the training ones."
     return judge_cases("drift_splits", cases, advice, warn=facts.params.max_psi)
 
 
 def drift_reference(facts: Facts) -> RuleFinding:
-    """Population stability index of each column of `train` against the reference."""
+    """Judge the population stability index of each column of `train` against the reference."""
     if facts.params.reference is None:
         return judge_cases("drift_reference", [], "Name an earlier run's reference.json in `prepare.audit.reference`.")
     cases = list(_drift("train from reference", facts.reference_shift, facts, facts.params.refuse_psi))
@@ -140,7 +140,7 @@ def _leaks(
     advice: str,
     within: tuple[float | None, float | None] | None = None,
 ) -> RuleFinding:
-    """`within`: bounds of warning and failure for what one split holds twice."""
+    """Judge leaks; `within` are the bounds of warning and failure for duplicates in one split."""
     cases = []
     for leak in leaks:
         one, other = leak.splits

@@ -1,4 +1,4 @@
-"""Rules on the splits and their labels."""
+"""Judge the splits and their labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plumbline.prepare.audit.summary import Summary
 
 
 def split_size(facts: Facts) -> RuleFinding:
-    """An empty split fails; a small one warns."""
+    """Fail on an empty split; warn on a small one."""
     counts = {"train": 0} | {name: split.buildings for name, split in facts.splits.items()}
     cases = [Case(name, count, f"{name}: {count} buildings") for name, count in counts.items()]
     return judge_cases(
@@ -26,7 +26,7 @@ def split_size(facts: Facts) -> RuleFinding:
 
 
 def labelled(facts: Facts) -> RuleFinding:
-    """Share of a city's buildings that have a label."""
+    """Judge the share of a city's buildings that have a label."""
     cases = []
     for city, report in facts.cities.items():
         if report.get("buildings") and report.get("labelled") is not None:
@@ -43,12 +43,12 @@ def labelled(facts: Facts) -> RuleFinding:
 
 
 def severity_known(facts: Facts) -> RuleFinding:
-    """A severity that is no number, or is negative, fails."""
+    """Fail on a severity that is negative or not a number."""
     return _wrong(facts, "severity_known", "severity", "severities are no number from 0 up", "Correct the labels.")
 
 
 def severity_range(facts: Facts) -> RuleFinding:
-    """Largest severity, permille: beyond what structures stand, the unit is wrong."""
+    """Judge the largest severity, permille: an impossible one means a wrong unit."""
     cases = [Case(n, s.severity_max, f"{n}: largest severity {s.severity_max:.4g} permille") for n, s in _filled(facts)]
     return judge_cases(
         "severity_range",
@@ -60,7 +60,7 @@ def severity_range(facts: Facts) -> RuleFinding:
 
 
 def quadrant_codes(facts: Facts) -> RuleFinding:
-    """A quadrant that does not exist, or of a building below category 1, fails."""
+    """Fail on an unknown quadrant, and on a quadrant of a building below category 1."""
     cases = []
     for name, split in facts.splits.items():
         count = split.wrong["quadrant"] + split.wrong["quadrant_of_undamaged"]
@@ -71,7 +71,7 @@ def quadrant_codes(facts: Facts) -> RuleFinding:
 
 
 def quadrant_known(facts: Facts) -> RuleFinding:
-    """Damaged buildings of unknown quadrant are left out of learning where."""
+    """Judge the damaged buildings of unknown quadrant, which training leaves out of the quadrant loss."""
     cases = []
     for name, split in _filled(facts):
         damaged = int(split.categories[1:].sum())
@@ -82,7 +82,7 @@ def quadrant_known(facts: Facts) -> RuleFinding:
 
 
 def damage_present(facts: Facts) -> RuleFinding:
-    """`train` without a damaged or without an undamaged building fails; another split warns."""
+    """Fail if `train` lacks damaged or undamaged buildings; warn for another split."""
     cases = []
     for name, split in _filled(facts):
         own = (None, 1) if name == "train" else (1, None)
@@ -94,7 +94,7 @@ def damage_present(facts: Facts) -> RuleFinding:
 
 
 def damage_balance(facts: Facts) -> RuleFinding:
-    """Share of the rarer of damaged and undamaged in `train`."""
+    """Judge the share of the rarer class, damaged or undamaged, in `train`."""
     cases = []
     if facts.train and facts.train.categories.sum():
         counts = _damage(facts.train)
@@ -106,7 +106,7 @@ def damage_balance(facts: Facts) -> RuleFinding:
 
 
 def category_present(facts: Facts) -> RuleFinding:
-    """A split that lacks a category."""
+    """Warn on a split that lacks a category."""
     cases = [
         Case(f"{name}, category {category}", count, f"{name}: {count} buildings are of category {category}")
         for name, split in _filled(facts)
@@ -116,27 +116,27 @@ def category_present(facts: Facts) -> RuleFinding:
 
 
 def category_balance(facts: Facts) -> RuleFinding:
-    """Share of each category in `train`."""
+    """Judge the share of each category in `train`."""
     cases = _shares(facts.train.categories.tolist(), [f"category {i}" for i in range(5)]) if facts.train else []
     advice = "Add buildings of that category, or weigh them."
     return judge_cases("category_balance", cases, advice, warn=facts.params.min_category_share, low=True)
 
 
 def quadrant_balance(facts: Facts) -> RuleFinding:
-    """Share of each quadrant among the damaged buildings of `train`."""
+    """Judge the share of each quadrant among the damaged buildings of `train`."""
     cases = _shares(facts.train.quadrants.tolist(), QUADRANTS) if facts.train else []
     advice = "Keep `train.augment` on: it turns every quadrant into every other."
     return judge_cases("quadrant_balance", cases, advice, warn=facts.params.min_quadrant_share, low=True)
 
 
 def difficulty_codes(facts: Facts) -> RuleFinding:
-    """A difficulty that does not exist fails."""
+    """Fail on an unknown difficulty."""
     text = "codes of difficulty are not from -1 to 2"
     return _wrong(facts, "difficulty_codes", "difficulty", text, "Run `plumbline prepare` again.")
 
 
 def difficulty_present(facts: Facts) -> RuleFinding:
-    """A level of `train` that another split lacks."""
+    """Warn on a level of difficulty in `train` that another split lacks."""
     cases = []
     levels = facts.train.difficulty if facts.train else None
     for name, split in _filled(facts):

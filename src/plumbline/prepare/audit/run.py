@@ -1,4 +1,4 @@
-"""The audit: one pass over each split, then the rules."""
+"""Run the audit: one pass over each split, then the rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = (*CITY_RULES, *MOTION_RULES, *LABEL_RULES, *FEATURE_RULES)
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What was found."""
+    """Result of an audit."""
 
     rules: tuple[RuleFinding, ...]
     """Failed ones first, then warnings; in the order of `RULES` otherwise."""
@@ -40,12 +40,12 @@ class AuditResult:
         return min((rule.status for rule in self.rules), key=ORDER.index)
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `audit.json`: `verdict`, `rules`, `statistics`."""
+        """Return the content of `audit.json`: `verdict`, `rules`, `statistics`."""
         rules = [rule.to_json() for rule in self.rules]
         return {"verdict": self.verdict, "rules": plain(rules), "statistics": self.statistics}
 
     def html(self) -> str:
-        """The page: rules and plots, in one file that loads nothing from elsewhere."""
+        """Return the page of rules and plots as one self-contained file."""
         return audit_page(self.to_json())
 
     def write(self, folder: Path) -> None:
@@ -80,7 +80,7 @@ class AuditResult:
 
 
 def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -> AuditResult:
-    """Look at the prepared splits as a careful person would before training.
+    """Audit the prepared splits before training.
 
     Every building is read once, in chunks. What stays in memory: two samples of `params.sample` rows a split, the
     moments, and 16 bytes a building to find those given twice (160 MB for 10 million).

@@ -1,4 +1,4 @@
-"""The figures of the audit, ready for JSON."""
+"""Gather the figures of the audit, ready for JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEVERITY_EDGES = (0.0, 0.1, 0.2, 0.35, *CATEGORY_BOUNDS_PERMILLE[:3], 2.0, CATEG
 def split_statistics(
     split: Summary, columns: ColumnValues, edges: Mapping[str, NDArray[np.float64]], z: float
 ) -> dict[str, Any]:
-    """Counts, labels and features of one split.
+    """Return counts, labels and features of one split.
 
     Args:
         split: what the pass left.
@@ -83,19 +83,19 @@ def split_statistics(
 
 
 def all_edges(columns: Mapping[str, ColumnValues]) -> dict[str, NDArray[np.float64]]:
-    """Edges of each column's histogram, from `train`, or from the first split if there is none."""
+    """Return the edges of each column's histogram, from `train`, or else from the first split."""
     first = columns.get("train") or next(iter(columns.values()), ColumnValues(0, {}))
     return {key: histogram_edges(values) for key, values in first.values.items()}
 
 
 def shift_statistics(shifts: Mapping[str, ColumnShift]) -> dict[str, Any]:
-    """Shift of each column, largest first."""
+    """Return the shift of each column, largest first."""
     ranked = sorted(shifts.items(), key=lambda item: (-item[1].psi, item[0]))
     return {key: dict(shift.__dict__) for key, shift in ranked}
 
 
 def city_statistics(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report of a city, with densities and the share of gaps that follow from it."""
+    """Return the report of a city, with derived densities and shares of gaps."""
     tracks = [{**track, "gap_share": _gap_share(track)} for track in report.get("tracks", [])]
     points = sum(int(track.get("points") or 0) for track in tracks)
     area, buildings = report.get("area_km2"), report.get("buildings")
@@ -108,7 +108,7 @@ def city_statistics(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The same for JSON: plain numbers of six digits, None for what is no number, text for dates and names."""
+    """Convert a value for JSON: numbers of six digits, None for NaN and infinity, text for dates and names."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def _gap_share(track: Mapping[str, Any]) -> float | None:
-    """Share of the acquisitions that a steady revisit would have given and that are not there."""
+    """Return the share of acquisitions that are missing from a steady revisit."""
     first, last, revisit = (track.get(key) for key in ("first_epoch", "last_epoch", "revisit_days"))
     if not first or not last or not revisit:
         return None
@@ -132,7 +132,7 @@ def _gap_share(track: Mapping[str, Any]) -> float | None:
 
 
 def _lengths(counts: NDArray[np.int64]) -> dict[str, Any]:
-    """Extremes, median and histogram of the points per building, from the number of buildings of each length."""
+    """Return extremes, median and histogram of the points per building, from the number of buildings of each length."""
     total = int(counts.sum())
     if not total:
         return {"min": 0, "median": 0.0, "max": 0, "edges": [], "histogram": []}

@@ -1,4 +1,4 @@
-"""What one pass over a split leaves behind, small whatever its size, and what two splits share."""
+"""Summarise a split of any size in one pass and little memory, and find what two splits share."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Summary:
         return np.sort(np.concatenate([np.zeros(0, np.uint64), *self._twins]))
 
     def sampled(self, table: str) -> NDArray[np.float32]:
-        """Sampled rows of a table, or `severity` (n, 1)."""
+        """Return the sampled rows of a table, or `severity` (n, 1)."""
         at = len(DISTANCE), len(GEOMETRY)
         return {
             "distance": self._of_points.values[:, : at[0]],
@@ -124,7 +124,7 @@ class Summary:
 
 
 def summarise(name: str, sequences: Any, sample: int) -> Summary:
-    """Look once at every building of a split.
+    """Summarise a split in one pass over its buildings.
 
     Args:
         name: of the split.
@@ -139,12 +139,12 @@ def summarise(name: str, sequences: Any, sample: int) -> Summary:
 
 
 def parts_of(sequences: Any) -> list[Any]:
-    """The shards of a split, or the split itself."""
+    """Return the shards of a split, or the split itself in a list."""
     return list(getattr(sequences, "parts", [sequences]))
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = ROWS) -> Iterator[slice]:
-    """Runs of whole buildings with at most `rows` scatterers and `rows` buildings, or a single building."""
+    """Yield runs of whole buildings with at most `rows` scatterers and `rows` buildings, or a single building."""
     start, count = 0, len(offsets) - 1
     while start < count:
         stop = int(np.searchsorted(offsets, offsets[start] + rows, side="right")) - 1
@@ -166,7 +166,7 @@ EXAMPLES = 1000
 
 @dataclass(frozen=True)
 class Leak:
-    """What two splits share, or one split holds more than once (then both names are equal)."""
+    """Buildings or blocks that two splits share, or that one split holds more than once (then both names are equal)."""
 
     splits: tuple[str, str]
     count: int
@@ -174,7 +174,7 @@ class Leak:
 
 
 def building_leaks(splits: Mapping[str, Any], summaries: Mapping[str, Summary]) -> list[Leak]:
-    """Buildings (city and identifier) of two splits, or twice in one; looked up by name, so that no hash misleads."""
+    """Find buildings (city and identifier) in two splits, or twice in one; names confirm equal hashes."""
     hashes = {name: summary.names_hash for name, summary in summaries.items()}
     leaks = []
     for name, own in hashes.items():
@@ -192,7 +192,7 @@ def building_leaks(splits: Mapping[str, Any], summaries: Mapping[str, Summary]) 
 
 
 def twin_leaks(summaries: Mapping[str, Summary]) -> list[Leak]:
-    """Buildings of different names whose geometry and fits are equal to the last bit: one building given twice."""
+    """Find buildings with different names but equal geometry and fits, to the last bit: one building given twice."""
     hashes = {name: summary.geometry_hash for name, summary in summaries.items()}
     leaks = []
     for name, own in hashes.items():
@@ -207,7 +207,7 @@ def twin_leaks(summaries: Mapping[str, Summary]) -> list[Leak]:
 
 
 def block_leaks(blocks: Mapping[str, Iterable[Any]]) -> list[Leak]:
-    """Blocks that two splits share; `blocks`: split -> names of its blocks."""
+    """Find blocks that two splits share; `blocks`: split -> names of its blocks."""
     named = {split: {str(block) for block in found} for split, found in blocks.items()}
     leaks = []
     for one, other in combinations(named, 2):
@@ -218,7 +218,7 @@ def block_leaks(blocks: Mapping[str, Iterable[Any]]) -> list[Leak]:
 
 
 def _shared(one: Hash, other: Hash) -> Hash:
-    """Hashes in both of two ascending arrays, each once."""
+    """Return the hashes in both of two ascending arrays, each once."""
     many, few = (one, other) if len(one) >= len(other) else (other, one)
     if not len(few):
         return few
@@ -227,7 +227,7 @@ def _shared(one: Hash, other: Hash) -> Hash:
 
 
 def _names(sequences: Any, wanted: Hash) -> list[tuple[str, str]]:
-    """City and identifier of the buildings with these hashes (the first `EXAMPLES` of them)."""
+    """Return city and identifier of the buildings with these hashes (the first `EXAMPLES` of them)."""
     if not len(wanted):
         return []
     few = wanted[:EXAMPLES]

@@ -1,1 +1,1 @@
-"""What the network is told: columns, how they are made from scatterers, and how they are stored."""
+"""Define the network's inputs: columns, how they are made from scatterers, and how they are stored."""

@@ -1,4 +1,4 @@
-"""From the scatterers of buildings to the columns that the network is told, and back.
+"""Turn the scatterers of buildings into the network's input columns, and back.
 
 Fits and gradients depend on all scatterers of a building: who leaves one out, or moves one, must fit anew. What the
 first fit took off is known but for each track's offset, which the second fit takes off whatever it is.
@@ -32,7 +32,7 @@ def describe_buildings(
     max_points: int,
     city: str,
 ) -> Sequences:
-    """Sequences of the buildings `judged`, in that order, without labels.
+    """Build the sequences of the buildings `judged`, in that order, without labels.
 
     Args:
         scatterers: of any of F buildings.
@@ -68,7 +68,7 @@ def describe_buildings(
 
 
 def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
-    """Order by building, then along its long axis; between equals all else decides, never the file's order."""
+    """Order scatterers by building, then along its long axis; other columns break ties, never the file's order."""
     side = frame.side[scatterers.building]
     long = (side[:, 1] > side[:, 0]).astype(int)
     rows = np.arange(len(scatterers))
@@ -86,7 +86,7 @@ def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
 
 
 def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:
-    """At most `most` scatterers a building, spread evenly along its long axis."""
+    """Keep at most `most` scatterers of each building, spread evenly along its long axis."""
     ordered = scatterers.take(_along_long_axis(scatterers, frame))
     _, starts, size = np.unique(ordered.building, return_index=True, return_counts=True)
     rank = np.arange(len(ordered)) - np.repeat(starts, size)
@@ -109,7 +109,7 @@ def _describe(
     area: NDArray[np.floating[Any]],
     years: float,
 ) -> _Description:
-    """All features of one padded rectangle of buildings, columns as in `definition`."""
+    """Compute all features of one padded rectangle of buildings, columns as in `definition`."""
     mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
     shape = mask.shape
     xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)
@@ -189,7 +189,7 @@ SAME_TRACK = float(np.cos(np.radians(1.0)))
 
 
 def recover(sequences: Sequences) -> Scatterers:
-    """The scatterers that `sequences` describe; tracks are told apart by their lines of sight.
+    """Recover the scatterers that `sequences` describe; lines of sight distinguish the tracks.
 
     Histories are not known any more; what they told is in the changes (see `separate`). `change` lacks each track's
     offset, `height` is that above the lowest scatterer before any was changed, and the velocities, of which no feature
@@ -219,7 +219,7 @@ def recover(sequences: Sequences) -> Scatterers:
 
 
 def redescribe(sequences: Sequences, scatterers: Scatterers) -> Sequences:
-    """The same buildings, described by other scatterers: every column is that of a building which has only these.
+    """Describe the same buildings by other scatterers, as if they had only these.
 
     Args:
         sequences: the buildings as they were.
@@ -253,7 +253,7 @@ def _columns(values: NDArray[np.float32], columns: tuple[Column, ...], *wanted: 
 
 
 def _tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
-    """(N,) number of each scatterer's track within its building."""
+    """Return the number (N,) of each scatterer's track within its building."""
     los = los / np.linalg.norm(los, axis=1, keepdims=True)  # products round, and to three digits that is a degree
     track = np.full(len(building), -1, dtype=np.intp)
     number = 0
@@ -267,13 +267,13 @@ def _tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
 
 
 def _count_tracks(scatterers: Scatterers, buildings: int) -> NDArray[np.intp]:
-    """(B,) tracks that see each building."""
+    """Count the tracks (B,) that see each building."""
     pairs = np.unique(np.stack([scatterers.building, scatterers.track]), axis=1)
     return np.bincount(pairs[0], minlength=buildings)
 
 
 def _angle(sequences: Sequences) -> Float:
-    """(B,) rad from east to each frame's x axis, by the direction that eastward movement has in the frame.
+    """Return the angle (B,), rad, from east to each frame's x axis, by the direction of east in the frame.
 
     Where nothing moves eastwards at all there is nothing to turn, and 0 does.
     """

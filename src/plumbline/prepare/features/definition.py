@@ -1,4 +1,4 @@
-"""What the network is told: the columns of its three inputs, their units and how the compass turns them."""
+"""Define the columns of the network's three inputs, their units and their symmetry under the building compass."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ GEOMETRY = (
 
 
 def names(columns: tuple[Column, ...]) -> list[str]:
-    """Names in order."""
+    """Return the names in order."""
     return [column.name for column in columns]
 
 
@@ -113,7 +113,7 @@ _SWAP = {"nw": "se", "se": "nw", "x": "y", "y": "x", "xx": "yy", "yy": "xx"}
 def symmetry(
     columns: tuple[Column, ...], mirror_x: bool, mirror_y: bool, swap: bool
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Source column and sign of each column after the frame is mirrored, then its axes swapped.
+    """Return the source column and sign of each column after the frame is mirrored, then its axes swapped.
 
     `new[:, j] = sign[j] * old[:, source[j]]`. The eight combinations are the symmetry group of the square.
     """
@@ -130,14 +130,14 @@ def symmetry(
 
 
 def _stem(column: Column) -> str:
-    """The name without its axis or quadrant: what columns that change places have in common."""
+    """Return the column's name without its axis or quadrant; columns that change places share it."""
     if column.kind == "even":
         return column.name
     return "_".join(part for part in column.name.split("_") if part != column.kind and part not in ("x", "y"))
 
 
 def quadrant_symmetry(mirror_x: bool, mirror_y: bool, swap: bool) -> NDArray[np.int64]:
-    """(4,) new quadrant code of each old one under the same symmetry."""
+    """Return the new quadrant code (4,) of each old one under the same symmetry."""
     source, _ = symmetry(_quadrants("q", "1"), mirror_x, mirror_y, swap)
     new = np.empty(4, dtype=np.int64)
     new[source] = np.arange(4)

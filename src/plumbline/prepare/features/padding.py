@@ -1,6 +1,6 @@
-"""What stands beyond the end of a shorter sequence, as plug-ins.
+"""Fill the places beyond the end of a shorter sequence, as plug-ins.
 
-The network masks its padding, so its answer is the same for all of them; `docs/padding.md` says why zeros with a mask
+The network masks its padding, so its answer is the same for all of them; `docs/training.md` says why zeros with a mask
 are the default. The others are for runtimes and networks that know no mask.
 
 Shape legend: B buildings, L places, F features.
@@ -19,18 +19,18 @@ Mask = NDArray[np.bool_]
 
 
 def zeros(values_BLF: Values, mask_BL: Mask) -> Values:
-    """Zeros."""
+    """Return zeros."""
     return np.zeros((), dtype=values_BLF.dtype)
 
 
 def mean(values_BLF: Values, mask_BL: Mask) -> Values:
-    """The mean of the building's own scatterers, column by column."""
+    """Return the mean of the building's own scatterers, column by column."""
     total_BF = np.where(mask_BL[..., None], values_BLF, 0).sum(1, dtype=float)
     return np.asarray((total_BF / np.maximum(mask_BL.sum(1), 1)[:, None])[:, None, :])
 
 
 def median(values_BLF: Values, mask_BL: Mask) -> Values:
-    """The median of the building's own scatterers, column by column."""
+    """Return the median of the building's own scatterers, column by column."""
     # Infinity sorts behind every value: the first places hold the building's own, in order.
     sorted_BLF = np.sort(np.where(mask_BL[..., None], values_BLF, np.inf), axis=1)
     count_B = np.maximum(mask_BL.sum(1), 1)
@@ -39,19 +39,19 @@ def median(values_BLF: Values, mask_BL: Mask) -> Values:
 
 
 def last(values_BLF: Values, mask_BL: Mask) -> Values:
-    """The building's last scatterer, again and again."""
+    """Repeat the building's last scatterer."""
     last_B = np.maximum(mask_BL.sum(1), 1) - 1
     return np.asarray(values_BLF[np.arange(len(last_B)), last_B][:, None, :])
 
 
 def replicate(values_BLF: Values, mask_BL: Mask) -> Values:
-    """The whole sequence from its beginning, as often as there is room."""
+    """Repeat the whole sequence from its beginning, as often as there is room."""
     place_BL = np.arange(mask_BL.shape[1]) % np.maximum(mask_BL.sum(1), 1)[:, None]
     return np.take_along_axis(values_BLF, place_BL[..., None], axis=1)
 
 
 def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
-    """A copy of `values_BLF` with the padding replaced; the building's own values are untouched.
+    """Return a copy of `values_BLF` with the padding replaced; the building's own values stay unchanged.
 
     Args:
         values_BLF: (B, L, F); what stands outside of the mask is not read.

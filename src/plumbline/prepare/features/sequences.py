@@ -1,4 +1,4 @@
-"""The prepared buildings: ragged sequences of scatterers, geometry and labels, as plain arrays on disk."""
+"""Store prepared buildings as plain arrays on disk: ragged sequences of scatterers, geometry and labels."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sequences:
         return np.diff(self.offsets)
 
     def take(self, index: NDArray[np.intp]) -> Self:
-        """The buildings `index`, in that order."""
+        """Select the buildings `index`, in that order."""
         length = self.length[index]
         offsets = np.r_[0, np.cumsum(length)]
         rows = np.repeat(self.offsets[index] - offsets[:-1], length) + np.arange(offsets[-1])
@@ -72,7 +72,7 @@ class Sequences:
     def pad(
         self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
     ) -> dict[str, NDArray[np.generic]]:
-        """The network's inputs for buildings `index`, padded to `length` or the longest of them.
+        """Return the network's inputs for buildings `index`, padded to `length` or to the longest of them.
 
         Args:
             index: (B,) buildings.
@@ -101,7 +101,7 @@ class Sequences:
         }
 
     def save(self, folder: Path) -> None:
-        """Write one .npy file an array; the caller sees to atomicity."""
+        """Write one .npy file for each array; the caller makes this atomic."""
         folder.mkdir(parents=True, exist_ok=True)
         for field in fields(self):
             np.save(folder / f"{field.name}.npy", getattr(self, field.name), allow_pickle=False)
@@ -136,7 +136,7 @@ class Sequences:
 
 
 def no_labels(count: int) -> dict[str, Any]:
-    """The `LABELS` of buildings of which nothing is known."""
+    """Return the `LABELS` of `count` buildings without labels."""
     return {
         "severity": np.full(count, np.nan, np.float32),
         "quadrant": np.full(count, UNDEFINED, np.int64),
@@ -147,12 +147,12 @@ def no_labels(count: int) -> dict[str, Any]:
 
 
 def only(quadrant: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(B, 4) accepted quadrants, where nobody has said more than the one, or UNDEFINED, of each building."""
+    """Return accepted quadrants (B, 4) from one quadrant, or UNDEFINED, of each building."""
     return np.asarray(quadrant[:, None] == np.arange(len(QUADRANTS)))
 
 
 def concatenate(parts: list[Sequences]) -> Sequences:
-    """All buildings of `parts`, in order."""
+    """Concatenate all buildings of `parts`, in order."""
     ends = np.cumsum([0, *(part.offsets[-1] for part in parts)])
     offsets = np.concatenate([[0], *(part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True))])
     merged = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sequences)}

@@ -1,4 +1,4 @@
-"""The buildings of a split in shards on disk: of any number, because only what is asked for is read.
+"""Keep any number of buildings of a split in shards on disk, and read only the requested ones.
 
 The files are mapped into memory: several processes that train on them share one copy, which the system may drop.
 """
@@ -21,7 +21,7 @@ SHARD_BUILDINGS = 32_768
 
 
 class Shards:
-    """B buildings in parts; whatever is of one value a building is held in memory, once it is asked for."""
+    """B buildings in parts; columns with one value for each building stay in memory after their first use."""
 
     def __init__(self, parts: Sequence[Sequences]) -> None:
         self.parts = tuple(parts)
@@ -62,21 +62,21 @@ class Shards:
 
     @property
     def building_id(self) -> NDArray[np.str_]:
-        """(B,), read anew each time."""
+        """(B,) identifiers, read from disk on each access."""
         return np.concatenate([part.building_id for part in self.parts])
 
     @property
     def city(self) -> NDArray[np.str_]:
-        """(B,) name of the city, read anew each time."""
+        """(B,) name of the city, read from disk on each access."""
         return np.concatenate([part.city for part in self.parts])
 
     @property
     def geometry(self) -> NDArray[np.float32]:
-        """(B, len(GEOMETRY)), read anew each time."""
+        """(B, len(GEOMETRY)), read from disk on each access."""
         return np.concatenate([part.geometry for part in self.parts])
 
     def take(self, index: NDArray[np.intp]) -> Sequences:
-        """The buildings `index`, in that order, in memory."""
+        """Read the buildings `index`, in that order, into memory."""
         index = np.asarray(index)
         owner = self._owner(index)
         if not len(index):
@@ -89,7 +89,7 @@ class Shards:
     def pad(
         self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
     ) -> dict[str, NDArray[np.generic]]:
-        """As `Sequences.pad`."""
+        """Return padded inputs as `Sequences.pad` does."""
         index = np.asarray(index)
         owner = self._owner(index)
         if len(index) and (owner == owner[0]).all():
@@ -117,7 +117,7 @@ SequenceSet = Sequences | Shards
 
 
 def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD_BUILDINGS) -> int:
-    """Write buildings, which may come in portions of any size, into shards of equal size; return how many there are.
+    """Write buildings from portions of any size into shards of equal size; return the number of buildings.
 
     The caller sees to atomicity. At least one shard is written.
     """

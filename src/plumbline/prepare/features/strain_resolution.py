@@ -1,4 +1,4 @@
-"""What strain the points of a building can tell from none: before any model is asked."""
+"""Estimate the smallest strain that a building's points can resolve, without a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
 
 
 def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
-    """(B,) standard error of a quadrant's strain by the noise of the building's points alone, permille.
+    """Return the standard error (B,) of a quadrant's strain, permille, from the noise of the building's points alone.
 
     A quarter of the points against the other three quarters tells a quadrant's drop with `4 + 4/3` times the variance
     of the mean of all. The drop of a strain is that of twice as large an angular distortion (`plumbline.core.strain`,
@@ -33,7 +33,7 @@ def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
 
 
 def points_and_tracks(sequences: SequenceSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(B,) scatterers of each building, and (B,) tracks that they are of."""
+    """Count the scatterers (B,) and the tracks (B,) of each building."""
     parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
     none = np.zeros(0, np.int64)
     tracks = [np.rint(part.geometry[:, _TRACKS]).astype(np.int64) for part in parts]
@@ -41,7 +41,7 @@ def points_and_tracks(sequences: SequenceSet) -> tuple[NDArray[np.int64], NDArra
 
 
 def _precision(error_mm: NDArray[np.floating[Any]], offsets: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
-    """(B,) sum of 1 / variance over each building's points, 1/mm2; what is no number is its building's alone."""
+    """Return the sum (B,) of 1 / variance over each building's points, 1/mm2; NaN affects only its own building."""
     each = np.maximum(np.asarray(error_mm, float), 1e-6) ** -2.0
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.asarray(np.maximum(np.bincount(owner, each, len(offsets) - 1), 1e-12))

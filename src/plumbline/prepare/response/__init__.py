@@ -1,1 +1,1 @@
-"""What a building does as a whole, and what moves within it when that is taken off."""
+"""Separate a building's motion as a whole from the motion within it."""

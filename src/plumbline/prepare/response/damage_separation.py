@@ -1,4 +1,4 @@
-"""Damage told from tilt by its course in time: what of a scatterer's residual is only its wrong position?
+"""Separate damage from tilt by its course in time: part of a residual comes from a wrong position.
 
 Scatterers do not lie where a product says. On a building that tilts, a position wrong by metres leaves a residual of
 millimetres, but one with the tilt's own course in time, while damage mostly has another. So each scatterer's
@@ -55,7 +55,7 @@ def separate(
     error: Float,
     courses: Courses,
 ) -> Separated:
-    """Damage of each scatterer; where a building has one without a known course, the residual and error as they are.
+    """Return the damage of each scatterer; in a building with an unknown course, residual and error stay unchanged.
 
     Args:
         xy: (b, P, 2) m. height: (b, P) m. los: (b, P, 3). track: (b, P). mask: (b, P) False where padding.
@@ -83,7 +83,7 @@ def separate(
 
 
 def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Float:
-    """(b, J, K) course of each rigid motion: weighted least squares of courses (b, P, K) on the design (b, P, J).
+    """Fit the course (b, J, K) of each rigid motion: weighted least squares of courses (b, P, K) on design (b, P, J).
 
     Each scatterer counts by the covariance of its course, times `trust` (b, P).
     """
@@ -103,7 +103,7 @@ def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Fl
 
 
 def _average(left: Float, astray: Float, damage: Float, mask: NDArray[np.bool_]) -> Separated:
-    """Mean and standard deviation of each scatterer's damage, over the answers of the grid.
+    """Return mean and standard deviation of each scatterer's damage, over the answers of the grid.
 
     All vectors are in units of the noise: then its covariance with what wrong positions add is the unit matrix and a
     product of one vector, whose inverse is known (Sherman and Morrison 1950), so that products of pairs are enough.
@@ -120,7 +120,7 @@ def _average(left: Float, astray: Float, damage: Float, mask: NDArray[np.bool_])
     own = np.maximum((damage**2).sum(-2), 1e-12)
 
     def amplitude(size: float) -> tuple[Float, Float, Float, Float]:
-        """Of wrong positions of this size: damage (b, P, G) times its precision, that, and the misfit without any."""
+        """Return for position error `size`: damage (b, P, G) times precision, precision, misfit, log determinant."""
         lost = size**2 / (1 + size**2 * strength)
         precision = np.maximum(own - lost[..., None] * shared**2, 1e-9 * own)
         beside = np.log1p(size**2 * strength)

@@ -1,4 +1,4 @@
-"""Up and east from lines of sight: what a building, or a grid cell, does as a whole, and the table of it for users.
+"""Decompose lines of sight into up and east for each building or grid cell, and write the table for users.
 
 A satellite sees `los_east * east + los_north * north + los_up * up`. Ascending and descending tracks look from the west
 and from the east, so together they tell up from east; near-polar orbits hardly see north, which is taken as zero. A
@@ -42,7 +42,7 @@ WEAK_OFFSET = 1e3
 
 
 class Decomposition(NamedTuple):
-    """Motion of U units, in the unit of the rates."""
+    """Up and east motion of U units, in the unit of the rates."""
 
     up: Float
     """(U,) NaN where no track sees the unit. Where the tracks cannot tell east, it is taken as zero."""
@@ -61,7 +61,7 @@ class Decomposition(NamedTuple):
 
 
 class TrackMeans(NamedTuple):
-    """What each of T tracks says of each of U units."""
+    """Mean of each of U units in each of T tracks."""
 
     rate: Float
     """(U, T) robust mean along LOS; 0 where the track does not see the unit."""
@@ -83,7 +83,7 @@ def decompose(
     units: int,
     tracks: int,
 ) -> Decomposition:
-    """`track_means`, then `solve_units`: for units that are all at hand at once."""
+    """Decompose by `track_means`, then `solve_units`, with all units in memory."""
     return solve_units(track_means(unit, track, los, rate, rate_se, common_se, units, tracks))
 
 
@@ -97,7 +97,7 @@ def track_means(
     units: int,
     tracks: int,
 ) -> TrackMeans:
-    """Mean of each unit in each track under Student's t errors, with the variance between its points beyond theirs.
+    """Return each unit's mean in each track under Student's t errors, with the extra variance between its points.
 
     That variance is estimated by moments (DerSimonian and Laird 1986) of weighted squares. Few points tell little of
     it: it is widened by (n + 1) / (n - 1), which keeps the intervals of 3 points honest.
@@ -141,7 +141,7 @@ def track_means(
 
 
 def solve_units(means: TrackMeans) -> Decomposition:
-    """Weighted least squares of up and east for every unit, after the tracks' constants are taken off.
+    """Solve weighted least squares for up and east of every unit, after subtracting the tracks' constants.
 
     The constants come from all units together, so these should be all of a city, not one tile of it.
     """
@@ -159,7 +159,7 @@ def solve_units(means: TrackMeans) -> Decomposition:
 
 
 def _medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
-    """(groups,) median of the values of each key; 0 where there is none."""
+    """Return the median (groups,) of the values of each key; 0 without values."""
     order = np.lexsort((value, key))
     count = np.bincount(key, minlength=groups)
     first = np.cumsum(count) - count
@@ -171,7 +171,7 @@ def _medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
 
 
 def _both_sides(means: TrackMeans) -> NDArray[np.bool_]:
-    """(U,) whether the tracks of a unit look from directions far enough apart."""
+    """Return (U,) whether the tracks of a unit look from directions far enough apart."""
     present = means.weight > 0
     angle = np.arctan2(means.los[..., 0], means.los[..., 2])
     widest = np.max(np.where(present, angle, -np.inf), axis=1, initial=-np.inf)
@@ -179,7 +179,7 @@ def _both_sides(means: TrackMeans) -> NDArray[np.bool_]:
 
 
 def _solve(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
-    """East and up of each unit and their standard errors, (U, 2) each."""
+    """Solve for east and up of each unit and their standard errors, (U, 2) each."""
     east, up, weight = means.los[..., 0], means.los[..., 2], means.weight
     ee, eu, uu = ((weight * a * b).sum(1) for a, b in ((east, east), (east, up), (up, up)))
     right_east, right_up = (weight * east * rate).sum(1), (weight * up * rate).sum(1)
@@ -206,7 +206,7 @@ def _solve(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
 
 
 def _offsets(means: TrackMeans) -> Float:
-    """(T,) constants of the tracks, as far as units that three tracks or more see tell them; see the module."""
+    """Estimate the constants (T,) of the tracks from units that at least three tracks see; see the module."""
     tracks = means.weight.shape[1]
     rows = _both_sides(means) & ((means.weight > 0).sum(1) > 2)
     offset = np.zeros(tracks)
@@ -236,7 +236,7 @@ SIDES = ("none", "one", "both")
 
 
 def building_means(scatterers: Scatterers, frame: Frames, tracks: int) -> TrackMeans:
-    """Mean LOS velocity (mm/yr) of each building in each of `tracks` tracks.
+    """Return the mean LOS velocity (mm/yr) of each building in each of `tracks` tracks.
 
     Args:
         scatterers: of any of the buildings of `frame`.
@@ -253,7 +253,7 @@ def building_means(scatterers: Scatterers, frame: Frames, tracks: int) -> TrackM
 
 
 def motion_table(building_id: NDArray[np.object_], means: TrackMeans) -> pandas.DataFrame:
-    """One row a building, velocities in mm/yr with standard errors; north is taken as zero.
+    """Return a table with one row for each building: velocities in mm/yr with standard errors, north taken as zero.
 
     Columns: `building_id`; `up_mm_yr`, `up_se_mm_yr`, `east_mm_yr`, `east_se_mm_yr`; `sides`, from which the building
     is seen: `both`, `one` (then east is empty and was taken as zero for up) or `none`; `tracks`; `points`.

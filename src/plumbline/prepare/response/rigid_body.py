@@ -1,5 +1,4 @@
-"""Structural-response decoupling: take off how a building moves as a whole, and see what moves around each
-scatterer."""
+"""Decouple structural response: subtract a building's motion as a whole, and fit the motion around each scatterer."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ WEAK = 1e6
 
 
 class RigidFit(NamedTuple):
-    """The rigid motion of b buildings and what it leaves, padded to P scatterers."""
+    """Rigid motion of b buildings and the residuals, padded to P scatterers."""
 
     residual: Float
     """(b, P) mm along LOS; 0 where padding."""
@@ -65,7 +64,7 @@ def remove_rigid(
 
 
 def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) -> Float:
-    """(b, P, 2 + tracks) LOS response to unit tilts (1 mm/m) along x and y and to each track's offset (1 mm)."""
+    """Return the LOS response (b, P, 2 + tracks) to tilts (1 mm/m) along x and y and to each track's offset (1 mm)."""
     tilt = los[..., 2:] * xy - los[..., :2] * height[..., None]
     offset = track[..., None] == np.arange(int(track.max(initial=0)) + 1)
     return np.concatenate([tilt, offset.astype(float)], axis=2)
@@ -88,7 +87,7 @@ class Local(NamedTuple):
 def local_motion(
     xy: Float, los: Float, east: Float, residual: Float, variance: Float, mask: NDArray[np.bool_]
 ) -> Local:
-    """Weighted least squares of up, its gradients and east in the neighbourhood of each scatterer.
+    """Fit up, its gradients and east in the neighbourhood of each scatterer by weighted least squares.
 
     North is taken as zero: the satellites hardly see it. Vertical and east are told apart where ascending and
     descending tracks are both near; elsewhere the standard error of east stays that of the prior.
@@ -141,7 +140,7 @@ def local_motion(
 
 
 def neighbourhood_weight(xy: Float) -> Float:
-    """(b, P, P) weight of each scatterer in the neighbourhood of each."""
+    """Return the weight (b, P, P) of each scatterer in the neighbourhood of each."""
     square = (xy**2).sum(-1)
     apart = square[:, :, None] + square[:, None, :] - 2 * xy @ xy.transpose(0, 2, 1)
     return np.asarray(np.exp(apart / (-2 * REACH_M**2)))

@@ -1,4 +1,4 @@
-"""Least squares that outliers cannot pull: thousands of small systems at once."""
+"""Solve thousands of small least-squares systems at once, robust to outliers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Fit(NamedTuple):
 
 
 def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
-    """Most likely parameters under errors of Student's t distribution, by iteratively reweighted least squares.
+    """Fit the most likely parameters under Student's t errors, by iteratively reweighted least squares.
 
     Args:
         design: (b, P, K). values: (b, P). error: (b, P) stated standard errors. mask: (b, P).
@@ -48,7 +48,7 @@ def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.boo
 
 
 def student_fits(shared: Float, own: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
-    """F such fits a system that differ in one column: what they share is computed once.
+    """Fit each system F times with one different column; the shared part is computed once.
 
     Args:
         shared: (b, P, K - 1) columns of all fits. own: (b, F, P) the last column of each.
@@ -106,7 +106,7 @@ def _fits(shared: Float, own: Float, values: Float, error: Float, mask: NDArray[
 
 
 def _solve(normal: Float, right: Float) -> tuple[Float, Float]:
-    """Solutions (K, ...) of positive definite systems (K, K, ...), which are overwritten, and their last pivots.
+    """Solve positive definite systems (K, K, ...), overwriting them; return solutions (K, ...) and last pivots.
 
     Elimination step by step over all systems: for matrices this small, much faster than one call a matrix.
     """
@@ -123,6 +123,6 @@ def _solve(normal: Float, right: Float) -> tuple[Float, Float]:
 
 
 def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:
-    """(...) negative log likelihood of residuals (..., P) under the same distribution, up to a constant."""
+    """Return the negative log likelihood (...) of residuals (..., P) under the same distribution, up to a constant."""
     scaled = residual**2 / (FREEDOM * variance)
     return np.asarray(((FREEDOM + 1) / 2 * np.log1p(scaled) * mask).sum(-1), float)

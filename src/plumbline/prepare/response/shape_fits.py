@@ -38,7 +38,7 @@ LEAST_SHARE = 1e-6
 
 
 class ShapeFits(NamedTuple):
-    """What b buildings' scatterers tell of damage; quadrants in the order of `compass.QUADRANTS`."""
+    """Evidence of damage from the scatterers of b buildings; quadrants in the order of `compass.QUADRANTS`."""
 
     corner_drop: Float
     """(b, 4) vertical movement of each corner by its first shape, mm."""
@@ -78,7 +78,7 @@ def fit_shapes(
     mask: NDArray[np.bool_],
     side: Float,
 ) -> ShapeFits:
-    """Robust least squares of each shape together with the rigid motion, on what the robust plane left.
+    """Fit each shape together with the rigid motion, robustly, to the residuals of the robust plane.
 
     Args:
         xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
@@ -133,7 +133,7 @@ def fit_shapes(
 
 
 def _log_odds(share: Float, right: Float) -> Float:
-    """(b, 4) log probability of each quadrant by shapes (b, S), each of which strains some most (b, S, 4)."""
+    """Return the quadrants' log probability (b, 4) from shapes (b, S) and the quadrants they strain most (b, S, 4)."""
     return np.asarray(np.log(np.maximum(np.einsum("bs,bsq->bq", share, right), LEAST_SHARE)))
 
 
@@ -142,5 +142,5 @@ def _average(values: Float, share: Float) -> Float:
 
 
 def _badness(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
-    """Negative log posterior of each fit, up to a constant that all fits of a building share."""
+    """Return the negative log posterior of each fit, up to a constant that all fits of a building share."""
     return np.asarray(misfit(fit.residual, variance, mask) + (prior * fit.solution**2).sum(-1) / 2)

@@ -1,4 +1,4 @@
-"""Shapes of damage that are fitted to a building: corners, ends, steps at a joint, bowls and bending.
+"""Define the shapes of damage that are fitted to a building: corners, ends, steps at a joint, bowls and bending.
 
 They are simpler than what the simulation lets fail, and fewer: an engineer's hypotheses. Each is a vertical
 displacement for a unit drop, and a horizontal one beside it. The set is closed under the eight symmetries of a
@@ -102,7 +102,7 @@ def _ramp(towards: Float, start: float) -> Float:
 
 
 def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
-    """(b, P) vertical displacement for a unit drop, and (b, P, 2) the direction of the horizontal one beside it.
+    """Return vertical displacement (b, P) for a unit drop, and the direction (b, P, 2) of its horizontal displacement.
 
     Args:
         xy: (b, P, 2) m from the centre. side: (b, 2) m.
@@ -132,7 +132,7 @@ def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
 
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
-    """(b, S, P) LOS displacement of scatterers, mm, for 1 mm upwards of each of `ALL`; `los` (b, P, 3) x, y, up."""
+    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`; `los` (b, P, 3) x, y, up."""
     result = np.empty((len(xy), len(ALL), xy.shape[1]))
     for number, shape in enumerate(ALL):
         up, way = displacement(shape, xy, side)
@@ -141,7 +141,7 @@ def responses(xy: Float, los: Float, side: Float) -> Float:
 
 
 def strains_per_mm(side: Float) -> Array:
-    """(b, S, 4) largest strain of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
+    """Return the largest strain (b, S, 4) of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
 
     Sides are rounded to 1 m, longer ones to 2 m, so that a city asks for few different pairs.
     """
@@ -157,12 +157,12 @@ def strains_per_mm(side: Float) -> Array:
 
 
 def accepted(by_quadrant: Float) -> NDArray[np.bool_]:
-    """(..., 4) quadrants whose strain (..., 4) is nearly the largest."""
+    """Return (..., 4) whether the strain (..., 4) of each quadrant is nearly the largest."""
     return np.asarray(by_quadrant >= ACCEPTED_SHARE * by_quadrant.max(-1, keepdims=True))
 
 
 def _strains(side: Array, lines: int) -> Array:
-    """(b, S, 4) by the label's definition, on a lattice of so many lines along either axis."""
+    """Compute strains (b, S, 4) by the label's definition, on a lattice of `lines` lines along each axis."""
     found = np.zeros((len(side), len(ALL), 4))
     unit = np.linspace(-0.5, 0.5, lines)
     weight = np.r_[0.5, np.ones(lines - 2), 0.5]
@@ -190,7 +190,7 @@ def _strains(side: Array, lines: int) -> Array:
 
 
 def _fields(xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
-    """(b, S, P) vertical displacement of all shapes for a unit drop at (b, P, 2), and that along an axis."""
+    """Return vertical displacement (b, S, P) of all shapes for a unit drop at (b, P, 2), and that along an axis."""
     both = [displacement(shape, xy, side) for shape in ALL]
     up = np.stack([part[0] for part in both], axis=1)
     away = [shape.pull * part[0] * part[1][..., axis] for shape, part in zip(ALL, both, strict=True)]

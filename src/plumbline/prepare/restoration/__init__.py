@@ -1,1 +1,1 @@
-"""From scatterers to what a field is restored from: changes, a grid, a Gaussian process, conditions."""
+"""Turn scatterers into the inputs of restoration: changes, a grid, a Gaussian process and conditions."""

@@ -1,4 +1,4 @@
-"""Tell the change of each series over a period from the courses in time that the series of a track share.
+"""Estimate the change of each series over a period, using the courses in time that a track's series share.
 
 Movements of one place differ in size and are alike in time, so the courses are found in the series themselves:
 principal components of their smooth parts (Kositsky and Avouac 2010, Inverting geodetic time series with a principal
@@ -32,7 +32,7 @@ LEAST_ERROR_MM = 0.1
 
 
 class Changes(NamedTuple):
-    """Of N series, mm."""
+    """Changes of N series, mm."""
 
     change: Float
     error: Float
@@ -40,7 +40,7 @@ class Changes(NamedTuple):
 
 
 def estimate_changes(displacement: NDArray[np.float32], when: Float, years: float) -> Changes:
-    """Change from 0 to 1 of each series.
+    """Estimate the change of each series from time 0 to 1.
 
     Args:
         displacement: (N, T) mm, NaN where missing.
@@ -73,7 +73,7 @@ def _season(when: Float, years: float) -> list[Float]:
 
 
 def _modes(y: Float, known: NDArray[np.bool_], when: Float, fixed: Float) -> Float:
-    """(T, K) courses beside a line that stand out of the noise."""
+    """Return the courses (T, K), besides a line, that stand out of the noise."""
     terms = min(MOST_TERMS, len(when) // EPOCHS_A_KNOT)
     if terms < 4:
         return np.zeros((len(when), 0))
@@ -106,21 +106,21 @@ def _modes(y: Float, known: NDArray[np.bool_], when: Float, fixed: Float) -> Flo
 
 
 def _memory(rough: Float) -> float:
-    """How much slower parts of the noise are stronger than white noise: by its correlation from epoch to epoch."""
+    """Return how much stronger the slow parts of the noise are than white noise, by the correlation between epochs."""
     both = (rough[:, 1:] * rough[:, :-1]).mean() / max(float((rough**2).mean()), 1e-12)
     rho = float(np.clip(both + 0.1, 0, 0.7))  # taking the slow part off has lowered it
     return (1 + rho) / (1 - rho)
 
 
 def _gapped(y: Float, known: NDArray[np.bool_], design: Float) -> Float:
-    """(P, N) least squares of series with gaps."""
+    """Solve least squares (P, N) for series with gaps."""
     weight = known.astype(float)
     normal = np.einsum("nt,tp,tq->npq", weight, design, design, optimize=True) + 1e-6 * np.eye(design.shape[1])
     return np.linalg.solve(normal, ((y * weight) @ design)[..., None])[..., 0].T
 
 
 def _splines(when: Float, terms: int) -> Float:
-    """(T, terms) cubic B-splines over the epochs."""
+    """Return cubic B-splines (T, terms) over the epochs."""
     low, high = float(when.min()), float(when.max())
     inner = np.linspace(low, high, terms - 2)
     knots = np.concatenate([[low] * 3, inner, [high] * 3])
@@ -129,7 +129,7 @@ def _splines(when: Float, terms: int) -> Float:
 
 
 def _robust_deviation(left: Float, known: NDArray[np.bool_]) -> Float:
-    """(N, 1) of the residuals (N, T) that are known, by their median; 0 where none is."""
+    """Return the robust deviation (N, 1) of the known residuals (N, T), by their median; 0 without any."""
     size = np.sort(np.where(known, np.abs(left), np.inf), axis=1)
     count = known.sum(axis=1)[:, None]
     middle = np.concatenate([np.maximum(count - 1, 0) // 2, np.minimum(count // 2, size.shape[1] - 1)], axis=1)
@@ -137,7 +137,7 @@ def _robust_deviation(left: Float, known: NDArray[np.bool_]) -> Float:
 
 
 def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Float]:
-    """(N,) `gain` of robust least squares, and its standard error, which counts how the noise hangs together."""
+    """Fit `gain` (N,) by robust least squares, with a standard error that allows for correlated noise."""
     weight = known
     small = 1e-6 * np.eye(design.shape[1])
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Describe a window of a grid to the network: what was observed in its cells, and what a Gaussian process makes of it.
+"""Describe a window of a grid to the network: the observations in its cells, and a Gaussian process fitted to them.
 
 The network is told everything relative to the Gaussian process: it restores what that process misses, in units of that
 process's own uncertainty, so that a field ten times as large is the same problem.
@@ -46,7 +46,7 @@ FAR_CELLS = 10.0
 
 
 class Conditions(NamedTuple):
-    """What the network is told of a window."""
+    """Inputs of the network for a window."""
 
     channels: NDArray[np.float32]
     """(C, rows, columns) `CHANNELS`."""
@@ -57,7 +57,7 @@ class Conditions(NamedTuple):
 
 
 def stack_maps(estimate: Estimate, binned: Binned) -> NDArray[np.float32]:
-    """(len(MAPS), rows, columns) of an estimate and the observations; empty cells hold 0."""
+    """Stack an estimate and the observations to maps (len(MAPS), rows, columns); empty cells hold 0."""
     sides = [
         np.nan_to_num(part[side])
         for side in (0, 1)
@@ -67,7 +67,7 @@ def stack_maps(estimate: Estimate, binned: Binned) -> NDArray[np.float32]:
 
 
 def mirrored(maps: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
-    """Raw maps mirrored north-south (1), east-west (2), both (3) or not (0)."""
+    """Mirror raw maps north-south (1), east-west (2), both (3) or not (0)."""
     if mirror & 1:
         maps = maps[:, ::-1]
     if mirror & 2:
@@ -77,7 +77,7 @@ def mirrored(maps: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
 
 
 def mirrored_field(field: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
-    """Up and east (..., 2, rows, columns) mirrored as `mirrored` mirrors maps; twice is not at all."""
+    """Mirror up and east (..., 2, rows, columns) as `mirrored` mirrors maps; applied twice, it changes nothing."""
     if mirror & 1:
         field = field[..., ::-1, :]
     if mirror & 2:
@@ -86,7 +86,7 @@ def mirrored_field(field: NDArray[np.float32], mirror: int) -> NDArray[np.float3
 
 
 def describe(maps: Float) -> Conditions:
-    """The conditions of a window from its raw maps (len(MAPS), rows, columns)."""
+    """Return the conditions of a window from its raw maps (len(MAPS), rows, columns)."""
     named = dict(zip(MAPS, np.asarray(maps, np.float32), strict=True))
     mean = np.stack([named["mean_up"], named["mean_east"]])
     deviation = np.stack([named["deviation_up"], named["deviation_east"]])
@@ -109,7 +109,7 @@ def describe(maps: Float) -> Conditions:
 
 
 def _side(named: dict[str, Float], side: str, scale: Float) -> list[Float]:
-    """The six channels of the scatterers that are seen from one side."""
+    """Return the six channels of the scatterers that are seen from one side."""
     count, up, east = (named[f"{name}_{side}"] for name in ("count", "los_up", "los_east"))
     seen = count > 0
     unit = np.where(seen, np.hypot(up * scale[0], east * scale[1]), 1.0)

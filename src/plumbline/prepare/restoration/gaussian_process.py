@@ -34,7 +34,7 @@ FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
 
 
 class Covariance(NamedTuple):
-    """What is fitted."""
+    """Fitted parameters of the Gaussian process."""
 
     up_mm: float
     """Standard deviation."""
@@ -47,7 +47,7 @@ class Covariance(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Of up and east on a grid: arrays (2, rows, columns), mm."""
+    """Estimate of up and east on a grid: arrays (2, rows, columns), mm."""
 
     mean: Float
     deviation: Float
@@ -66,7 +66,7 @@ class _Points:
 
 
 def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 4) -> Covariance:
-    """Covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
+    """Fit the covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
 
     Neighbours tell the noise and the length, and a group from all over tells how much moves as a whole.
 
@@ -91,7 +91,7 @@ def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: in
 
 @dataclass(frozen=True)
 class _Group:
-    """What the likelihood of some observations needs at each covariance."""
+    """Data that the likelihood of a group of observations needs for each covariance."""
 
     points: _Points
     distance: Float
@@ -104,7 +104,7 @@ class _Group:
         return cls(points, cdist(points.place, points.place), up, east)
 
     def loss(self, at: Covariance) -> float:
-        """Negative logarithm of the likelihood, but for a constant."""
+        """Return the negative logarithm of the likelihood, up to a constant."""
         covariance = _matern(self.distance, at.length_m) * (at.up_mm**2 * self.up + at.east_mm**2 * self.east)
         covariance += VAGUE_MM**2 * (self.up + self.east)
         covariance[np.diag_indices_from(covariance)] += _noise(self.points.error, at) ** 2
@@ -117,7 +117,7 @@ class _Group:
 
 
 def estimate(found: Observations, grid: Grid, covariance: Covariance, halo_m: float = 160.0) -> Estimate:
-    """Mean and standard deviation of up and east in the cells of a grid.
+    """Estimate mean and standard deviation of up and east in the cells of a grid.
 
     Solved on every second cell, the deviation on every fourth, and interpolated: both are smooth.
 
@@ -161,7 +161,7 @@ def estimate(found: Observations, grid: Grid, covariance: Covariance, halo_m: fl
 
 
 def _points(found: Observations, cell_m: float) -> _Points:
-    """Observations gathered in cells of a side, at the mean place of the cell's own."""
+    """Gather observations in cells, by side, at their mean place in the cell."""
     cell = np.floor(found.east_north / cell_m).astype(np.int64)
     key = (cell[:, 0] * 2**31 + cell[:, 1]) * 2 + found.side
     group, count = np.unique(key, return_inverse=True, return_counts=True)[1:]
@@ -202,25 +202,25 @@ def _between(a: _Points, b: _Points, at: Covariance) -> Float:
 
 
 def _towards(place: Float, points: _Points, at: Covariance) -> tuple[Float, Float]:
-    """Covariances (M, n) of up, and of east, at places (M, 2) with the observations."""
+    """Return covariances (M, n) of up, and of east, at places (M, 2) with the observations."""
     correlation = _matern(cdist(place, points.place), at.length_m)
     up = (at.up_mm**2 * correlation + VAGUE_MM**2) * points.view[:, 0]
     return up, (at.east_mm**2 * correlation + VAGUE_MM**2) * points.view[:, 1]
 
 
 def _every(centres: Float, step: int) -> Float:
-    """Every `step`-th cell, and the last, so that nothing is extrapolated."""
+    """Return every `step`-th cell, and the last, so that nothing is extrapolated."""
     return np.asarray(centres[np.unique(np.r_[np.arange(0, len(centres), step), len(centres) - 1])], float)
 
 
 def _spread(values: Float, axes: tuple[Float, Float], grid: Grid) -> Float:
-    """Values at `axes` (northings that fall, eastings that rise) to all cells of the grid, bilinear."""
+    """Interpolate values at `axes` (falling northings, rising eastings) to all cells of the grid, bilinearly."""
     rows = _along(-axes[0], -grid.northings, values)
     return _along(axes[1], grid.eastings, rows.T).T
 
 
 def _along(known: Float, wanted: Float, values: Float) -> Float:
-    """Linear interpolation along the first axis."""
+    """Interpolate linearly along the first axis."""
     if len(known) == 1:
         return np.repeat(values, len(wanted), axis=0)
     after = np.clip(np.searchsorted(known, wanted), 1, len(known) - 1)

@@ -27,34 +27,34 @@ class Grid:
     columns: int
 
     def window(self, row: int, column: int, rows: int, columns: int) -> Grid:
-        """A part of the grid, which may reach beyond it."""
+        """Return a window of the grid, which may reach beyond it."""
         return Grid(self.left + column * self.cell_m, self.top - row * self.cell_m, self.cell_m, rows, columns)
 
     @property
     def eastings(self) -> Float:
-        """(columns,) of the cells' centres, m."""
+        """Return the eastings (columns,) of the cells' centres, m."""
         return np.asarray(self.left + (np.arange(self.columns) + 0.5) * self.cell_m, float)
 
     @property
     def northings(self) -> Float:
-        """(rows,) of the cells' centres, m."""
+        """Return the northings (rows,) of the cells' centres, m."""
         return np.asarray(self.top - (np.arange(self.rows) + 0.5) * self.cell_m, float)
 
     def place(self, east_north: Float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Row and column (N,) of positions (N, 2); outside of the grid they are below 0 or too large."""
+        """Return row and column (N,) of positions (N, 2); outside of the grid they are below 0 or too large."""
         column = np.floor((east_north[:, 0] - self.left) / self.cell_m).astype(np.intp)
         row = np.floor((self.top - east_north[:, 1]) / self.cell_m).astype(np.intp)
         return row, column
 
     def near(self, east_north: Float, margin_m: float) -> NDArray[np.bool_]:
-        """(N,) whether positions lie in the grid or no further than `margin_m` beside it."""
+        """Return (N,) whether positions lie in the grid or at most `margin_m` beside it."""
         east, north = east_north[:, 0] - self.left, self.top - east_north[:, 1]
         wide, high = self.columns * self.cell_m, self.rows * self.cell_m
         return (east >= -margin_m) & (east < wide + margin_m) & (north >= -margin_m) & (north < high + margin_m)
 
 
 def grid_over(east_north: Float, cell_m: float, margin_m: float) -> Grid:
-    """The grid of whole cells that holds positions (N, 2) with a margin around them."""
+    """Return the grid of whole cells that covers positions (N, 2) with a margin around them."""
     left, bottom = np.floor((east_north.min(axis=0) - margin_m) / cell_m) * cell_m
     right, top = np.ceil((east_north.max(axis=0) + margin_m) / cell_m) * cell_m
     return Grid(float(left), float(top), cell_m, round((top - bottom) / cell_m), round((right - left) / cell_m))

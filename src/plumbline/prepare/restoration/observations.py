@@ -1,4 +1,4 @@
-"""Tell how far each scatterer moved along its line of sight, and how surely."""
+"""Estimate how far each scatterer moved along its line of sight, with its standard error."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ class Observations:
 
     @property
     def directions(self) -> int:
-        """Sides that they are seen from, 1 or 2."""
+        """Number of sides that the scatterers are seen from, 1 or 2."""
         return len(np.unique(self.side))
 
     def along_line(self) -> Self:
-        """The same in a frame whose `up` is each scatterer's own line of sight, and in which nothing moves east.
+        """Return the observations in a frame with each scatterer's line of sight as `up`, without motion to the east.
 
         What one direction sees is one number a place; up and east apart would be guesses.
         """
         return replace(self, los=np.broadcast_to([0.0, 0.0, 1.0], self.los.shape))
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
-        """The rows `index`, in that order."""
+        """Select the rows `index`, in that order."""
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
 def observe(tracks: Sequence[Track]) -> Observations:
-    """Changes of all scatterers over the common period; those with too few epochs are left out.
+    """Estimate the changes of all scatterers over the common period; leave out those with too few epochs.
 
     Raises:
         InputError: a track has too few epochs, or no scatterer is left.
@@ -99,7 +99,7 @@ def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> 
 
 
 def _standing_out(found: Observations) -> Float:
-    """(N,) by how much a scatterer's error grows: 1 where it agrees with the median of its neighbours."""
+    """Return the factor (N,) on a scatterer's error: 1 if it agrees with the median of its neighbours."""
     if len(found) < NEIGHBOURS:
         return np.ones(len(found))
     distance, near = cKDTree(found.east_north).query(found.east_north, k=NEIGHBOURS)

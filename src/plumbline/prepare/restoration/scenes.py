@@ -32,17 +32,17 @@ class SceneSet:
         return len(self.about)
 
     def take(self, index: Sequence[int]) -> SceneSet:
-        """The scenes `index`, in that order, in memory."""
+        """Read the scenes `index`, in that order, into memory."""
         rows = list(index)
         return SceneSet(np.asarray(self.maps[rows]), np.asarray(self.truth[rows]), [self.about[i] for i in rows])
 
     def of_domain(self, domain: str) -> SceneSet:
-        """The scenes of one domain."""
+        """Return the scenes of one domain."""
         return self.take([i for i, about in enumerate(self.about) if about["domain"] == domain])
 
 
 def load_scenes(folder: Path) -> SceneSet:
-    """The scenes of a split's folder.
+    """Load the scenes of a split's folder.
 
     Raises:
         InputError: it is missing or damaged.

@@ -74,7 +74,7 @@ def _prepare(job: _Job) -> None:
 
 
 def _split(names: list[str], shares: Shares) -> dict[str, list[str]]:
-    """Scenes of each split; of every domain the same shares, spread over its difficulties."""
+    """Return the scenes of each split; every domain has the same shares, spread over its difficulties."""
     found: dict[str, list[str]] = {name: [] for name in SPLITS}
     for domain in sorted({name.rpartition("-")[0] for name in names}):
         own = [name for name in names if name.rpartition("-")[0] == domain]
@@ -94,7 +94,7 @@ def _gather(out: Path, parts: list[Path]) -> None:
 
 
 def _stack(out: Path, parts: list[Path]) -> None:
-    """One array of all, written piece by piece: they are larger than memory may be."""
+    """Write all arrays as one, piece by piece, because they may not fit into memory."""
     if not parts:
         np.save(out, np.zeros((0, len(MAPS) if out.name == MAPS_FILE else 2, 1, 1), np.float32))
         return

@@ -1,1 +1,1 @@
-"""From displacement series to movements with standard errors: trend, courses in time, noise."""
+"""Turn displacement series into movements with standard errors: trend, courses in time, noise."""

@@ -1,4 +1,4 @@
-"""What series hold besides movement: which values and series to trust, what kind of noise it is and what it costs.
+"""Describe the noise of series: trusted values and series, the kind of noise, and its effect on errors.
 
 The noise of a displacement history hangs together in time: in part over weeks, in part over years, as that of other
 geodetic series does (Williams 2003, The effect of coloured noise on the uncertainties of rates from geodetic time
@@ -39,7 +39,7 @@ class Kinds(NamedTuple):
     """(Q,) variance of the line's amplitude."""
 
     def line_variance(self, correlation: Float, values: Float) -> Float:
-        """(N,) variance of the line's amplitude, in that which white noise with the same residuals would make it.
+        """Return the variance (N,) of the line's amplitude, relative to white noise with the same residuals.
 
         Noise is taken as white and one other kind together. For each kind least squares finds how much of it there is;
         the kinds count by how well they then agree, and white noise alone by so much more as it has a parameter less
@@ -70,13 +70,13 @@ class Kinds(NamedTuple):
 
 
 def kinds_of(columns: Float, when: Float) -> Kinds:
-    """Kinds of noise after a fit of `columns` (P, T), the last of which is the line, at epochs `when` (T,)."""
+    """Return the kinds of noise after a fit of `columns` (P, T), the line last, at epochs `when` (T,)."""
     return _kinds(columns.tobytes(), when.tobytes(), len(columns))
 
 
 @lru_cache(maxsize=8)
 def _kinds(columns: bytes, when: bytes, count: int) -> Kinds:
-    """A table for each set of epochs: many tiles share it."""
+    """Compute the table of a set of epochs; many tiles share it."""
     design, time = np.frombuffer(columns).reshape(count, -1), np.frombuffer(when)
     step = np.median(np.diff(time)) if len(time) > 1 else 1.0
     at = np.rint((time - time[0]) / max(float(step), 1e-9)).astype(int)
@@ -93,7 +93,7 @@ def _kinds(columns: bytes, when: bytes, count: int) -> Kinds:
 
 
 def power_law(at: NDArray[np.intp], exponent: float) -> Float:
-    """(T, T) covariance at the epochs `at` (T,) of a regular grid: white noise, fractionally integrated (Hosking 1981).
+    """Return the covariance (T, T) at epochs `at` (T,) of a regular grid: fractionally integrated noise (Hosking 1981).
 
     Of a series that began as long before the first epoch as the last is after it, on the scale of its innovations.
     """
@@ -124,22 +124,22 @@ class Rows(NamedTuple):
     size: NDArray[np.intp]
 
     def total(self, values: Float) -> Float:
-        """(G, ...) sums over the rows of each building."""
+        """Return sums (G, ...) over the rows of each building."""
         return np.asarray(np.add.reduceat(values, self.start, axis=0))
 
     def spread(self, values: Any) -> Any:
-        """(N, ...) each building's value in all of its rows."""
+        """Return (N, ...) each building's value in all of its rows."""
         return np.repeat(values, self.size, axis=0)
 
 
 def rows_of(building: NDArray[np.intp]) -> Rows:
-    """Of the ascending index `building` (N,)."""
+    """Return the rows of the ascending index `building` (N,)."""
     start = np.flatnonzero(np.r_[True, np.diff(building) > 0])
     return Rows(start, np.diff(np.r_[start, len(building)]))
 
 
 def trusted(residual: Float, known: NDArray[np.bool_]) -> Float:
-    """(N, T) weights by Tukey's biweight about the median absolute residual of each series; 0 where unknown."""
+    """Return weights (N, T) by Tukey's biweight about the median absolute residual of each series; 0 if unknown."""
     size = np.abs(residual)
     count = known.sum(1)
     ordered = np.sort(np.where(known, size, np.inf), axis=1)
@@ -150,12 +150,12 @@ def trusted(residual: Float, known: NDArray[np.bool_]) -> Float:
 
 
 def typical_variance(variance: Float, rows: Rows) -> Float:
-    """(N,) geometric mean over the series of each one's building: a bad one hardly moves it."""
+    """Return the geometric mean (N,) over the series of the same building; a bad series hardly changes it."""
     return np.asarray(rows.spread(np.exp(rows.total(np.log(variance + 1e-12)) / rows.size)))
 
 
 def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows, kinds: Kinds) -> Float:
-    """(N,) effective over actual number of values, from the autocorrelation pooled over each building's rows.
+    """Return effective over actual number of values (N,), from the autocorrelation pooled over each building's rows.
 
     Each series speaks in units of its `variance` (N,), so that a bad one has one voice; one whose own correlation is
     higher by far (`ODD` standard errors, each `sqrt((1 + r^2) / (1 - r^2) / pairs)`: Bartlett 1946) keeps that, and has
@@ -173,8 +173,7 @@ def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows,
 
 
 def _products(residual: Float, weight: Float) -> Float:
-    """(3, lags, N) sums of the products of residuals `LAGS` epochs apart, of the squares that belong to them, and of
-    the weights: how many pairs they are."""
+    """Return sums (3, lags, N), `LAGS` epochs apart: products of residuals, their squares, and weights (pairs)."""
     weighted = weight * residual
     square = weighted * residual
     found = np.zeros((3, len(LAGS), len(residual)))
@@ -188,5 +187,5 @@ def _products(residual: Float, weight: Float) -> Float:
 
 
 def _pooled(over: Float, under: Float, rows: Rows) -> Float:
-    """(lags, N) ratio of the sums over each building's rows."""
+    """Return the ratio (lags, N) of the sums over each building's rows."""
     return np.asarray(rows.spread(rows.total(over.T) / np.maximum(rows.total(under.T), 1e-9)).T)

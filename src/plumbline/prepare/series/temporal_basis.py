@@ -1,4 +1,4 @@
-"""The dictionary of curves in time, and the few shapes that every course in time is made of.
+"""Define the dictionary of curves in time, and the few shapes that all courses in time combine.
 
 Many series are fitted to all curves at once. Every curve goes with the same offset and annual term. The normal
 matrix of a series is therefore one block of these three, which is taken apart once (L D L'), and one column a curve;
@@ -29,7 +29,7 @@ RIDGE = 1e-6
 
 
 def curves(when: Float) -> Float:
-    """Dictionary of normalised movements g with g(0) = 0 and g(1) = 1, sampled at `when` (T,): (K, T).
+    """Return the dictionary (K, T) of normalised movements g, g(0) = 0 and g(1) = 1, sampled at `when` (T,).
 
     The first is the line; then movements coming to rest, accelerating ones, and late onsets.
     """
@@ -54,7 +54,7 @@ class Basis(NamedTuple):
 
 
 def make_basis(when: Float, years: float) -> Basis:
-    """Basis for epochs `when` (T,), a share of the observation period, which is `years` long."""
+    """Make the basis for epochs `when` (T,), a share of the observation period of `years` years."""
     annual = 2 * np.pi * when * years
     season, curve = np.stack([np.ones_like(when), np.sin(annual), np.cos(annual)]), curves(when)
     pairs = [season[i] * season[j] for i in range(SEASON) for j in range(i, SEASON)]
@@ -87,7 +87,7 @@ class Amplitudes(NamedTuple):
 
 
 def normal_matrices(basis: Basis, weight: Float) -> Normal:
-    """Of series whose values have the weights `weight` (N, T)."""
+    """Compute the normal matrices of series with the weights `weight` (N, T)."""
     count = basis.curves
     sums = weight @ basis.products
     pairs, cross = sums[:, :6].T, sums[:, 6 : 6 + SEASON * count].reshape(-1, SEASON, count).transpose(1, 0, 2)
@@ -115,7 +115,7 @@ def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Ampli
 
 
 def fitted(basis: Basis, normal: Normal, found: Amplitudes, chosen: NDArray[np.intp]) -> Float:
-    """(N, T) the fit of each series by its curve `chosen` (N,), at all epochs, gaps included."""
+    """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps included."""
     rows = np.arange(len(chosen))
     amplitude = found.amplitude[rows, chosen]
     low = (found.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
@@ -128,7 +128,7 @@ def fitted(basis: Basis, normal: Normal, found: Amplitudes, chosen: NDArray[np.i
 
 
 def _forward(below: Float, right: Float) -> Float:
-    """L^-1 times `right` (3, ...)."""
+    """Return L^-1 times `right` (3, ...)."""
     second = right[1] - below[0] * right[0]
     return np.stack([right[0], second, right[2] - below[1] * right[0] - below[2] * second])
 
@@ -158,14 +158,14 @@ class CourseBasis(NamedTuple):
 
 
 def unknown_courses(count: int) -> Courses:
-    """Of `count` scatterers without a history."""
+    """Return the courses of `count` scatterers without a history."""
     unknown = np.full((count, SHAPES), np.nan, dtype=np.float32)
     return Courses(unknown, np.zeros((count, SHAPES, SHAPES), dtype=np.float32))
 
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[Float, Float]:
-    """(K, grid) shapes, orthogonal, of mean 0 and mean square 1; (curves, K) the dictionary's coordinates on them.
+    """Return orthogonal shapes (K, grid), mean 0, mean square 1, and the dictionary's coordinates (curves, K) on them.
 
     The first is the line, for most of a large movement is one, and little of it must be lost; the others are the
     principal shapes of what is left of the dictionary.
@@ -179,12 +179,12 @@ def _shapes() -> tuple[Float, Float]:
 
 
 def dictionary_courses() -> Float:
-    """(curves, K) coordinates of each curve of the dictionary, of a total change of 1 mm."""
+    """Return the coordinates (curves, K) of each curve of the dictionary, for a total change of 1 mm."""
     return _shapes()[1]
 
 
 def course_basis(basis: Basis, when: Float) -> CourseBasis:
-    """For epochs `when` (T,), a share of the observation period; `basis` has the offset and annual term."""
+    """Make the course basis for epochs `when` (T,), a share of the period; `basis` has the offset and annual term."""
     shapes = np.stack([np.interp(when, GRID, shape) for shape in _shapes()[0]])
     columns = np.concatenate([basis.columns[:SEASON], shapes])
     one, other = np.tril_indices(len(columns))
@@ -192,7 +192,7 @@ def course_basis(basis: Basis, when: Float) -> CourseBasis:
 
 
 def fit_courses(basis: CourseBasis, y: Float, known: NDArray[np.bool_], weight: Float, noise: Float) -> Courses:
-    """Robust least squares of each history on all columns.
+    """Fit each history on all columns by robust least squares.
 
     Args:
         basis: see `course_basis`.
@@ -211,7 +211,7 @@ def fit_courses(basis: CourseBasis, y: Float, known: NDArray[np.bool_], weight: 
 
 
 def _normal(basis: CourseBasis, weight: Float, y: Float) -> tuple[Float, Float]:
-    """(N, 3 + K, 3 + K) normal matrices and (N, 3 + K, 1) right-hand sides of series with weights (N, T)."""
+    """Return normal matrices (N, 3 + K, 3 + K) and right-hand sides (N, 3 + K, 1) of series with weights (N, T)."""
     columns = len(basis.columns)
     one, other = np.tril_indices(columns)
     normal = np.empty((len(y), columns, columns))

@@ -1,4 +1,4 @@
-"""From a displacement history to one number and its standard error: how far did this scatterer move?
+"""Reduce a displacement history to one number with its standard error: how far the scatterer moved.
 
 A straight line would misjudge a movement that began late or has come to rest. Scatterers of one building move
 together in time, so each building chooses one curve out of a small dictionary, by what is left of its scatterers'
@@ -57,7 +57,7 @@ LEAST_ERROR = 0.05
 
 
 class Trend(NamedTuple):
-    """What each point did over the observation period, mm.
+    """Change of each point over the observation period, mm.
 
     Standard errors are of what a point does not share with its building, but for `common_se`.
     """
@@ -79,7 +79,7 @@ class Trend(NamedTuple):
 
 
 def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]) -> Trend:
-    """Robust amplitude of a dictionary curve with offset and annual term, per point.
+    """Estimate the robust amplitude of a dictionary curve with offset and annual term, for each point.
 
     Args:
         displacement: (N, T) mm, NaN where missing; rows of one building together.
@@ -104,7 +104,7 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
 
 
 def _chunks(building: NDArray[np.intp]) -> list[slice]:
-    """Slices of about `CHUNK` rows that never cut a building in two."""
+    """Return slices of about `CHUNK` rows that never split a building."""
     starts = np.flatnonzero(np.r_[True, np.diff(building) > 0]) if len(building) else np.zeros(0, dtype=int)
     cuts = [0]
     for start in starts:
@@ -116,7 +116,7 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
 def _estimate(
     series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp], shapes: CourseBasis | None
 ) -> Trend:
-    """`shapes` are None where only the line is asked."""
+    """Estimate the trend of a chunk of series; `shapes` are None if only the line is needed."""
     known = np.isfinite(series)
     y = np.where(known, series, 0).astype(float)
     rows = rows_of(building)
@@ -169,7 +169,7 @@ def _estimate(
 
 
 def _common(filled: Float, whole: NDArray[np.bool_], rows: Rows) -> tuple[Float, NDArray[np.intp]]:
-    """(G, T) mean series of each building, and of how many series it is; 0 and 0 where there are too few.
+    """Return the mean series (G, T) of each building, and its number of series; 0 and 0 for too few.
 
     Gaps are filled with the series' own fit: otherwise the mean would jump with each gap, because series differ in
     level and speed. Series that are not `whole` (N,) are left out: mostly gaps, whose fit would be a guess, or off.
@@ -181,7 +181,7 @@ def _common(filled: Float, whole: NDArray[np.bool_], rows: Rows) -> tuple[Float,
 
 
 def _badness(left: Float, variance: Float, effective: Float, rows: Rows) -> Float:
-    """(G, K) chi-square of each building's series on each curve, beyond what each series' best leaves.
+    """Return the chi-square (G, K) of each building's series on each curve, above that of each series' best curve.
 
     No series says more than `MOST_GAIN`: one that jumps by an unwrapping error looks much like one that moves late.
     """
@@ -191,7 +191,7 @@ def _badness(left: Float, variance: Float, effective: Float, rows: Rows) -> Floa
 
 
 def _choose(badness: Float) -> NDArray[np.intp]:
-    """(G,) the curve that leaves least of a building's series; the line, unless another is clearly better."""
+    """Choose the curve (G,) that fits a building's series best; the line, unless another is clearly better."""
     best: NDArray[np.intp] = np.argmin(badness, axis=1)
     best[badness[:, LINE] - badness.min(1) < NEEDED_GAIN] = LINE
     return best
@@ -206,7 +206,7 @@ def _common_error(
     error: Float,
     rows: Rows,
 ) -> Float:
-    """(G,) standard error of the common series' line, beyond what the rows' own errors (N,) put into it, mm.
+    """Return the standard error (G,) of the common series' line, mm, beyond the share of the rows' own errors (N,).
 
     Where there is no common series the rows' errors hold what they share: then they count as one row, not as many.
     """
@@ -232,7 +232,7 @@ LEAST_LINE_ERROR = 0.2
 
 
 def line_changes(displacement: NDArray[np.float32], when: Float, years: float) -> tuple[Float, Float]:
-    """(N,) change over the observation period along a line, and its standard error if all noise were white, mm.
+    """Return the change (N,) over the observation period along a line, and its standard error for white noise, mm.
 
     Other than `estimate_trend`, it asks nothing of a series' building, so that it can be asked before that is known.
 

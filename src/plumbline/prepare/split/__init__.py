@@ -1,1 +1,1 @@
-"""Which buildings are learnt from and which are tested with."""
+"""Choose the buildings for training and for test."""

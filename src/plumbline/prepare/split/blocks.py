@@ -1,4 +1,4 @@
-"""Square blocks of a city: what is kept together when buildings are split."""
+"""Divide a city into square blocks, which stay whole when buildings are split."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Blocks(NamedTuple):
 
 
 def number_blocks(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: float) -> Blocks:
-    """The block of each building: the square of side `block_m` of its city's grid that holds its centre.
+    """Find the block of each building: the square of side `block_m` in its city's grid that holds its centre.
 
     A block holds its western and southern edge. Cities are places apart, whatever their coordinates: two of one name
     are one city, and two of different names share no block.
@@ -49,7 +49,7 @@ def number_blocks(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: 
 
 
 def _city_codes(city: NDArray[np.str_]) -> NDArray[np.intp]:
-    """(B,) rank of each name; buildings of a city mostly stand together, so that only their runs are sorted."""
+    """Return the rank (B,) of each name; a city's buildings mostly stand together, so only their runs are sorted."""
     starts = np.flatnonzero(np.r_[np.ones(min(len(city), 1), dtype=bool), city[1:] != city[:-1]])
     code = np.unique(city[starts], return_inverse=True)[1]
     return np.asarray(np.repeat(code, np.diff(np.r_[starts, len(city)])), dtype=np.intp)

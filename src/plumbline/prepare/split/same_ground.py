@@ -1,4 +1,4 @@
-"""Cities that stand on the same ground are split as one: else a building would be trained on and tested with."""
+"""Split cities on the same ground as one, so that a building is never in both training and test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOUCHING_M = 500.0
 
 
 def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Centres]]:
-    """Name the place of each city, and give its buildings' centres in the one CRS of the place.
+    """Name the place of each city, and return its buildings' centres in the CRS of the place.
 
     Copies of a borrowed city, a city that was borrowed from and its original, and one city delivered twice share
     buildings, or at least noise. What counts is whether the boxes around their centres meet, directly or by way of
@@ -55,7 +55,7 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
 
 
 def ground_crs(tiles: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    """City -> the CRS that its tiles' files name for the ground; `tiles`: city and file of each tile.
+    """Return the ground CRS of each city from its tiles' files; `tiles`: city and file of each tile.
 
     Raises:
         InputError: the tiles of a city name different ones.
@@ -74,7 +74,7 @@ def _project(centre: Centres, source: str, target: str) -> Centres:
 
 
 def _box(centre: Centres) -> NDArray[np.float64]:
-    """West, south, east, north; infinite or not a number where the CRS cannot show the place, which then meets none."""
+    """Return west, south, east, north; infinite or NaN if the CRS cannot show the place, which then meets nothing."""
     return np.concatenate([centre.min(axis=0), centre.max(axis=0)])
 
 

@@ -16,7 +16,7 @@ from plumbline.prepare.split.blocks import number_blocks
 def fold_blocks(
     centre: NDArray[np.float64], city: NDArray[np.str_], folds: int, block_m: float, seed: int
 ) -> NDArray[np.int64]:
-    """(B,) number of the fold of each building, 0 to `folds` - 1; blocks are kept whole.
+    """Return the fold (B,) of each building, 0 to `folds` - 1; blocks are kept whole.
 
     City after city, the blocks are dealt from the largest down (chance decides between equals), each to the fold with
     the fewest buildings so far. No two folds differ by more than the buildings of the largest block (Graham 1969).
@@ -50,7 +50,7 @@ TEST = "test"
 
 
 def split(centre: NDArray[np.float64], city: NDArray[np.str_], params: Prepare) -> NDArray[np.str_]:
-    """Name of the split of each building, as the section says.
+    """Return the name of the split of each building, as set in section `prepare`.
 
     With `params.folds`, fold number `params.fold` is the test split and the other splits share the rest: the test
     splits of all folds hold every building once.

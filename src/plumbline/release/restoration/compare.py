@@ -1,4 +1,4 @@
-"""Candidate against champion on the same test scenes: the rules that only a promotion can check."""
+"""Compare candidate and champion on the same test scenes, by the rules that only a promotion can check."""
 
 from __future__ import annotations
 

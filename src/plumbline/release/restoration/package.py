@@ -1,4 +1,4 @@
-"""Run the stage `package` of restoration: what the gates let through, as one immutable folder."""
+"""Run the stage `package` of restoration: write an immutable folder, if the gates were passed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Restoration
 
 
 def package_files(exported: Path) -> dict[str, Path]:
-    """Name in the package -> file of the stage `export`."""
+    """Return name in the package -> file of the stage `export`."""
     files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
     files |= {name: exported / name for name in ("weights.safetensors", "network.json", SPREAD)}
     for name in adapters_in(exported):
@@ -68,7 +68,7 @@ def package_files(exported: Path) -> dict[str, Path]:
 
 
 def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
-    """MODEL_CARD.md: what the model is for, what was measured, and where not to trust it."""
+    """Return MODEL_CARD.md: what the model is for, what was measured, and where not to trust it."""
     lines = [
         "# Model card: a denoiser of displacement fields",
         "",

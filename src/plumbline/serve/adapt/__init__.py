@@ -1,1 +1,1 @@
-"""`plumbline adapt`: a model that learns from a user's own labels."""
+"""Adapt a model to a user's own labels: `plumbline adapt`."""

@@ -1,4 +1,4 @@
-"""The trained model that an adapter is for: its folder, and how the points were prepared for it."""
+"""Find the trained model that an adapter is for, and how its points were prepared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plumbline.params.prepare import JUDGED, SEQUENCES
 
 
 def base_of(model: str) -> Path:
-    """Folder of the trained model that `--model` names.
+    """Return the folder of the trained model that `--model` names.
 
     Raises:
         InputError: there is none.
@@ -31,7 +31,7 @@ def base_of(model: str) -> Path:
 
 
 def prepare_of(base: Path, given: Prepare | None) -> Prepare:
-    """How to prepare scatterers for an adapter of `base`: as they were for it."""
+    """Return how to prepare scatterers for an adapter of `base`: in the same way as for `base`."""
     told = _told_by(base)
     if told is None:
         if given is None:
@@ -58,7 +58,7 @@ def prepare_of(base: Path, given: Prepare | None) -> Prepare:
 
 
 def _told_by(base: Path) -> Prepare | None:
-    """What the folder of a trained model, or its package, says of how its scatterers were prepared.
+    """Return how the scatterers were prepared, from the model's record or its package's manifest.
 
     Raises:
         InputError: the package is not whole, or the record not readable.

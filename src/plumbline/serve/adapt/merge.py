@@ -1,4 +1,4 @@
-"""An adapter and its base as one model."""
+"""Merge an adapter and its base into one model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_GATE = {"verdict": "not asked", "rules": []}
 
 
 def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
-    """Write base and adapter as one model: a package for `predict`, and a trained model's folder for `export`.
+    """Write base and adapter as one model: a package for `predict` that is also a model folder for `export`.
 
     Its manifest says that no gate was asked: the registry will not promote it.
 
@@ -43,7 +43,7 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
 
 
 def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
-    """Folder of an adapter.
+    """Return the folder of an adapter.
 
     Raises:
         InputError: there is none of that name.

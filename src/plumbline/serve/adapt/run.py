@@ -1,4 +1,4 @@
-"""A user's own points, footprints and labels in, an adapter out."""
+"""Make an adapter from a user's own points, footprints and labels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def adapt(
     id_column: str | None = None,
     layer: str | None = None,
 ) -> AboutAdapter:
-    """Write `ROOT/NAME`, an adapter of `model` for the buildings that have labels.
+    """Write `ROOT/NAME`: an adapter of `model`, fitted to the labelled buildings.
 
     Args:
         points, ingest, format_: see `read_tracks`.
@@ -102,7 +102,7 @@ def adapt(
 
 
 def _record(inputs: Sequence[Path], params: Adapt) -> dict[str, Any]:
-    """Of the making of an adapter: SHA-256 of each input, the commit of the folder it is made in, params, machine."""
+    """Return the record of an adapter: SHA-256 of each input, the commit of the working folder, params and machine."""
     return {
         "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
         "git": git_commit(Path.cwd()),
@@ -112,7 +112,7 @@ def _record(inputs: Sequence[Path], params: Adapt) -> dict[str, Any]:
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse, before any work is done, a place that cannot be written, or holds what would be lost."""
+    """Refuse a folder that cannot be written or holds other files, before any work is done."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
         raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
@@ -131,7 +131,7 @@ def _check_place(folder: Path) -> None:
 
 
 def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
-    """Say so where all labels are of one category: then no held-out building can show what the adapter has lost."""
+    """Warn if all labels are of one category: held-out buildings then cannot show errors in the others."""
     kinds = np.unique(category(severity))
     if len(kinds) == 1:
         log.warning(
@@ -144,7 +144,7 @@ def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
 
 
 def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
-    """Say what the adapter is worth, and which calibration its labels were too few for.
+    """Log the adapter's accuracy before and after, and calibrations that lacked labels.
 
     `with_quadrant`: labels that have one.
     """

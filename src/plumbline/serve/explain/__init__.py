@@ -1,1 +1,1 @@
-"""`plumbline explain`: what moved each judgement, by scatterer and by building, and drawn."""
+"""Explain each judgement by scatterer and by building, in tables and drawings: `plumbline explain`."""

@@ -1,4 +1,4 @@
-"""Answers of a network in torch, because ONNX has no gradients, and what moved them."""
+"""Run the network in torch and attribute its answers to their inputs; ONNX has no gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Float = NDArray[np.floating[Any]]
 
 
 class Moved(NamedTuple):
-    """What moved one answer of B buildings with N scatterers; see `model.explain.Attribution`."""
+    """Attribution of one answer of B buildings with N scatterers; see `model.explain.Attribution`."""
 
     by_scatterer: Float
     """(N,)"""
@@ -42,7 +42,7 @@ class Reasons(NamedTuple):
 
 
 def answer(model: Diagnosis, sequences: Sequences) -> Answers:
-    """The network's answers, as `OnnxModel.answer` gives those of an artifact."""
+    """Return the network's answers, in the same form as `OnnxModel.answer`."""
     found = empty_answers(len(sequences))
     with torch.inference_mode():
         for index in batches(sequences.length, CELLS, "fill"):
@@ -52,7 +52,7 @@ def answer(model: Diagnosis, sequences: Sequences) -> Answers:
 
 
 def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
-    """What moved the answers to all buildings; seconds for ten of them on one core."""
+    """Attribute the answers to all buildings to their inputs; seconds for ten of them on one core."""
     rows, buildings = int(sequences.offsets[-1]), len(sequences)
     attention = np.zeros(rows)
     moved = [Moved(np.zeros(rows), np.zeros((buildings, len(GEOMETRY))), np.zeros(buildings)) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A building on its plan as SVG: footprint, compass, and what each scatterer says, readable without colour.
+"""Draw the plan of a building as SVG: footprint, compass and scatterers, readable without colour.
 
 Drawn in the building's frame, x to the right and y up. Shape and colour say the same, so that either will do.
 """
@@ -31,7 +31,7 @@ SIGNS = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 
 @dataclass(frozen=True)
 class DrawnBuilding:
-    """What is drawn of one building with N scatterers."""
+    """Data for the drawing of one building with N scatterers."""
 
     footprint: Any
     """Polygon, in m in the building's frame."""
@@ -55,7 +55,7 @@ class DrawnBuilding:
 
 
 def draw_building(plan: DrawnBuilding, limit_mm: float, title: str) -> str:
-    """The drawing of one building.
+    """Draw the plan of one building.
 
     Args:
         plan: of the building. limit_mm: displacement that has the strongest colour. title: for who cannot see it.
@@ -88,7 +88,7 @@ At = Callable[[float, float], tuple[float, float]]
 
 
 def _compass(plan: DrawnBuilding, at: At) -> str:
-    """The frame's rectangle and its axes, and the decided quadrant darker."""
+    """Draw the frame's rectangle and its axes, with the decided quadrant darker."""
     x, y = plan.side / 2
     body = ""
     if plan.decided is not None:
@@ -102,7 +102,7 @@ def _compass(plan: DrawnBuilding, at: At) -> str:
 
 
 def _labels(plan: DrawnBuilding, at: At, bounds: tuple[float, float, float, float]) -> str:
-    """Names of the quadrants with their probabilities, beyond all that is drawn."""
+    """Write the names of the quadrants with their probabilities, outside the drawing."""
     west, south, east, north = bounds
     body = ""
     for name, probability, (to_x, to_y) in zip(QUADRANTS, plan.probability, SIGNS, strict=True):
@@ -118,7 +118,7 @@ def _labels(plan: DrawnBuilding, at: At, bounds: tuple[float, float, float, floa
 
 
 def _north(angle: float, x: float, y: float) -> str:
-    """An arrow to the north, which the frame is turned from."""
+    """Draw an arrow to the north, turned by the angle of the frame."""
     turned = math.degrees(angle)
     return (
         f'<g transform="translate({x:.1f} {y:.1f}) rotate({turned:.1f})"><title>North</title>'
@@ -129,7 +129,7 @@ def _north(angle: float, x: float, y: float) -> str:
 
 
 def _scale_bar(scale: float, x: float, y: float) -> str:
-    """A round number of metres, up to a third of the plan."""
+    """Draw a scale bar: a round number of metres, up to a third of the plan."""
     most = PLAN_PX / 3 / scale
     power = 10.0 ** math.floor(math.log10(most))
     metres = power * max(step for step in (1, 2, 5) if step * power <= most)
@@ -141,7 +141,7 @@ def _scale_bar(scale: float, x: float, y: float) -> str:
 
 
 def _marks(plan: DrawnBuilding, limit_mm: float, at: At) -> list[str]:
-    """The scatterers, the largest first, so that they hide no smaller one."""
+    """Draw the scatterers, the largest first, so that they do not hide smaller ones."""
     share = np.abs(plan.attribution) / max(np.abs(plan.attribution).max(initial=0), 1e-12)
     return [
         mark(
@@ -160,7 +160,7 @@ def _marks(plan: DrawnBuilding, limit_mm: float, at: At) -> list[str]:
 def mark(
     x: float, y: float, moved: float, error: float, share: float, favours: bool, limit_mm: float, text: str
 ) -> str:
-    """One scatterer: its area says how much it counts, its outline for what, shape and colour how it moved.
+    """Draw a scatterer: area for its weight, outline for or against the answer, shape and colour for its motion.
 
     Args:
         x, y: place in the drawing. moved, error: differential displacement and standard error, mm.
@@ -178,13 +178,13 @@ def mark(
 
 
 def colour(moved_mm: float, limit_mm: float) -> str:
-    """Of a differential displacement; beyond the limits, that of the limit."""
+    """Return the colour of a differential displacement; beyond the limits, that of the limit."""
     share = min(max(moved_mm / limit_mm, -1.0), 1.0)
     return str(DIVERGING[min(int((share + 1) / 2 * len(DIVERGING)), len(DIVERGING) - 1)])
 
 
 def legend(limit_mm: float) -> str:
-    """What colours, shapes, sizes and outlines say: parts as wide as a phone, to be put beside or below each other."""
+    """Draw the legend of colours, shapes, sizes and outlines, in parts as wide as a phone."""
     cell, colours = 24, ""
     for i, own in enumerate(DIVERGING):
         colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
@@ -219,7 +219,7 @@ def legend(limit_mm: float) -> str:
 
 
 def _outline(footprint: Any, at: At) -> str:
-    """Outer rings and holes of all parts."""
+    """Return the SVG path of the outer rings and holes of all parts."""
     rings = [ring for part in shapely.get_parts(footprint) for ring in shapely.get_rings(part)]
     return "".join(_ring(shapely.get_coordinates(ring)[:-1].tolist(), at) for ring in rings)
 

@@ -1,4 +1,4 @@
-"""The plan: one HTML file that works offline, with a drawing of each building and what moved its judgement."""
+"""Draw all plans into one HTML file that works offline: each building, with the reasons of its judgement."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def write_page(
 
 
 def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float, why: str) -> str:
-    """Drawing and figures of one building; of one that was not judged, why."""
+    """Write drawing and figures of one building; the reason, if it was not judged."""
     if row.status != "ok" or scatterers is None:
         return f'<section><div class="said">{description(row, why)}</div></section>'
     # Below category 1 the quadrant is undefined: then the severity is what there is to explain.

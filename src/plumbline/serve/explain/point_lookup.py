@@ -1,4 +1,4 @@
-"""Which point of the product each row of a sequence is.
+"""Find the product point of each row of a sequence.
 
 A sequence holds what the network is told, and no names. But place, height and line of sight in the building's frame are
 in it as they were computed, so a row is found again among the points of its building.
@@ -30,7 +30,7 @@ _LOS = [names(SLOPE).index(name) for name in ("los_x", "los_y", "los_up")]
 
 
 class FoundPoints(NamedTuple):
-    """The points that N rows of sequences are."""
+    """Product points of the N rows of sequences."""
 
     point_id: NDArray[np.object_]
     """(N,) as in the product; points of one track that agree in place, height and line of sight cannot be told apart:
@@ -64,7 +64,7 @@ def find_points(
     owners: Sequence[NDArray[np.intp]],
     frame: Frames,
 ) -> FoundPoints:
-    """The points of all rows of `sequences`.
+    """Find the points of all rows of `sequences`.
 
     Args:
         sequences: of B buildings.
@@ -110,7 +110,7 @@ def find_points(
 
 
 def _candidates(tracks: Sequence[Track], owners: Sequence[NDArray[np.intp]], frame: Frames) -> _Candidates:
-    """By building; as `collect_scatterers` makes them, without what needs the series."""
+    """Collect the usable points by building, as `collect_scatterers` does, without reading their series."""
     parts = []
     for number, (track, owner) in enumerate(zip(tracks, owners, strict=True)):
         row = usable_rows(track, owner)

@@ -1,4 +1,4 @@
-"""A user's own points and footprints in, the reasons of the judgements out: by scatterer, by building, and drawn."""
+"""Explain the judgements of a user's own buildings: reasons by scatterer and by building, and drawings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMED = 10
 
 
 class Explained(NamedTuple):
-    """What is known of some buildings."""
+    """Tables of the explained buildings."""
 
     scatterers: geopandas.GeoDataFrame
     """Of those that were judged; see `scatterer_table`."""
@@ -76,7 +76,7 @@ def explain(
     min_quadrant_confidence: float | None = None,
     damage_rate: float | None = None,
 ) -> Explained:
-    """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
+    """Write the reasons of the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
     Args:
         points: product files, each one track.
@@ -126,7 +126,7 @@ def explain(
 
 
 def _rows(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
-    """Rows of the buildings that are asked for, each once, in the order of the file."""
+    """Return the rows of the chosen buildings, each once, in the order of the file."""
     if not chosen:
         return np.arange(len(known))
     there = set(known)
@@ -142,7 +142,7 @@ def _rows(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDAr
 def _blocks(
     tracks: list[Track], footprints: geopandas.GeoDataFrame, rows: NDArray[np.intp], params: Prepare
 ) -> Iterator[_Block]:
-    """The buildings `rows` with the points that are theirs when all footprints are looked at."""
+    """Yield the buildings `rows` in blocks, with the points assigned to them among all footprints."""
     geometry = footprints.geometry.to_numpy()
     place = np.full(len(geometry) + 1, len(rows))  # the last is that of points of no building
     place[rows] = np.arange(len(rows))

@@ -1,4 +1,4 @@
-"""What `plumbline explain` writes: a row a scatterer, and beside it a row a building. docs/explain.md has the units."""
+"""Make the tables of `plumbline explain`: one row per scatterer, and one per building. Units: docs/explain.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETR
 
 
 def scatterer_table(sequences: Sequences, points: FoundPoints, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
-    """A row a scatterer of `sequences`, in their order, at the place of its point.
+    """Return a table with one row per scatterer of `sequences`, in their order, at the place of its point.
 
     Args:
         sequences: B buildings with N scatterers. points: which points these are. found: what moved the answers.
@@ -67,7 +67,7 @@ def scatterer_table(sequences: Sequences, points: FoundPoints, found: Reasons, c
 
 
 def building_table(judged: pd.DataFrame, sequences: Sequences, found: Reasons) -> pd.DataFrame:
-    """The rows of a predictions table, without footprints, and what moved their answers.
+    """Return the rows of a predictions table, without footprints, with the attribution of their answers.
 
     Args:
         judged: predictions; those that were not explained have no figures here.
@@ -81,7 +81,7 @@ def building_table(judged: pd.DataFrame, sequences: Sequences, found: Reasons) -
 
 
 def _sums(moved: Moved, sequences: Sequences) -> NDArray[np.float64]:
-    """(B,) by all scatterers of each building together."""
+    """Return (B,) the summed attribution of all scatterers of each building."""
     owner = np.repeat(np.arange(len(sequences)), sequences.length)
     return np.asarray(np.bincount(owner, moved.by_scatterer, len(sequences)), float)
 
@@ -91,7 +91,7 @@ def _typed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def buildings_path(output: Path) -> Path | None:
-    """Where the table of buildings goes: beside `output`, or nowhere, because a GeoPackage holds both."""
+    """Return the path for the table of buildings, beside `output`; None for a GeoPackage, which holds both."""
     suffix = output.suffix.lower()
     if suffix == ".gpkg":
         return None

@@ -1,4 +1,4 @@
-"""Guard every request before it is read: the token, the size of its body, and what is counted of it."""
+"""Check token and body size of every request before it is read, and count requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SILENT_SECONDS = 60.0
 
 
 class _Refused(Exception):
-    """No more of the body is read."""
+    """Stops the reading of the body."""
 
 
 class Guard:
@@ -40,7 +40,7 @@ class Guard:
         self._token = f"Bearer {secret}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on."""
+        """Refuse the request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -82,7 +82,7 @@ class Guard:
         return Problem(413, f"The request has more than {most // MB} MB, the most that this service takes here.")
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
-        """Count the bytes that come: a length may be missing, or a lie; and wait for them only so long."""
+        """Limit the body by counting its bytes, since a length may be wrong, and limit the wait for them."""
         came, begun, whole = 0, False, False
         refused: Problem | None = None
 

@@ -98,7 +98,7 @@ _BODY = {
 
 
 def describe(one: Served) -> dict[str, Any]:
-    """Return a model's tensors as the protocol says them; -1 stands for any size."""
+    """Return a model's tensors in the protocol's form; -1 stands for any size."""
 
     def tensors(given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
@@ -226,7 +226,7 @@ def _from_json(name: str, data: Any, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _outputs(asked: dict[str, Any], known: list[str]) -> tuple[list[str], set[str]]:
-    """Return the outputs that are asked for, and those of them that are wanted as binary tensors."""
+    """Return the names of the requested outputs, and which of them to send as binary tensors."""
     parameters = asked.get("parameters")
     everywhere = isinstance(parameters, dict) and parameters.get("binary_data_output") is True
     outputs = asked.get("outputs") or [{"name": name} for name in known]

@@ -1,4 +1,4 @@
-"""Lay out the files of a job: uploads in, results out, and what its own process says of how far it is."""
+"""Lay out the files of a job: uploads, results, and the progress notes of its process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Upload:
 
 
 def new_id() -> str:
-    """Draw a job's name, which nobody guesses: who knows it may read the results."""
+    """Draw a random name for a job. It cannot be guessed, because it gives access to the results."""
     return secrets.token_hex(16)
 
 
@@ -65,7 +65,7 @@ def safe_name(name: str, fallback: str) -> str:
 def store_uploads(
     root: Path, job: str, points: Sequence[Upload], buildings: Sequence[Upload], params: Upload | None
 ) -> None:
-    """Write the files of a request into the folder of a new job; all of them or no folder.
+    """Write the files of a request into the folder of a new job; on failure, leave no folder.
 
     Raises:
         InputError: two files of one kind have one name.
@@ -95,7 +95,7 @@ def _write(upload: Upload, path: Path) -> None:
 
 
 def buildings_file(folder: Path) -> Path | None:
-    """Return the file of footprints of a job: of a Shapefile's parts the `.shp`.
+    """Return the footprints file of a job; for a Shapefile, the part `.shp`.
 
     Raises:
         InputError: there are several, and none is a Shapefile.
@@ -109,7 +109,7 @@ def buildings_file(folder: Path) -> Path | None:
 
 
 def note_progress(folder: Path, step: str, done: int, total: int) -> None:
-    """Write how far the job in `folder` is."""
+    """Write the progress of the job in `folder`."""
     write_json(folder / PROGRESS, {"step": step, "done": done, "total": total})
 
 

@@ -1,4 +1,4 @@
-"""Do one job in a process of its own: `python -m plumbline.serve.http.job_process FOLDER PARENT`."""
+"""Do one job in a separate process: `python -m plumbline.serve.http.job_process FOLDER PARENT`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def main(folder: Path, parent: int) -> int:
 
 
 class _Progress:
-    """Notes how far the job is, not too often."""
+    """Writes the progress of the job, but not more often than every half second within a step."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._last, self._step = folder, 0.0, ""
@@ -136,7 +136,7 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
 
 
 def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> None:
-    """Write the map document, and the page with it where the page was built."""
+    """Write the map document, and the HTML page if the web page was built."""
     from plumbline.serve.map.document import as_json
     from plumbline.serve.map.page import is_built, page_html
 

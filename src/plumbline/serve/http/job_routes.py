@@ -1,4 +1,4 @@
-"""Take files in, and give judgements or fields out: jobs, their progress, and their results."""
+"""Accept files, and return judgements or fields: jobs, their progress, and their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEFAULTS: dict[Kind, str] = {"predict": "application/geo+json", "restore": "imag
 
 
 class Progress(BaseModel):
-    """How far a job is."""
+    """Progress of a job."""
 
     step: str
     done: int
@@ -42,7 +42,7 @@ class Progress(BaseModel):
 
 
 class Job(BaseModel):
-    """A job, as `GET /v1/jobs/{id}` tells it."""
+    """A job, as `GET /v1/jobs/{id}` returns it."""
 
     id: str
     kind: Kind
@@ -67,7 +67,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         buildings: list[UploadFile],
         params: UploadFile | None,
     ) -> Response:
-        """Store the files, and put the job on the list."""
+        """Store the files, and add the job to the list."""
         count = len(points) + len(buildings) + (params is not None)
         if count > limits.files:
             raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
@@ -206,7 +206,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 
 
 def chosen(accept: str, there: list[str], default: str) -> str | None:
-    """Return the kind of content of `there` that an `Accept` header likes best; None where it takes none of them."""
+    """Return the content type among `there` that an `Accept` header prefers; None if it accepts none of them."""
     asked = []
     for number, part in enumerate(accept.split(",")):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))

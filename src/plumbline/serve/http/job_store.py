@@ -1,4 +1,4 @@
-"""Keep the list of jobs in SQLite: what was accepted survives the end of the service, however it ends."""
+"""Keep the list of jobs in SQLite, so that accepted jobs survive any end of the service."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class JobStore:
             database.close()
 
     def add(self, job: str, kind: Kind, options: dict[str, Any], queue: int) -> bool:
-        """Append a job; False where as many as `queue` wait already."""
+        """Append a job; return False if `queue` jobs wait already."""
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
             waiting = database.execute("SELECT count(*) FROM jobs WHERE status = 'queued'").fetchone()[0]
@@ -91,13 +91,13 @@ class JobStore:
         return True
 
     def get(self, job: str) -> JobRow | None:
-        """Return a job."""
+        """Return a job; None if it is not on the list."""
         with self._open() as database:
             row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
         return _job(row) if row else None
 
     def claim(self, at_once: int) -> JobRow | None:
-        """Take the job that has waited longest, where fewer than `at_once` run; the caller runs it."""
+        """Take the job that has waited longest, if fewer than `at_once` run; the caller runs it."""
         with self._open() as database:
             row = database.execute(
                 "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
@@ -108,7 +108,7 @@ class JobStore:
         return _job(row) if row else None
 
     def finish(self, job: str, status: Status, problem: dict[str, Any] | None = None) -> None:
-        """Note how a job ended."""
+        """Record how a job ended."""
         with self._open() as database:
             database.execute(
                 "UPDATE jobs SET status = ?, problem = ?, finished = ?, owner = NULL WHERE id = ?",
@@ -116,12 +116,12 @@ class JobStore:
             )
 
     def note_remote(self, job: str, run: str) -> None:
-        """Note the flow run that does a job."""
+        """Record the flow run that does a job."""
         with self._open() as database:
             database.execute("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
 
     def cancel(self, job: str) -> JobRow | None:
-        """End a job that waits, ask for the end of one that runs; return it, None where there is none."""
+        """Cancel a waiting job, or ask a running one to end. Return the job; None if it is not on the list."""
         with self._open() as database:
             database.execute(
                 "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ? AND status = 'queued'",
@@ -132,7 +132,7 @@ class JobStore:
         return _job(row) if row else None
 
     def put_back(self, job: str) -> None:
-        """Queue a job that this process runs and cannot finish, without counting the attempt."""
+        """Queue a job again that this process cannot finish, without counting the attempt."""
         with self._open() as database:
             database.execute(
                 "UPDATE jobs SET status = 'queued', owner = NULL, attempts = attempts - 1 "
@@ -141,7 +141,7 @@ class JobStore:
             )
 
     def recover(self) -> tuple[list[str], list[str]]:
-        """Queue the jobs whose process is gone again; fail those that were begun too often. Return both."""
+        """Queue jobs of dead processes again, and fail those started too often. Return the names of both."""
         again: list[str] = []
         given_up: list[str] = []
         with self._open() as database:
@@ -169,12 +169,12 @@ class JobStore:
         return {status: found.get(status, 0) for status in STATUSES}
 
     def names(self) -> set[str]:
-        """Return all jobs."""
+        """Return the names of all jobs."""
         with self._open() as database:
             return {row["id"] for row in database.execute("SELECT id FROM jobs")}
 
     def remove_ended(self, before: float) -> list[str]:
-        """Take jobs off the list that ended before a time (seconds since 1970); return them."""
+        """Remove jobs that ended before a time (seconds since 1970) from the list; return their names."""
         with self._open() as database:
             marks = ", ".join("?" * len(ENDED))
             rows = database.execute(
@@ -184,18 +184,18 @@ class JobStore:
         return [row["id"] for row in rows]
 
     def remove(self, job: str) -> None:
-        """Take a job off the list."""
+        """Remove a job from the list."""
         with self._open() as database:
             database.execute("DELETE FROM jobs WHERE id = ?", (job,))
 
 
 def this_process() -> str:
-    """Name this process so that none of another time has the name: number and start."""
+    """Return a name for this process that stays unique over time: number and start."""
     return f"{os.getpid()}:{psutil.Process().create_time():.2f}"
 
 
 def is_alive(owner: str | None) -> bool:
-    """Tell whether the process that `this_process` named still runs."""
+    """Return whether the process named by `this_process` still runs."""
     if owner is None:
         return False
     number, _, began = owner.partition(":")

@@ -1,4 +1,4 @@
-"""Hold the models that are served, and change to another champion without losing a request."""
+"""Hold the served models, and switch to a new champion without losing a request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plumbline.serve.http.settings import Settings
 
 @dataclass(frozen=True)
 class Served:
-    """A model of diagnosis as it is asked: who has it keeps it, whatever comes after."""
+    """A model of diagnosis in use. A request keeps the one it has got, even after a switch."""
 
     package: Path
     manifest: Manifest
@@ -29,7 +29,7 @@ class Served:
 
 @dataclass(frozen=True)
 class ServedFields:
-    """A package of restoration; each job opens it for itself."""
+    """A package of restoration; each job opens it again."""
 
     package: Path
     manifest: PackageManifest
@@ -37,10 +37,10 @@ class ServedFields:
 
 
 class Models:
-    """The models that are served now."""
+    """Models that are served now."""
 
     def __init__(self, settings: Settings) -> None:
-        """Open both.
+        """Open both models.
 
         Raises:
             InputError: one cannot be opened.
@@ -53,19 +53,19 @@ class Models:
         self._watcher = threading.Thread(target=self._watch, name="models", daemon=True)
 
     def package(self, kind: Kind) -> Path:
-        """Return the package that a job of a kind is done with."""
+        """Return the package for a kind of job."""
         return self.diagnosis.package if kind == "predict" else self.restoration.package
 
     def watch(self) -> None:
-        """Begin to look for other champions."""
+        """Start to look for new champions."""
         self._watcher.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking for new champions."""
         self._ended.set()
 
     def refresh(self) -> None:
-        """Change to the models that the names mean now; what cannot be opened changes nothing."""
+        """Switch to the models that the names stand for now; keep the old one where a new one cannot be opened."""
         try:
             package = self._find()
             if package.resolve() != self.diagnosis.package:
@@ -79,7 +79,7 @@ class Models:
             log.warning("models: %s. The one before is served on.", error)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what users are told of each: version, metrics, gate's verdict."""
+        """Return version, metrics and gate verdict of each model, for users."""
         found = []
         both: tuple[tuple[str, PackageManifest], ...] = (
             ("diagnosis", self.diagnosis.manifest),

@@ -1,4 +1,4 @@
-"""Say how the service is: probes for Kubernetes, and figures for Prometheus."""
+"""Report the state of the service: probes for Kubernetes, and figures for Prometheus."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Meters:
         self._inferred.observe(buildings)
 
     def refused(self, what: str) -> None:
-        """Count a request that was refused because others are served."""
+        """Count a request that was refused because the service is busy."""
         self._refused.labels(what).inc()
 
     def text(self, jobs: dict[str, int], models: list[tuple[str, str, str]]) -> bytes:
-        """Return all figures as Prometheus reads them; of all processes where there are several."""
+        """Return all figures in the format of Prometheus, summed over the processes."""
         now = CollectorRegistry()
         if SEVERAL in os.environ:
             MultiProcessCollector(now)  # type: ignore[no-untyped-call]

@@ -60,7 +60,7 @@ class Problem(Exception):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the body."""
+        """Return the body of the response."""
         detail = self.detail
         return {
             "type": "about:blank",
@@ -71,7 +71,7 @@ class Problem(Exception):
         }
 
     def response(self) -> JSONResponse:
-        """Return the answer."""
+        """Return the HTTP response."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
@@ -79,7 +79,7 @@ class Problem(Exception):
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Return what a user is told of an error; one that nobody expected is logged under a number, and only that told."""
+    """Return the problem that users see for an error. An unexpected error is logged; users see only its number."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InputError):
@@ -94,7 +94,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def without_paths(text: str, folder: Path | None = None) -> str:
-    """Return a message in which files have their names alone.
+    """Return a message with file names in place of paths.
 
     Args:
         text: message. folder: of the job, whose path is left out first.

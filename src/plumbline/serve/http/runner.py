@@ -1,4 +1,4 @@
-"""Run the jobs of the list, each in a process group of its own, and end those that take too much."""
+"""Run the jobs of the list, each in its own process group, and end those that exceed a limit."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PROGRAM = "plumbline.serve.http.job_process"
 
 
 class LocalJob:
-    """A job in a process group of its own, on this machine."""
+    """A job in its own process group on this machine."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin the job in `folder`."""
+        """Start the job in `folder`."""
         with (folder / job_files.LOG).open("ab") as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, str(folder), str(os.getpid())],
@@ -45,17 +45,17 @@ class LocalJob:
             )
 
     def poll(self) -> int | None:
-        """Return the exit code; None before."""
+        """Return the exit code; None while the job runs."""
         return self._process.poll()
 
     def end(self) -> None:
-        """End the process and all of its group, also what it left behind."""
+        """Kill the process and its whole group."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def memory_mb(self) -> float:
-        """Return the resident memory of the process and of those that it began, MB."""
+        """Return the resident memory of the process and its children, MB."""
         total = 0
         with suppress(psutil.Error):
             whole = psutil.Process(self._process.pid)
@@ -72,7 +72,7 @@ class _Running:
 
 
 class Runner(threading.Thread):
-    """A thread that lives as long as the service: its jobs' processes end with it, however it ends."""
+    """A thread that runs jobs as long as the service lives; their processes end with the service."""
 
     def __init__(self, root: Path, store: JobStore, models: Models, settings: Settings) -> None:
         super().__init__(name="runner", daemon=True)
@@ -83,7 +83,7 @@ class Runner(threading.Thread):
         self._swept = -SECONDS_BETWEEN_SWEEPS
 
     def run(self) -> None:
-        """Look after jobs until `stop`."""
+        """Start and supervise jobs until `stop`."""
         while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
             try:
                 self._look()

@@ -53,7 +53,7 @@ def run(settings: Settings) -> None:
 
 
 def of_environment() -> object:
-    """Return the application of one of several processes."""
+    """Return the application for one of several processes."""
     from plumbline.core.console import setup_logging
 
     setup_logging()

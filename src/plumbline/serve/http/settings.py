@@ -1,4 +1,4 @@
-"""Bound what a service accepts: bytes, files, points, footprints, jobs at once, memory and time."""
+"""Set the limits of a service: bytes, files, points, footprints, parallel jobs, memory and time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST_TOKEN = 16
 
 
 class Limits(BaseModel):
-    """Bounds of one service."""
+    """Limits of one service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     upload_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
@@ -39,7 +39,7 @@ class Limits(BaseModel):
 
 
 class Settings(BaseModel):
-    """What one service is started with."""
+    """Settings of one service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     folder: Path
@@ -74,7 +74,7 @@ class Settings(BaseModel):
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is this machine's own."""
+    """Return whether an address is this machine's own."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

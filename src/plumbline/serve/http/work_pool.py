@@ -26,15 +26,15 @@ class PoolUnreachable(PlumblineError):
 
 
 def asked() -> bool:
-    """Tell whether jobs go to work pools."""
+    """Return whether jobs go to work pools."""
     return bool(os.environ.get(ADDRESS))
 
 
 class PoolJob:
-    """A job that a worker does on a machine that sees the service's folder."""
+    """A job that a worker does on a machine with access to the service's folder."""
 
     def __init__(self, run: str) -> None:
-        """Take up a flow run by its number."""
+        """Attach to a flow run by its number."""
         self.run = run
 
     @classmethod
@@ -50,12 +50,12 @@ class PoolJob:
         return cls(str(_call("POST", f"deployments/{number}/create_flow_run", asked_for)["id"]))
 
     def poll(self) -> int | None:
-        """Return 0 where the job is done, 1 where it failed, None before."""
+        """Return 0 if the job is done, 1 if it failed, None while it runs."""
         state = _call("GET", f"flow_runs/{self.run}")["state_type"]
         return None if state not in OVER else int(state != DONE)
 
     def end(self) -> None:
-        """Cancel it; its worker ends the process."""
+        """Cancel the flow run; its worker ends the process."""
         _call("POST", f"flow_runs/{self.run}/set_state", {"state": {"type": "CANCELLING"}})
 
 

@@ -1,1 +1,1 @@
-"""Look into files before a model does: what each is, how it is understood, and what is doubtful."""
+"""Inspect files before a model uses them: the kind of each, how it is read, and what is doubtful."""

@@ -1,4 +1,4 @@
-"""Read files as `predict` reads them, and keep what was understood, what was said, and what is refused."""
+"""Read files as `predict` reads them, and collect facts, messages and refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEVEL = 0.05
 
 @dataclass
 class Looked:
-    """One file, and what is known of it."""
+    """What was found in one file."""
 
     path: Path
     kind: Kind
@@ -56,7 +56,7 @@ class Looked:
     buildings: geopandas.GeoDataFrame | None = None
 
     def plain(self) -> dict[str, Any]:
-        """What JSON can hold of it."""
+        """Return the values that JSON can hold."""
         return {
             "file": str(self.path),
             "kind": self.kind,
@@ -70,7 +70,7 @@ class Looked:
 
 @dataclass
 class Findings:
-    """All files, and what is doubtful between them."""
+    """Findings on all files, and doubts about their combination."""
 
     files: list[Looked]
     doubts: list[str]
@@ -79,11 +79,11 @@ class Findings:
 
     @property
     def is_readable(self) -> bool:
-        """Whether every file can be read, and all of them together."""
+        """Return whether every file can be read, and all of them together."""
         return all(one.kind != "not readable" for one in self.files) and not self.refused
 
     def plain(self) -> dict[str, Any]:
-        """What JSON can hold of it."""
+        """Return the values that JSON can hold."""
         return {"files": [one.plain() for one in self.files], "doubts": self.doubts, "readable": self.is_readable}
 
 
@@ -94,7 +94,7 @@ def look(
     id_column: str | None = None,
     layer: str | None = None,
 ) -> Findings:
-    """Look into points and footprints, in any order.
+    """Inspect points and footprints, given in any order.
 
     Args:
         paths: the files. ingest: what they do not say themselves. format_: of the points; None: by the content.
@@ -125,7 +125,7 @@ def look(
 
 @contextmanager
 def _heard(doubts: list[str], notes: list[str]) -> Iterator[None]:
-    """Keep what is said meanwhile, and keep it off the terminal."""
+    """Collect log messages as doubts (warnings) or notes, and keep them off the terminal."""
 
     class Hearing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -237,7 +237,7 @@ def _footprints(
 
 
 def _together(files: Sequence[Looked], ingest: Ingest) -> None:
-    """Have the checks between files say what they say to `predict`.
+    """Run the same checks between files as `predict`.
 
     Raises:
         InputError: they refuse them.

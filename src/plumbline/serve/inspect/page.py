@@ -1,4 +1,4 @@
-"""Say what `look` has found: as text, as JSON, and as a page with pictures."""
+"""Write the findings of `look` as text, as JSON, or as a page with pictures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ svg{max-width:100%;height:auto}figure{margin:8px 0}
 
 
 def check_report(path: Path) -> None:
-    """Refuse a report whose name says no way of writing it.
+    """Refuse a report path that ends neither with `.html` nor with `.json`.
 
     Raises:
         InputError: it ends neither with `.html` nor with `.json`.
@@ -37,7 +37,7 @@ def check_report(path: Path) -> None:
 
 
 def write_report(findings: Findings, path: Path) -> None:
-    """Write the findings as the file's name says, atomically.
+    """Write the findings as JSON or HTML, by the ending of the name, atomically.
 
     Raises:
         InputError: the file cannot be written.
@@ -69,13 +69,13 @@ def print_text(findings: Findings, console: Console) -> None:
 
 
 def merged_params(findings: Findings) -> str:
-    """Lines of `params.yaml` for all files that are points."""
+    """Return one `params.yaml` section `ingest` for all point files."""
     head = "ingest:\n  products:\n"
     return head + "".join(one.params.removeprefix(head) for one in findings.files if one.params)
 
 
 def as_page(findings: Findings) -> str:
-    """One HTML file that loads nothing from elsewhere."""
+    """Return the findings as one HTML page that loads nothing from elsewhere."""
     parts = ["<h1>What the files are</h1>"]
     buildings = next((one.buildings for one in findings.files if one.buildings is not None), None)
     tracks = [one.track for one in findings.files if one.track is not None]
@@ -101,7 +101,7 @@ def _doubts(doubts: list[str]) -> str:
 
 
 def _bare(text: str, one: Looked) -> str:
-    """Without the file's name, which stands above."""
+    """Return a message without the file's name, which stands above it."""
     return text.removeprefix(f"{one.path}: ")
 
 

@@ -25,7 +25,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 def velocities(track: Track) -> Floats:
-    """(N,) mean velocity of each point, mm a year: the line of least squares; NaN of fewer than two values."""
+    """Return (N,) the least-squares velocity of each point, mm/yr; NaN below two values."""
     years = (track.epochs - track.epochs[0]).astype("timedelta64[D]").astype(float) / DAYS_A_YEAR
     values = track.displacement.astype(float)
     known = np.isfinite(values)
@@ -37,7 +37,7 @@ def velocities(track: Track) -> Floats:
 
 
 def draw_plan(tracks: Sequence[Track], buildings: geopandas.GeoDataFrame | None) -> str:
-    """Points, coloured by velocity, on footprints; north is up in the grid of the points."""
+    """Draw points, coloured by velocity, on footprints; north is up in the grid of the points."""
     outlines = np.zeros(0, object)
     if buildings is not None:
         outlines = buildings.geometry.to_numpy()[:: _every(len(buildings), MOST_BUILDINGS)]
@@ -71,7 +71,7 @@ def draw_plan(tracks: Sequence[Track], buildings: geopandas.GeoDataFrame | None)
 
 
 def draw_histories(track: Track) -> str:
-    """Three histories: a fast one away from the satellite, a typical one, a fast one towards it."""
+    """Draw three histories: fast away from the satellite, typical, and fast towards it."""
     speed = velocities(track)
     known = np.flatnonzero(np.isfinite(speed))
     if not len(known):
@@ -102,7 +102,7 @@ def _every(count: int, most: int) -> int:
 
 
 def _box(corners: Floats, x: Floats, y: Floats) -> tuple[float, float, float, float]:
-    """What is drawn: where points are, as a country's footprints would make them a dot; all without points."""
+    """Return the bounds of the plan: the points with a margin, or the footprints where there are no points."""
     shown = np.column_stack([x, y]) if len(x) else corners
     low, high = shown.min(axis=0), shown.max(axis=0)
     margin = 0.03 * float((high - low).max()) + 5.0
@@ -116,7 +116,7 @@ def _ring(polygon: Any, west: float, north: float, scale: float) -> str:
 
 
 def _colour(share: float) -> str:
-    """Of the diverging scale, by -1 to 1; grey of what is not known."""
+    """Return the diverging colour of a share from -1 to 1; grey for NaN."""
     if not np.isfinite(share):
         return "#999999"
     place = (np.clip(share, -1, 1) + 1) / 2 * (len(DIVERGING) - 1)

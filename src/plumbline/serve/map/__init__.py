@@ -1,1 +1,1 @@
-"""The map: one HTML file that works offline."""
+"""Draw the map: one HTML file that works offline."""

@@ -1,4 +1,4 @@
-"""Work out what the map shows: descriptions, quarters of footprints, and points with their velocity."""
+"""Prepare the content of the map: descriptions, quadrants of footprints, and points with their velocity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARGIN_M = 100.0
 
 @dataclass(frozen=True)
 class MapPoints:
-    """The N points of one track that are drawn."""
+    """Points of one track that are drawn, N of them."""
 
     name: str
     east_north: Array
@@ -40,7 +40,7 @@ class MapPoints:
 
 
 def velocity_mm_per_year(displacement: NDArray[np.float32], epochs: NDArray[np.datetime64]) -> Array:
-    """Least-squares slope of displacement (N, T) in mm on time; NaN are left out, below two epochs it is NaN."""
+    """Fit the slope of displacement (N, T), mm, by least squares, ignoring NaN; NaN below two epochs."""
     days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
     seen = np.isfinite(displacement)
     count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
@@ -53,7 +53,7 @@ def velocity_mm_per_year(displacement: NDArray[np.float32], epochs: NDArray[np.d
 
 
 def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyproj.CRS:
-    """A projected CRS in metres: that of the points, else the footprints' own, else their UTM zone."""
+    """Return a projected CRS in metres: that of the points, else the footprints' own, else their UTM zone."""
     if tracks:
         return pyproj.CRS(tracks[0].crs)
     own: pyproj.CRS = predictions.crs
@@ -63,7 +63,7 @@ def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyp
 
 
 def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Array, limit: int) -> list[MapPoints]:
-    """The points near the buildings, evenly thinned to `limit` over all tracks, with their velocity.
+    """Return the points near the buildings with their velocity, thinned evenly to `limit` over all tracks.
 
     Args:
         tracks: K points tables.
@@ -90,7 +90,7 @@ def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Arra
 
 
 def quarters(footprints: NDArray[np.object_], quadrant: Sequence[str]) -> NDArray[np.object_]:
-    """The part of each footprint (B,) that lies in its named quadrant of the building frame.
+    """Return the part of each footprint (B,) that lies in its named quadrant of the building frame.
 
     Where a footprint has nothing in that quadrant (an L-shape), it is the frame's whole quarter.
     """
@@ -130,12 +130,12 @@ def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:
 
 
 def isolated(name: object) -> str:
-    """A user's name in a line of text: written from right to left, it does not turn the figures that follow it."""
+    """Isolate a user's name, so that right-to-left script does not reorder the figures after it."""
     return f"\u2068{name}\u2069"
 
 
 def description(building: Any, why_not: str) -> str:
-    """One building in words, as HTML with the user's own text escaped.
+    """Describe one building as HTML, with the user's own text escaped.
 
     Args:
         building: has the predictions' columns.

@@ -55,7 +55,7 @@ REASON_GROUPS = {
 
 
 def make_document(judged: Judged, tracks: Sequence[Track], title: str, prepare: Prepare, every: int = 1) -> Document:
-    """Make the map document of the predictions and the points that they rest on.
+    """Make the map document from the predictions and their points.
 
     Args:
         judged: at least one building, with a CRS, and why each is not judged.
@@ -153,7 +153,7 @@ def _collection(
 
 
 def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
-    """List a column's values as JSON has them, rounded; None where there is none."""
+    """Return a column's values rounded for JSON; None for missing ones."""
     column = shown[name]
     if DTYPES[name] == "str":
         return [value if isinstance(value, str) else None for value in column]
@@ -164,7 +164,7 @@ def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
 
 
 def _points(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
-    """Make one entry a track: its name, how many points lie near, and `lon`, `lat` and `velocity` of those shown."""
+    """Make one entry per track: its name, how many points lie near, and `lon`, `lat` and `velocity` of those shown."""
     entries = []
     for part in points:
         place = geopandas.points_from_xy(*part.east_north.T, crs=crs).to_crs(WGS84)

@@ -1,4 +1,4 @@
-"""Choose the displacement histories that the map shows of the scatterers on and beside its buildings."""
+"""Choose the displacement histories that the map shows: scatterers on and beside its buildings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_VALUES = 800_000
 
 
 def histories(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> dict[str, Any]:
-    """Choose histories of the judged buildings, those in the first rows first, until `MAX_VALUES` are taken.
+    """Choose histories of the judged buildings, in the order of rows, until `MAX_VALUES` are taken.
 
     Args:
         shown: predictions in a projected CRS; the order of the rows says whose histories matter most.

@@ -50,7 +50,7 @@ def write_map(
     prepare: Prepare,
     every: int = 1,
 ) -> None:
-    """Write the predictions, and the points they rest on, into one HTML file that works without a network.
+    """Write the predictions and their points into one HTML file that works without a network.
 
     Args:
         judged, tracks, title, prepare, every: see `make_document`.
@@ -64,7 +64,7 @@ def write_map(
 
 
 def is_built() -> bool:
-    """Tell whether the page is there."""
+    """Return whether the web page was built."""
     return all((BUILT / name).is_file() for name in (SCRIPT, STYLE))
 
 
@@ -100,12 +100,12 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
 
 
 def packed(document: Mapping[str, Any]) -> str:
-    """Compress the document to base64 of gzip: a fifth of its size, and no character of it can begin a tag."""
+    """Compress the document to base64 of gzip: a fifth of the size, and safe inside a tag."""
     return base64.b64encode(gzip.compress(as_json(document).encode(), 6, mtime=0)).decode()
 
 
 def _policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
-    """Write the Content Security Policy: this one script, MapLibre's worker from memory, and no network."""
+    """Write the Content Security Policy: only this script and MapLibre's worker, without network access."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = " 'self'" if document is None else ""
     host = _host(document.get("basemap") if document is not None else basemap)
@@ -117,7 +117,7 @@ def _policy(script: str, document: Mapping[str, Any] | None, basemap: str | None
 
 
 def _host(address: object) -> str:
-    """Name the host of a base map for the policy; an address that is no web address counts as none."""
+    """Return the host of a base map for the policy; an empty text for anything but a web address."""
     if not isinstance(address, str):
         return ""
     parts = urlsplit(address)

@@ -1,1 +1,1 @@
-"""Styles that QGIS loads by itself with what Plumbline writes."""
+"""Write styles that QGIS loads automatically with Plumbline's files."""

@@ -1,4 +1,4 @@
-"""Add layers of points, and the styles that QGIS loads by itself, to a GeoPackage."""
+"""Add layers of points, and styles that QGIS loads automatically, to a GeoPackage."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PointLayer(NamedTuple):
 
 
 def add_points(path: Path, layers: Sequence[PointLayer]) -> dict[str, Style]:
-    """Write layers of points into the GeoPackage `path`, behind those that it has; return the style of each.
+    """Append layers of points to the GeoPackage `path`; return the style of each.
 
     Raises:
         pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError: the disk refused.
@@ -68,7 +68,7 @@ def add_points(path: Path, layers: Sequence[PointLayer]) -> dict[str, Style]:
 
 
 def add_styles(path: Path, styles: Mapping[str, Style]) -> None:
-    """Make each style the default one of its layer in the GeoPackage `path`, which has none yet.
+    """Make each style the default of its layer in the GeoPackage `path`, which has no styles yet.
 
     Raises:
         sqlite3.Error: the disk refused.

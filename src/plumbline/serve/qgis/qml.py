@@ -87,7 +87,7 @@ def marker(colour: str, outline: str, size_mm: float = 1.8) -> ET.Element:
 
 
 def generated(expression: str, fill: ET.Element) -> ET.Element:
-    """Make a symbol layer that draws, with `fill`, the polygon that an expression gives; above all other layers."""
+    """Make a symbol layer that draws the polygon of an expression with `fill`, above all other layers."""
     made = _layer("GeometryGenerator", {"SymbolType": "Fill", "geometryModifier": expression, "units": "MapUnit"})
     made.set("pass", "1")
     part = symbol("fill", fill)
@@ -102,7 +102,7 @@ def symbol(kind: str, *layers: ET.Element) -> ET.Element:
 
 
 def rule_renderer(rules: Sequence[Rule]) -> ET.Element:
-    """Draw each feature with the symbols of all rules whose condition it meets."""
+    """Draw each feature with the symbols of all rules that it meets."""
     lines = [
         node("rule", {"key": _key(n), "symbol": str(n), "label": one.label, "filter": one.condition})
         for n, one in enumerate(rules)
@@ -116,7 +116,7 @@ def rule_renderer(rules: Sequence[Rule]) -> ET.Element:
 
 
 def graduated_renderer(field: str, ranges: Sequence[Range]) -> ET.Element:
-    """Draw each feature with the symbol of the range that its value of `field` lies in."""
+    """Draw each feature with the symbol of the range around its value of `field`."""
     lines = [
         node(
             "range",

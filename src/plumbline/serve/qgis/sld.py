@@ -16,12 +16,12 @@ SPACES = {
 
 
 def compared(operator: str, field: str, value: str) -> ET.Element:
-    """Make a condition. `operator`: of OGC's filters, as `PropertyIsEqualTo`."""
+    """Make a condition. `operator`: of OGC's filters, for example `PropertyIsEqualTo`."""
     return node(f"ogc:{operator}", {}, node("ogc:PropertyName", text=field), node("ogc:Literal", text=value))
 
 
 def both(one: ET.Element, other: ET.Element) -> ET.Element:
-    """Make a condition that both conditions hold."""
+    """Combine two conditions by `And`."""
     return node("ogc:And", {}, one, other)
 
 

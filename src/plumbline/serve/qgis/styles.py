@@ -1,4 +1,4 @@
-"""The styles of what Plumbline writes: predictions, scatterers with their histories, and restored fields."""
+"""Define the styles of predictions, of scatterers with their histories, and of restored fields."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ BEYOND = 1e6
 
 
 class Style(NamedTuple):
-    """How a layer is drawn."""
+    """Style of a layer."""
 
     qml: str
     """For QGIS."""
@@ -116,7 +116,7 @@ def predictions_style(layer: str) -> Style:
 
 
 def map_tip() -> str:
-    """Write the HTML that QGIS shows of a building under the pointer: judgement, interval, or why there is none."""
+    """Write the HTML that QGIS shows of a building under the pointer: judgement and interval, or the reason without."""
     names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
     reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{said[1]}'" for status, said in NOT_JUDGED.items())
     judged = (

@@ -29,7 +29,7 @@ BANDS = tuple(f"{name}_{what}" for name in ("up", "east", "los") for what in ("m
 
 @dataclass(frozen=True)
 class Settings:
-    """What all windows of a run share."""
+    """Settings that all windows of a run share."""
 
     covariance: Covariance
     """Of up and east; unused where all scatterers are seen from one direction."""
@@ -48,7 +48,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Field:
-    """What is restored, for those who draw it or read it off."""
+    """A restored field, for drawing it and reading it off."""
 
     found: Observations
     grid: Grid
@@ -59,7 +59,7 @@ class Field:
 
 @dataclass(frozen=True)
 class RestoredWindow:
-    """What a window gives."""
+    """Result of one window."""
 
     bands: NDArray[np.float32]
     """(len(BANDS), rows, columns) mm; NaN where nothing can be told."""
@@ -68,7 +68,7 @@ class RestoredWindow:
 
 
 def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: Settings) -> RestoredWindow | None:
-    """Restore the cells of `grid`; None where no scatterer is near enough to any of them.
+    """Restore the cells of `grid`; return None if every cell is too far from a scatterer.
 
     The noise is drawn from the seed and the window's place, so that a run that is gone on with gives the same.
     """
@@ -104,7 +104,7 @@ def _tell(
     bands: NDArray[np.float32],
     drawn: dict[str, Float],
 ) -> None:
-    """Put components into `bands`, in `cells`, and their samples into `drawn`."""
+    """Write the restored components into `bands`, in `cells`, and their samples into `drawn`."""
     maps = stack_maps(estimate(near, grid, covariance, settings.halo_m), bin_observations(near, grid))
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])

@@ -37,7 +37,7 @@ MARGIN_CELLS = 8
 
 
 def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
-    """Write a table of all footprints with `FIGURES` as csv, GeoPackage, GeoJSON or Parquet by the ending of the name.
+    """Write a table of all footprints with `FIGURES`, in the format of the suffix: csv, GeoPackage, GeoJSON, Parquet.
 
     A footprint whose cells are too far from points has no figures, and `told` false.
 
@@ -67,7 +67,7 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
 
 
 def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Grid, list[int]]]:
-    """Windows in whose middle the footprints lie, so that each is seen as a whole."""
+    """Yield windows with the footprints near their middle, so that each footprint lies entirely in one window."""
     if footprints.empty:
         return
     row, column = grid.place(np.column_stack([footprints.centroid.x, footprints.centroid.y]))
@@ -80,7 +80,7 @@ def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Gr
 
 
 def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field: Field) -> dict[str, Any]:
-    """Figures of one footprint from the samples of its window, whose spread is widened to the calibrated one."""
+    """Return the figures of one footprint from the window's samples, widened to the calibrated spread."""
     east, north = np.meshgrid(grid.eastings, grid.northings)
     cells = shapely.contains_xy(footprint.buffer(0.75 * grid.cell_m), east, north)
     name = "up" if (cells & np.isfinite(one.bands[UP])).sum() >= 0.5 * cells.sum() else "los"

@@ -1,4 +1,4 @@
-"""Draw a restored field: the field, its uncertainty, and the points that it comes from, side by side."""
+"""Draw a restored field, its uncertainty, and the points behind it, side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_PIXELS = 1500
 
 
 def draw(field: Field, blend: Blend, out: Path) -> None:
-    """Write a new PNG file.
+    """Draw the field into a new PNG file.
 
     Raises:
         InputError: matplotlib is not installed.

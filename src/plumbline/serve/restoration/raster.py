@@ -28,7 +28,7 @@ def write_cog(
     work: Path,
     out: Path,
 ) -> None:
-    """Write `out`, atomically; NaN is no-data.
+    """Write `out`, atomically; NaN means no data.
 
     Args:
         rows: gives (bands, last - first, columns) of the rows from `first` to before `last`.

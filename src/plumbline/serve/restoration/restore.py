@@ -1,4 +1,4 @@
-"""Restore a displacement field from product files: a Cloud Optimized GeoTIFF, and what else is asked beside it."""
+"""Restore a displacement field from product files: a Cloud Optimized GeoTIFF, with table and picture if wanted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BANDS_FILE = "bands.npy"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user wants of a field."""
+    """Options of a user for a field."""
 
     steps: int = 25
     samples: int = 16
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class WindowJob:
-    """A window to restore, in any process that sees the folder of the run."""
+    """A window to restore, in any process with access to the folder of the run."""
 
     folder: Path
     run: Path
@@ -66,7 +66,7 @@ class WindowJob:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run comes to."""
+    """Field, windows and working folder of a run."""
 
     field: Field
     work: Path
@@ -85,7 +85,7 @@ def restore(
     picture: Path | None = None,
     workers: int | None = 1,
 ) -> Field:
-    """Write the field, and the figures of buildings and a picture where they are wanted.
+    """Write the field, and the table of buildings and the picture if they are wanted.
 
     Windows that are done are kept in `.plumbline`: a run that was killed goes on with them.
 
@@ -110,7 +110,7 @@ def restore(
 def check_outputs(
     points: Sequence[Path], output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
 ) -> None:
-    """Refuse names of files that cannot be written, before anything is computed.
+    """Refuse output paths that cannot be written, before anything is computed.
 
     Raises:
         InputError: the field is no GeoTIFF, a folder is missing, or a file that is read would be overwritten.
@@ -192,7 +192,7 @@ def _plain(*covariances: Covariance) -> dict[str, dict[str, float]]:
 
 @lru_cache(maxsize=1)
 def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
-    """What all windows of a run share, read once a process."""
+    """Read what all windows of a run share, once per process."""
     model = open_fields(package, adapters)
     told = read_json(run / "run.json")
     with np.load(run / "observations.npz") as stored:
@@ -206,7 +206,7 @@ def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
 def finish(
     plan: Plan, output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
 ) -> None:
-    """Blend the windows and write everything; then the windows go."""
+    """Blend the windows, write all outputs, and remove the windows."""
     blend = Blend(plan.work, len(BANDS), plan.field.grid)
     for job in plan.jobs:
         path = job.folder / BANDS_FILE
@@ -225,7 +225,7 @@ def finish(
 
 
 def _check(found: Observations, names: Sequence[str]) -> None:
-    """Refuse what no field can be made of.
+    """Refuse observations that cannot make a field.
 
     Raises:
         InputError: too few points, all of them in a line, or tracks of different places.

@@ -1,4 +1,4 @@
-"""Write the style of a restored field beside it, where QGIS finds it by its name."""
+"""Write the style of a restored field beside it, under the name that QGIS looks for."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LEAST_MM = 0.1
 
 
 def style_path(output: Path) -> Path:
-    """Name the style of a field: QGIS looks for the name of the raster with the suffix `.qml`."""
+    """Return the path of a field's style: the name of the raster with the suffix `.qml`."""
     return output.with_suffix(".qml")
 
 
 def write_style(field: Field, blend: Blend, staged: ExitStack, output: Path) -> None:
-    """Write the style; it takes its place when `staged` ends. One that somebody else has made there stays.
+    """Write the style, in place once `staged` ends. A style that somebody else wrote there stays.
 
     Args:
         field: what is restored. blend: its values. staged: what holds all files of the run.
@@ -42,7 +42,7 @@ def write_style(field: Field, blend: Blend, staged: ExitStack, output: Path) -> 
 
 
 def ends_mm(field: Field, blend: Blend) -> float:
-    """Say where the colours of the first band end, mm."""
+    """Return the displacement at which the colours of the first band end, mm."""
     band = BANDS.index("up_mm" if field.found.directions > 1 else "los_mm")
     thin = max(1, max(field.grid.rows, field.grid.columns) // MOST_CELLS)
     values = np.concatenate([blend.rows(row, row + 1)[band, :, ::thin] for row in range(0, field.grid.rows, thin)])

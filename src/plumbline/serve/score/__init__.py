@@ -1,1 +1,1 @@
-"""Deliveries of points as they come in: which are new, what the champion says of them, and what has changed."""
+"""Process deliveries of points: find new ones, judge them with the champion, and list the changes."""

@@ -1,4 +1,4 @@
-"""Two deliveries of one place, building by building: whose status, category or quadrant is another one."""
+"""Compare two deliveries of one place, building by building: changes of status, category or quadrant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 class Changes(NamedTuple):
-    """What became of the buildings of two deliveries."""
+    """Changes of the buildings between two deliveries."""
 
     table: pd.DataFrame
     """A row a changed building, `COLUMNS`; those that got worse beyond their intervals first, the most so on top."""
@@ -75,7 +75,7 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
 
 
 def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:
-    """(B,) whether the two intervals have a value in common; True where one is missing."""
+    """Return (B,) whether the two intervals overlap; True where one is missing."""
     apart = (new["severity_low"] > old["severity_high"]) | (new["severity_high"] < old["severity_low"])
     return np.asarray(~apart.to_numpy(), bool)
 

@@ -1,4 +1,4 @@
-"""What has been delivered: folders of files that have come to rest, each known by what is in it."""
+"""Find deliveries: folders of files that no longer change, each identified by its content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ State = list[list[Any]]
 
 @dataclass(frozen=True)
 class Delivery:
-    """A whole delivery."""
+    """A complete delivery."""
 
     place: str
     name: str
@@ -36,22 +36,22 @@ class Delivery:
 
     @property
     def id(self) -> str:
-        """SHA-256 over names and hashes of the files: the same files are the same delivery, wherever they lie."""
+        """Return the SHA-256 over names and hashes of the files: equal files are the same delivery, in any folder."""
         told = "".join(f"{name}\0{about['sha256']}\n" for name, about in sorted(self.files.items()))
         return hashlib.sha256(os.fsencode(told)).hexdigest()  # a name need not be UTF-8; `plan_reading` refuses it
 
     @property
     def result(self) -> str:
-        """Name of the folder with its result."""
+        """Return the name of the folder with its result."""
         return f"{self.name}-{self.id[:ID_LENGTH]}"
 
     def unchanged(self) -> bool:
-        """Whether the files are still those that were hashed."""
+        """Return whether the files are still the same as when they were hashed."""
         return tuple(map(tuple, state_of(self.folder))) == self.state
 
 
 def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = time.time) -> list[Delivery]:
-    """Every delivery that is complete, by place and name.
+    """Return every complete delivery, by place and name.
 
     One is complete if its marker is there (where params name one), no file has a name of unfinished ones, and nothing
     in it has changed for `settle_s`: by the times of the files, or since an earlier look that saw the same. Both
@@ -102,7 +102,7 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
 
 
 def state_of(folder: Path) -> State:
-    """`[path, bytes, changed (ns), written (ns), inode]` of every file below a folder, hidden ones too.
+    """Return `[path, bytes, changed (ns), written (ns), inode]` of every file below a folder, hidden ones too.
 
     The time of change is the file system's own: unlike that of writing, copying tools cannot set it back.
     """
@@ -135,12 +135,12 @@ def _folders(source: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _counts(folder: Path) -> bool:
-    """Names that begin with `_` are those of the results' own records."""
+    """Return whether a folder may be a delivery; names with `_` in front are the records of results."""
     return not folder.name.startswith((".", "_"))
 
 
 def _unfinished(folder: Path, state: State, since: float, params: Score, now: float) -> str | None:
-    """Why a delivery is not taken yet."""
+    """Return why a delivery is not complete yet; None if it is."""
     names = [str(row[0]) for row in state]
     if not any(_listed(name) for name in names):
         return "it is empty"
@@ -165,7 +165,7 @@ def _hashes(folder: Path, state: State) -> Files:
 
 
 def _remembered(notes: Path) -> Mapping[str, Any]:
-    """What earlier looks saw. Notes that cannot be read cost hashing everything again, and nothing else."""
+    """Read the notes of earlier looks. If they are unreadable, all files are hashed again."""
     try:
         content = read_json(notes)
         return content if all({"state", "since", "files"} <= set(note) for note in content.values()) else {}

@@ -1,4 +1,4 @@
-"""Whether a delivery is still of the kind that the model was trained on, and whether its answers are those of before.
+"""Decide whether a delivery still resembles the training data, and its answers those of before.
 
 Distances, not p values: with thousands of scatterers every difference is significant, and with twenty buildings none
 is. A distance counts where it is large even after what chance can make of it has been taken off, and nothing is said
@@ -41,7 +41,7 @@ def drift_of(
     before: DeliveryResult | None,
     params: Drift,
 ) -> dict[str, Any]:
-    """The content of `drift.json`.
+    """Return the content of `drift.json`.
 
     Args:
         found: the delivery's watched columns, of the buildings that could be prepared.
@@ -74,7 +74,7 @@ def drift_of(
 
 
 def _feature(name: str, found: ColumnValues, reference: Mapping[str, ColumnValues], params: Drift) -> dict[str, Any]:
-    """One column against its nearest training city."""
+    """Compare one column with its nearest training city."""
     own = found.values[name]
     beside = {city: columns for city, columns in reference.items() if len(columns.values.get(name, ()))}
     if not len(own) or not beside:
@@ -91,7 +91,7 @@ def _feature(name: str, found: ColumnValues, reference: Mapping[str, ColumnValue
 
 
 def by_chance(n: int, m: int, probability: float) -> float:
-    """Kolmogorov-Smirnov distance that samples of n and m cases of one distribution exceed so seldom at most."""
+    """Return the Kolmogorov-Smirnov distance that samples of n and m cases exceed with this probability by chance."""
     return math.sqrt(math.log(math.e / probability) / 2 * (1 / n + 1 / m))
 
 
@@ -107,7 +107,7 @@ def _told(name: str, one: Mapping[str, Any]) -> str:
 
 
 def _shares(statuses: Counts, buildings: int, params: Drift) -> tuple[dict[str, float], list[str]]:
-    """Of the buildings with enough points to be prepared, those that are unlike the training."""
+    """Return the share of prepared buildings that are unlike the training data, and causes for a drift."""
     novel = int(statuses.get(NOVEL, 0))
     low = least_share(novel, buildings, params.confidence)
     share = novel / buildings if buildings else 0.0
@@ -121,7 +121,7 @@ def _shares(statuses: Counts, buildings: int, params: Drift) -> tuple[dict[str, 
 
 
 def least_share(count: int, total: int, confidence: float) -> float:
-    """One-sided lower bound of a share (Wilson 1927); 0 of nothing."""
+    """Return the one-sided lower bound of a share (Wilson 1927); 0 if the total is 0."""
     if not total:
         return 0.0
     interval = stats.binomtest(count, total, alternative="greater").proportion_ci(confidence, method="wilson")
@@ -151,7 +151,7 @@ def _outputs(
 
 
 def _index(then: Sequence[int], now: Sequence[int], confidence: float) -> tuple[float, float]:
-    """Population stability index of two counts of categories, and what chance makes of it; see `audit.drift`."""
+    """Return the population stability index of two counts of categories, and its bound by chance; see `audit.drift`."""
     e, a = ((np.array(counts) + 0.5) / (sum(counts) + 0.5 * len(counts)) for counts in (then, now))
     chance = (1 / sum(then) + 1 / sum(now)) * float(stats.chi2.isf(1 - confidence, len(now) - 1))
     return stability_index(e, a), chance

@@ -1,4 +1,4 @@
-"""A drifted delivery's points, lent to training: their noise and geometry, with damage put in (docs/simulation.md)."""
+"""Lend a drifted delivery's points to training: real noise and geometry, simulated damage (docs/simulation.md)."""
 
 from __future__ import annotations
 
@@ -86,16 +86,16 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
 
 
 def city_of(place: str) -> str:
-    """Name of the city that a place lends: its own, or where that is none for a city, like it and with its hash."""
+    """Return the name of the city that a place lends: its own if valid for a city, else a cleaned one with its hash."""
     city = re.sub(r"[^a-z0-9_]+", "_", place.lower())
     return city if city == place else f"{city}_{hashlib.sha256(place.encode()).hexdigest()[:6]}"
 
 
 def take_back(city: str, params: Path = Path("params.yaml")) -> None:
-    """Put `data/borrowed/CITY` and its line in the parameters file back as they were before `lend`.
+    """Restore `data/borrowed/CITY` and its line in the parameters file to their state before `lend`.
 
-    What somebody has written into the parameters file meanwhile stays; where the line cannot be told any more, all
-    of it does, and that is said.
+    Later changes by others in the parameters file stay. If the line cannot be found any more, the whole file stays,
+    with a warning.
     """
     kept = WORK / KEPT / city
     if not kept.is_dir():
@@ -116,12 +116,12 @@ def take_back(city: str, params: Path = Path("params.yaml")) -> None:
 
 
 def keep_lent(city: str) -> None:
-    """What was lent stays: forget what was there before."""
+    """Keep what was lent: remove the copy of the state before."""
     remove(WORK / KEPT / city)
 
 
 def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> str:
-    """The text of a parameters file with one borrowed city more, or another in its place.
+    """Return the text of a parameters file with one borrowed city added or replaced.
 
     Raises:
         InputError: it is written so that no line can be put into it; the message has the lines.
@@ -157,7 +157,7 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
 
 
 def _said_of(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, Any]:
-    """What `stated` says, by pattern, of delivered files: without it they cannot be read again."""
+    """Return the entries of `stated` that match delivered files: they are needed to read the files again."""
     fitting = {next((one for one in stated if fits(Path(file), one)), None) for file in files}
     return {
         pattern: about.model_dump(mode="json", exclude_unset=True)
@@ -167,7 +167,7 @@ def _said_of(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, A
 
 
 def _without(now: str, before: str, lent: str) -> str | None:
-    """`now` without the lines by which `lent` differs from `before`; None where they are not there."""
+    """Return `now` without the lines by which `lent` differs from `before`; None if they are missing."""
     own, old, new = (text.splitlines() for text in (now, before, lent))
     same = _alike(old, new)
     after = _alike(old[same:][::-1], new[same:][::-1])
@@ -179,7 +179,7 @@ def _without(now: str, before: str, lent: str) -> str | None:
 
 
 def _alike(first: list[str], second: list[str]) -> int:
-    """How many lines both begin with."""
+    """Count the lines with which both begin."""
     return next(
         (n for n, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
         min(len(first), len(second)),
@@ -187,7 +187,7 @@ def _alike(first: list[str], second: list[str]) -> int:
 
 
 def _borrowed(text: str) -> dict[str, Any]:
-    """Section `simulate.borrowed` of a parameters file; nothing where it cannot be told."""
+    """Return the section `simulate.borrowed` of a parameters file; empty if it cannot be read."""
     try:
         return dict(yaml.safe_load(text)["simulate"].get("borrowed") or {})
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
@@ -195,7 +195,7 @@ def _borrowed(text: str) -> dict[str, Any]:
 
 
 def _keep(city: str, before: str, lent: str) -> None:
-    """Remember what is there, and what comes into its place."""
+    """Save the present state, and the text that replaces it."""
     with atomic_folder(WORK / KEPT / city) as folder:
         (folder / BEFORE).write_text(before, encoding="utf-8")
         (folder / LENT).write_text(lent, encoding="utf-8")
@@ -204,7 +204,7 @@ def _keep(city: str, before: str, lent: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a text in the place of another one, whose lines end as they did."""
+    """Replace a text file, with the line ends of the old one."""
     ends = "\r\n" if b"\r\n" in path.read_bytes() else "\n"
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline=ends)

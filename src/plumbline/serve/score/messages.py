@@ -1,4 +1,4 @@
-"""What has to be told of deliveries, until somebody has told it: whoever sends a message marks it as sent.
+"""List the messages about deliveries that were not sent yet; the sender marks each one as sent.
 
 A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
 One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same.
@@ -26,7 +26,7 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Message:
-    """Something to tell a person."""
+    """A message for people."""
 
     key: str
     """`PLACE/RESULT` or `_aside/PLACE/RESULT`: the same for the same news."""
@@ -36,12 +36,12 @@ class Message:
 
 
 def places_with_results(out: Path) -> list[str]:
-    """Those that have a result."""
+    """List the places that have a result."""
     return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
 
 
 def unsent(out: Path, place: str) -> list[Message]:
-    """What has not been told yet of the changes of a place, the oldest first.
+    """Return the unsent messages about changes of a place, the oldest first.
 
     Raises:
         InputError: a result is damaged.
@@ -51,12 +51,12 @@ def unsent(out: Path, place: str) -> list[Message]:
 
 
 def unsent_aside(out: Path) -> list[Message]:
-    """What has not been told yet of deliveries that were set aside."""
+    """Return the unsent messages about deliveries that were set aside."""
     return [message for message in _of_aside(out) if not _note(out, message.key).is_file()]
 
 
 def drifted(out: Path, place: str) -> list[DeliveryResult]:
-    """Results of a place that call for training anew, which nobody has been told of yet.
+    """Return the results of a place that call for a new training and were not reported yet.
 
     Raises:
         InputError: a result is damaged.
@@ -65,12 +65,12 @@ def drifted(out: Path, place: str) -> list[DeliveryResult]:
 
 
 def mark_called(out: Path, one: DeliveryResult) -> None:
-    """Record that it was called for."""
+    """Record that a new training was called for."""
     write_json(_event(out, one), {"key": f"{one.place}/{one.folder}", "called": now()})
 
 
 def mark_sent(out: Path, message: Message, by: str) -> None:
-    """Record that a message was sent, and by what."""
+    """Record that a message was sent, and through which channel."""
     write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 

@@ -1,4 +1,4 @@
-"""From the tiles of a delivery to its result."""
+"""Make the result of a delivery from its tiles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
 def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> DeliveryResult:
-    """Write the result of a delivery whose tiles are all judged; the folder appears whole, or not at all.
+    """Write the result of a delivery after all its tiles are judged, as one complete folder or not at all.
 
     Raises:
         InputError: a file could not be written.
@@ -103,7 +103,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
 
 
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:
-    """Say so where a place is seen by fewer or more tracks than before: many changes are then of that."""
+    """Warn if fewer or more tracks cover a place than before: this alone changes many answers."""
     if len(before.tracks) != len(tracks):
         then, named = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
         log.warning(
@@ -117,7 +117,7 @@ def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> Non
 
 
 def _conditions(tiles: list[ScoreTile]) -> ColumnValues:
-    """The watched columns of all buildings of the delivery that could be prepared."""
+    """Return the watched columns of all buildings of the delivery that could be prepared."""
     parts = [part for tile in tiles if len(part := Sequences.load(tile.folder / SEQUENCES))]
     if not parts:
         return ColumnValues(0, {})
@@ -126,7 +126,7 @@ def _conditions(tiles: list[ScoreTile]) -> ColumnValues:
 
 
 def _shown(tiles: list[ScoreTile]) -> list[Track]:
-    """The points kept for the map."""
+    """Return the points kept for the map."""
     parts: dict[str, list[Track]] = {}
     for tile in tiles:
         for track in load_points(tile.folder / SHOWN):

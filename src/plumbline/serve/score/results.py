@@ -1,4 +1,4 @@
-"""What is published of a delivery: one folder that appears whole, and says what it was made from.
+"""Read and list published results: one complete folder per delivery, with a record of its inputs.
 
 `OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
 Names that begin with `_` are records: of deliveries that could not be judged, of messages and events that were sent,
@@ -64,12 +64,12 @@ class DeliveryResult(BaseModel):
 
     @property
     def folder(self) -> str:
-        """Name of its folder."""
+        """Return the name of its folder."""
         return f"{self.delivery}-{self.id[:8]}"
 
 
 def read_result(folder: Path) -> DeliveryResult:
-    """The manifest of a result.
+    """Read the manifest of a result.
 
     Raises:
         InputError: there is none, or it is not one.
@@ -86,7 +86,7 @@ def read_result(folder: Path) -> DeliveryResult:
 
 
 def results(out: Path, place: str) -> list[DeliveryResult]:
-    """All results of a place, by what was observed last, then by when they were made, and of one second by name.
+    """Return all results of a place, by last observation, then by time of making, then by name.
 
     Raises:
         InputError: as `read_result`.
@@ -96,16 +96,16 @@ def results(out: Path, place: str) -> list[DeliveryResult]:
 
 
 def former(known: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
-    """The result to compare a delivery with: of those that do not look further, the one that looks furthest.
+    """Return the result to compare a delivery with: the latest by observation that does not look further.
 
-    So one that comes late is compared with what came before it in time, and not with its own future.
+    So a late delivery is compared with what came before it in time, and not with its own future.
     """
     before = [one for one in known if one.observed["to"] <= observed_to]
     return before[-1] if before else None
 
 
 def note_latest(out: Path, place: str) -> None:
-    """Bring `latest.json` of a place up to date; a run that was killed may have left it behind."""
+    """Update `latest.json` of a place, which a killed run may have left outdated."""
     known = results(out, place)
     if not known:
         return
@@ -124,7 +124,7 @@ def note_latest(out: Path, place: str) -> None:
 
 
 def _says(path: Path, told: dict[str, str]) -> bool:
-    """Whether that is the content of a file; not, where it cannot be read."""
+    """Return whether a file has this content; False if it cannot be read."""
     try:
         return bool(read_json(path) == told)
     except InputError:
@@ -132,12 +132,12 @@ def _says(path: Path, told: dict[str, str]) -> bool:
 
 
 def listed(folder: Path) -> dict[str, dict[str, Any]]:
-    """Hash and size of each file of a result."""
+    """Return hash and size of each file of a result."""
     return {path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in sorted(folder.iterdir())}
 
 
 def now() -> str:
-    """Date and time, UTC."""
+    """Return date and time, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

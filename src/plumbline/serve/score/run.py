@@ -1,4 +1,4 @@
-"""One look at the source: every new delivery judged and published, or set aside."""
+"""Look at the source once: judge and publish every new delivery, or set it aside."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plumbline.serve.score.tiles import STAGE, Reading, cut_tiles, judge_tiles, 
 
 @dataclass
 class Outcome:
-    """What a look came to; `PLACE/FOLDER` of each delivery."""
+    """Outcome of a look; `PLACE/FOLDER` of each delivery."""
 
     published: list[str] = field(default_factory=list)
     aside: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], workers: int | None = None) -> Outcome:
-    """Judge every new complete delivery, in the order of their names, and publish its result.
+    """Judge every new complete delivery, in order of name, and publish its result.
 
     What a killed run has finished of a delivery is not done again. A delivery that cannot be judged is set aside, and
     the next one follows. One that has changed meanwhile is left for the next time.
@@ -64,7 +64,7 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
 
 
 def check_settings(params: Params) -> None:
-    """Refuse what is wrong with the settings, before a delivery is blamed for it.
+    """Refuse wrong settings, before they make a delivery fail.
 
     Raises:
         InputError: a place's footprints are not there, or the page of the map was not built.
@@ -76,10 +76,10 @@ def check_settings(params: Params) -> None:
 
 
 def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
-    """The complete deliveries that have no result yet, and were not set aside; and places with a damaged result.
+    """Return complete deliveries without a result that were not set aside, and places with a damaged result.
 
-    With what is wrong there: nothing can be compared with it, so the place waits for somebody to mend it, and holds up
-    no other.
+    Each damaged place comes with its error. Its deliveries cannot be compared, so the place waits until somebody mends
+    it, and the others go on.
 
     Raises:
         InputError: the source is no folder, or the disk refused.
@@ -163,7 +163,7 @@ def _one(
 
 
 def _note_bug(name: str, error: Exception, outcome: Outcome) -> None:
-    """A bug that one delivery meets must not hold up the others; it is tried again the next time.
+    """Record a bug on one delivery and let the others continue; the delivery is tried again next time.
 
     Raises:
         Exception: `error`, where it is none.

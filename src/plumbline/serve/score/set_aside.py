@@ -1,4 +1,4 @@
-"""Deliveries that cannot be judged: set aside with the reason, and not tried again until something is mended."""
+"""Set deliveries aside that cannot be judged, with the reason, until something is mended."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ OF_THE_MACHINE = {
 
 
 def is_of_the_machine(error: BaseException | None) -> bool:
-    """Whether an error came from one of `OF_THE_MACHINE`, also where a reader has put it into other words, or from what
-    could not be written."""
+    """Return whether an error comes from one of `OF_THE_MACHINE` or a failed write, even if wrapped by a reader."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in OF_THE_MACHINE):
@@ -61,7 +60,7 @@ def set_aside(delivery: Delivery, error: InputError, params: Params) -> dict[str
 
 
 def is_aside(delivery: Delivery, params: Params) -> bool:
-    """Whether these files were tried with this code and these settings, and could not be judged."""
+    """Return whether these files were tried with this code and these settings, and could not be judged."""
     try:
         return bool(read_json(_path(delivery, params))["tried_with"] == _settings(delivery, params))
     except (InputError, KeyError, TypeError):
@@ -69,7 +68,7 @@ def is_aside(delivery: Delivery, params: Params) -> bool:
 
 
 def bring_back(delivery: Delivery, params: Params) -> None:
-    """Forget that a delivery was set aside, as it has been judged."""
+    """Remove the record that a delivery was set aside, after it has been judged."""
     _path(delivery, params).unlink(missing_ok=True)
 
 
@@ -78,7 +77,7 @@ def _path(delivery: Delivery, params: Params) -> Path:
 
 
 def _settings(delivery: Delivery, params: Params) -> str:
-    """Hash of what, once mended, may make the delivery readable."""
+    """Hash everything that may be mended to make the delivery readable."""
     elsewhere = params.score.footprints.get(delivery.place)
     about = [
         params.ingest.model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""A challenger's answers to the same delivery: recorded beside the champion's, never published, never told."""
+"""Record a challenger's answers to the same delivery, beside the champion's; they are never published or sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD, DIFFERENCES = "shadow.json", "differences.csv"
 
 
 def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: int | None, out: Path) -> None:
-    """Write `OUT/_shadow/PLACE/RESULT/VERSION/`: its predictions, who is judged otherwise, and counts.
+    """Write `OUT/_shadow/PLACE/RESULT/VERSION/`: predictions, buildings with another answer, and counts.
 
     Before the champion's result is published, so that a killed run does it again; whatever goes wrong with the
     challenger is logged, and stops nothing.

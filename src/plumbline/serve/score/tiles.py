@@ -1,4 +1,4 @@
-"""A delivery's tiles: their points, and the answers for each and for all together. Each is a folder that appears whole.
+"""Read a delivery into tiles, and judge each; each tile is a folder that appears complete.
 
 What was finished before a run was killed is there when the next one asks.
 """
@@ -49,7 +49,7 @@ WORTHWHILE_POINTS = 200_000
 
 @dataclass(frozen=True)
 class Reading:
-    """A delivery to be read: the parts of its products, and where its tiles will lie."""
+    """Plan of reading a delivery: the parts of its products, and the place of its tiles."""
 
     delivery: Delivery
     footprints: Path
@@ -60,7 +60,7 @@ class Reading:
 
     @property
     def points(self) -> Path:
-        """The delivery as `ingest` leaves it, complete or not there at all."""
+        """Return the folder of ingested points; it is complete or absent."""
         return self.work / POINTS
 
 
@@ -76,7 +76,7 @@ class ScoreTile(Tile):
 
 
 def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> Reading:
-    """What has to be read of a delivery; its parts are read by `read_part`, after `read_city`.
+    """Plan the reading of a delivery. `read_city` comes first, then `read_part` reads its parts.
 
     Args:
         delivery: it. footprints: see `Score`. params: section `ingest`.
@@ -103,7 +103,7 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
 
 
 def _check_names(delivery: Delivery) -> None:
-    """Refuse names that no message or table can hold: bytes that are not UTF-8, as of an archive from another system.
+    """Refuse names with bytes that are not UTF-8, from an archive of another system: messages cannot hold them.
 
     Raises:
         InputError: there is one.
@@ -116,7 +116,7 @@ def _check_names(delivery: Delivery) -> None:
 
 
 def read_footprints(reading: Reading) -> list[Part]:
-    """Read the footprints; return the parts of the products that are then to be read, by `read_part`.
+    """Read the footprints; return the parts of the products for `read_part` to read next.
 
     Raises:
         InputError: the footprints are refused.
@@ -128,7 +128,7 @@ def read_footprints(reading: Reading) -> list[Part]:
 
 
 def read(reading: Reading, workers: int | None) -> None:
-    """Read the delivery's points into tiles, unless that was done.
+    """Read the delivery's points into tiles, unless this was done.
 
     Raises:
         InputError: a file is refused, or points and footprints are not of one place.
@@ -146,7 +146,7 @@ def read(reading: Reading, workers: int | None) -> None:
 
 
 def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
-    """The tiles of a delivery that was read, to be judged by `judge_tile`.
+    """Return the tiles of a delivery that was read, for `judge_tile`.
 
     Raises:
         InputError: no track can be used, or the package is damaged.
@@ -160,9 +160,9 @@ def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
 
 
 def judge_tile(tile: ScoreTile) -> None:
-    """Write the answers for a tile's buildings, and their place in the file of the footprints.
+    """Write the answers for a tile's buildings, with their row in the footprints file.
 
-    They are judged all together, see `read_answers`: how many are damaged is a figure of the whole city.
+    The share of damaged buildings is a figure of the whole city, so `read_answers` judges all tiles together.
 
     As `plumbline predict` answers for the whole: `tests/serve/score` holds it to that.
 
@@ -184,7 +184,7 @@ def judge_tile(tile: ScoreTile) -> None:
 
 
 def judge_tiles(tiles: list[ScoreTile], workers: int | None) -> None:
-    """Judge the tiles that are not there yet; a few points are not worth a second process.
+    """Judge the tiles that are not judged yet; few points are not worth a second process.
 
     Raises:
         InputError: as `judge_tile`.
@@ -195,14 +195,14 @@ def judge_tiles(tiles: list[ScoreTile], workers: int | None) -> None:
 
 @lru_cache(maxsize=1)
 def code_hash() -> str:
-    """Hash of the code that decides what is said of a delivery."""
+    """Hash the code that decides the answers to a delivery."""
     root = Path(plumbline.__file__).parent
     return hashlib.sha256("".join(sha256_folder(root / part, "*.py") for part in CODE).encode()).hexdigest()
 
 
 @lru_cache(maxsize=2)
 def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
-    """The model, opened once a process."""
+    """Open the model, once per process."""
     try:
         manifest, model = open_package(package)
     except InputError as error:
@@ -213,7 +213,7 @@ def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
 
 
 def read_answers(tiles: list[ScoreTile]) -> Judged:
-    """Predictions for all footprints, in the order of their file, and why each is not judged."""
+    """Return predictions for all footprints, in the order of their file, with reasons for abstentions."""
     manifest, model = _opened(tiles[0].package, tiles[0].version)
     parts = []
     for tile in tiles:
@@ -236,7 +236,7 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
-    """How many buildings of each status, and of those that are judged, of each category."""
+    """Count the buildings by status, and the judged ones by category."""
     judged = table.loc[table["status"] == "ok", "severity_permille"].to_numpy(float)
     numbers = np.bincount(category(judged).astype(int), minlength=5)
     return {

@@ -1,1 +1,1 @@
-"""Cities with the user's own points and footprints, and damage that was put in."""
+"""Make cities from the user's own points and footprints with simulated damage."""

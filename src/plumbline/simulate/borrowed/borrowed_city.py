@@ -1,4 +1,4 @@
-"""A borrowed city: the user's own points and footprints, with damage that is known because it was put in.
+"""Make a borrowed city: the user's own points and footprints, with added damage that is therefore known.
 
 The geometry, the gaps and the noise are real; the motion comes from the same code as that of an invented city.
 """
@@ -135,7 +135,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
 
 @contextmanager
 def _told_where(name: str) -> Iterator[None]:
-    """Readers say what is to be written into section `ingest`, and that of a borrowed city is not read there."""
+    """Point errors that name section `ingest` to `simulate.borrowed`, where a borrowed city is described."""
     try:
         yield
     except InputError as error:
@@ -148,7 +148,7 @@ def _told_where(name: str) -> Iterator[None]:
 
 
 def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[CityLayout, Array]:
-    """The user's buildings about an origin of their own, and that origin (2,), m."""
+    """Return the user's buildings about an origin of their own, and that origin (2,), m."""
     geometry = np.asarray(buildings.geometry.values, object)
     west, south, east, north = shapely.total_bounds(geometry)
     origin = np.round([(west + east) / 2, (south + north) / 2])
@@ -164,7 +164,7 @@ def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[CityLayout, Arra
 
 
 def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, which: NDArray[np.intp]) -> NDArray[np.intp]:
-    """(b,) the corner of the frame that is least far from the footprint of buildings `which`."""
+    """Return (b,) the corner of the frame that is nearest to the footprint of buildings `which`."""
     cos, sin = np.cos(frame.angle[which])[:, None], np.sin(frame.angle[which])[:, None]
     x, y = (CORNERS * frame.side[which, None, :] / 2).transpose(2, 0, 1)
     east = frame.centre[which, :1] + x * cos - y * sin
@@ -191,7 +191,7 @@ def _open(products: list[Path], about: Borrowed) -> tuple[list[ProductFile], lis
 
 
 def _file_names(products: list[Path]) -> list[str]:
-    """A name of its own for what is written of each: `T.zip` beside `T.csv` becomes `T.2.csv`."""
+    """Return a distinct file name for each product: `T.zip` beside `T.csv` becomes `T.2.csv`."""
     names: list[str] = []
     for path in products:
         name, number = f"{path.stem}.csv", 2

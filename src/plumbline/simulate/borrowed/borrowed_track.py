@@ -1,4 +1,4 @@
-"""One product of a borrowed city: its points with their own noise, and the motion that was put in."""
+"""Write one product of a borrowed city: its points with their own noise, and the added motion."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for all products and copies of a city."""
+    """Data that all products and copies of a city share."""
 
     layout: CityLayout
     """In m from `origin`."""
@@ -90,7 +90,7 @@ class _View:
 
 @dataclass(frozen=True)
 class _Draw:
-    """What a copy draws once for all points of a product."""
+    """Random numbers that a copy draws once for all points of a product."""
 
     kind: Index
     true_place: Array
@@ -170,7 +170,7 @@ def _draw(copy: Copy, view: _View, setting: Setting) -> _Draw:
 
 
 def _series(view: _View, rows: Index, sigma: Array, setting: Setting, copy: Copy, draw: _Draw) -> Array:
-    """Histories of points `rows`, mm, less their own residuals."""
+    """Return the histories of points `rows`, mm, less their own residuals."""
     los, building = view.points.los[rows], view.building[rows]
     scatterers = SimulatedScatterers(
         building, draw.kind[rows], np.zeros(len(rows), np.intp), draw.true_place[rows], view.above[rows], sigma
@@ -183,7 +183,7 @@ def _series(view: _View, rows: Index, sigma: Array, setting: Setting, copy: Copy
 
 
 def _axes(los: Array) -> Array:
-    """(N, 2, 2) horizontal unit vectors of lines of sight (N, 3): ground range away from the satellite, azimuth."""
+    """Return horizontal unit vectors (N, 2, 2) of lines of sight (N, 3): ground range from the satellite, azimuth."""
     flat = np.hypot(los[:, 0], los[:, 1])
     steep = flat < 1e-6  # straight up, as in a product of vertical motion: no direction is the range's
     away = np.where(steep[:, None], (1.0, 0.0), -los[:, :2] / np.where(steep, 1, flat)[:, None])
@@ -209,7 +209,7 @@ def _delivered(view: _View, rows: Index, number: int, setting: Setting) -> EgmsP
 
 
 def nearest_building(east_north: Array, layout: CityLayout, buffer_m: float) -> tuple[Index, NDArray[np.bool_]]:
-    """The nearest building of each point (N, 2), and whether it is no further than `buffer_m`."""
+    """Return the nearest building of each point (N, 2), and whether it is at most `buffer_m` away."""
     tree = shapely.STRtree(layout.polygon)
     (point, building), distance = tree.query_nearest(shapely.points(east_north), return_distance=True, all_matches=True)
     order = np.lexsort((building, point))  # of equally near ones, the first counts

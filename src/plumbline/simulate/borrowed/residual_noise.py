@@ -1,4 +1,4 @@
-"""The noise in real histories: what a smooth motion leaves, with what the fit took along put back.
+"""Estimate the noise in real histories: residuals of a smooth motion, plus the noise that the fit absorbed.
 
 A robust fit of an offset, a broken line and a yearly term takes the motion out of a history: of the region, of the
 building, of its heat, and of any damage it really has. It takes the slowest part of the noise too, the very part that
@@ -36,7 +36,7 @@ LEAST_SIGMA_MM = 0.05
 
 
 class TrackNoise(NamedTuple):
-    """What the noise of a track is like, besides each point's deviation."""
+    """Law of the noise of a track, besides each point's deviation."""
 
     rho: float
     """Correlation of what has a short memory, over one usual step between epochs."""
@@ -49,7 +49,7 @@ class TrackNoise(NamedTuple):
 
 
 class Smooth:
-    """The smooth motions over the epochs of one track, and what fitting them does to noise."""
+    """Smooth motions over the epochs of one track, and the effect of fitting them on noise."""
 
     def __init__(self, years: Array) -> None:
         """`years` (T,) are the times of the epochs, ascending, at least `LEAST_EPOCHS` of them."""
@@ -64,16 +64,16 @@ class Smooth:
         self._long_moments = _moments(left @ self._long @ left)
 
     def correlation(self, rho: float, long: float) -> Array:
-        """(T, T) of noise at the epochs, which may be unevenly spaced; `rho`, `long`: see `TrackNoise`."""
+        """Return the correlation (T, T) of noise at the epochs, even or not; `rho`, `long`: see `TrackNoise`."""
         short = rho**self._lag if rho else np.eye(len(self._lag))
         return np.asarray((1 - long) * short + long * self._long, float)
 
     def line_variance(self, law: TrackNoise) -> float:
-        """Variance of the change over the observation by a straight line, in that of one epoch."""
+        """Return the variance of a straight line's change over the observation, relative to that of one epoch."""
         return float(self._line @ self.correlation(law.rho, law.long) @ self._line)
 
     def residual(self, displacement: Array) -> Array:
-        """(N, T) what the robust fit leaves of histories (N, T), mm; NaN stays NaN."""
+        """Return the residuals (N, T), mm, of the robust fit to histories (N, T); NaN stays NaN."""
         known = np.isfinite(displacement)
         values = np.where(known, displacement, 0.0)
         weight = known.astype(float)
@@ -88,7 +88,7 @@ class Smooth:
         return np.where(known, left, np.nan)
 
     def law(self, residual: Array, building: NDArray[np.intp]) -> TrackNoise:
-        """The law of the noise behind residuals (N, T) of points on buildings (N,); -1: on none."""
+        """Estimate the law of the noise from residuals (N, T) of points on buildings (N,); -1: on no building."""
         cut = winsorised(residual)
         single = max(_mean(cut**2), 1e-12)
         found = np.array([_mean(cut[:, lag:] * cut[:, :-lag]) for lag in self._lags]) / single
@@ -107,11 +107,11 @@ class Smooth:
         return _lags(len(self.design))
 
     def sigma(self, residual: Array, law: TrackNoise) -> Array:
-        """(N,) standard deviation of the noise behind residuals (N, T), mm."""
+        """Return the standard deviation (N,) of the noise behind residuals (N, T), mm."""
         return np.asarray(np.maximum(np.sqrt(_power(winsorised(residual)) / law.kept), LEAST_SIGMA_MM), float)
 
     def lost(self, rng: np.random.Generator, sigma: Array, shared: Array, law: TrackNoise) -> Array:
-        """(N, T) a draw of the part of the noise that the fit takes, mm.
+        """Draw the part (N, T) of the noise that the fit absorbs, mm.
 
         Args:
             rng: the generator to draw from.
@@ -126,7 +126,7 @@ class Smooth:
 
 
 def long_correlation(lag: Array) -> Array:
-    """Correlation of the noise with a long memory at lags (...), in usual steps."""
+    """Return the correlation of noise with a long memory at lags (...), in usual steps."""
     most = int(np.ceil(lag.max(initial=1))) + 1
     # What an impulse leaves after twelve memories is nothing.
     response = Law(0.0, LONG_EXPONENT, LONG_STEPS).response(most + 12 * int(LONG_STEPS))
@@ -135,7 +135,7 @@ def long_correlation(lag: Array) -> Array:
 
 
 def _moments(covariance: Array) -> Array:
-    """(1 + K,) mean variance, and mean covariance at each of `LAGS` that there are epochs for."""
+    """Return (1 + K,) the mean variance, and the mean covariance at each of `LAGS` with enough epochs."""
     count = len(covariance)
     return np.array([np.trace(covariance, lag) / (count - lag) for lag in (0, *_lags(count))])
 
@@ -145,7 +145,7 @@ def _lags(epochs: int) -> tuple[int, ...]:
 
 
 def smooth_design(years: Array) -> Array:
-    """(T, P) offset and broken line with a knot about every `KNOT_YEARS`, and from one year on a yearly term."""
+    """Return a design (T, P): a broken line, knots about every `KNOT_YEARS`, and from one year on a yearly term."""
     time, length = years - years[0], float(years[-1] - years[0])
     yearly = [np.cos(2 * np.pi * time), np.sin(2 * np.pi * time)] if length >= 1 else []
     most = len(years) // EPOCHS_A_TERM - 1 - len(yearly)
@@ -156,7 +156,7 @@ def smooth_design(years: Array) -> Array:
 
 
 def robust_scale(residual: Array) -> Array:
-    """(N,) standard deviation of the bulk of each row, from the median of its absolute values."""
+    """Return the standard deviation (N,) of the bulk of each row, from the median of its absolute values."""
     known = np.isfinite(residual)
     # Missing values sort last, so that a row's median is in the middle of the others; 0 for a row without any.
     ordered = np.sort(np.where(known, np.abs(residual), np.inf), axis=1)
@@ -166,26 +166,26 @@ def robust_scale(residual: Array) -> Array:
 
 
 def winsorised(residual: Array) -> Array:
-    """The residuals (N, T), cut off at `WINSOR` robust deviations: bad epochs are no part of the law."""
+    """Clip residuals (N, T) at `WINSOR` robust deviations, so that bad epochs do not affect the law."""
     limit = WINSOR * robust_scale(residual)[:, None]
     return np.clip(residual, -limit, limit)
 
 
 def _mean(values: Array) -> float:
-    """Mean of what is known; 0 if nothing is."""
+    """Return the mean of the known values; 0 without any."""
     known = np.isfinite(values)
     return float(values[known].sum() / max(int(known.sum()), 1))
 
 
 def _power(residual: Array) -> Array:
-    """(N,) mean square of each row; 0 for a row without values."""
+    """Return the mean square (N,) of each row; 0 for a row without values."""
     known = np.isfinite(residual)
     total = (np.where(known, residual, 0) ** 2).sum(axis=1)
     return np.asarray(total / np.maximum(known.sum(axis=1), 1), float)
 
 
 def _common_share(residual: Array, building: NDArray[np.intp]) -> float:
-    """Mean correlation of two points of one building, at least 0."""
+    """Return the mean correlation of two points of one building, at least 0."""
     on = building >= 0
     unit = np.nan_to_num(residual[on] / np.sqrt(_power(residual[on])[:, None] + 1e-12))
     every, place = np.unique(building[on], return_inverse=True)

@@ -1,1 +1,1 @@
-"""Satellites, their scatterers and histories, and how a product writes them."""
+"""Simulate satellites, their scatterers and histories, and write them as products."""

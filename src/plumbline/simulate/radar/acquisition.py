@@ -12,7 +12,7 @@ from plumbline.sources.track import los_from_heading
 
 
 def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:
-    """Horizontal unit vectors (2, 2): row 0 ground range, away from the satellite; row 1 azimuth, along the flight."""
+    """Return horizontal unit vectors (2, 2): ground range, away from the satellite; azimuth, along the flight."""
     heading = np.deg2rad(heading_deg)
     sin, cos = float(np.sin(heading)), float(np.cos(heading))
     return np.array([[cos, -sin], [sin, cos]])
@@ -25,7 +25,7 @@ INCIDENCE_PER_M = 4.5e-5
 
 @dataclass(frozen=True)
 class Band:
-    """What a radar band brings with it; pairs are lower and upper ends of a range."""
+    """Properties of a radar band; pairs are lower and upper ends of a range."""
 
     wavelength_mm: float
     revisit_days: tuple[int, ...]
@@ -75,13 +75,13 @@ class Acquisition:
         return np.asarray(self.first_day + self.revisit_days * np.flatnonzero(self.kept), float)
 
     def incidence(self, east_north: Array) -> Array:
-        """Incidence angles (N,) in degrees at local positions (N, 2); it grows with ground range."""
+        """Return incidence angles (N,), degrees, at local positions (N, 2); they grow with ground range."""
         return np.asarray(
             self.incidence_deg + INCIDENCE_PER_M * (east_north @ range_and_azimuth(self.heading_deg)[0]), float
         )
 
     def los(self, east_north: Array) -> Array:
-        """Unit vectors (N, 3) from ground to satellite at local positions (N, 2)."""
+        """Return unit vectors (N, 3) from ground to satellite at local positions (N, 2)."""
         return los_from_heading(self.incidence(east_north), self.heading_deg)
 
     @property
@@ -93,7 +93,7 @@ class Acquisition:
 def draw_acquisitions(
     rng: np.random.Generator, band: Band, slot: int, years: float, revisit_days: int | None = None
 ) -> list[Acquisition]:
-    """An ascending and a descending track.
+    """Draw an ascending and a descending track.
 
     Args:
         rng: the generator to draw from.
@@ -129,7 +129,7 @@ def draw_acquisitions(
 
 
 def draw_kept(rng: np.random.Generator, epochs: int) -> NDArray[np.bool_]:
-    """Regular epochs less 5 to 20 %, some one by one and some in a row; the first and the last stay."""
+    """Draw the epochs to keep: 5 to 20 % are dropped, some singly and some in a row; the first and last stay."""
     kept = np.ones(epochs, bool)
     missing = min(round(float(rng.uniform(0.05, 0.2)) * epochs), epochs - 2)
     in_a_row = int(rng.integers(0, missing // 2 + 1))

@@ -1,4 +1,4 @@
-"""Numbers as text by the million: rows of a CSV as padded bytes, whose padding is taken out at the end.
+"""Write millions of numbers as text fast: rows of a CSV as padded bytes; the padding is removed at the end.
 
 A cell is a row of bytes in which 0 means nothing. A history's cells come from a table of all numbers with one
 decimal; other columns are made digit by digit. Ten times as fast as formatting one number after the other.
@@ -20,14 +20,14 @@ SEPARATOR, END = ord(","), ord("\n")
 
 @lru_cache(maxsize=1)
 def _table() -> NDArray[np.uint64]:
-    """Cells of all numbers with one decimal, and at last the empty one; a separator is a cell's last byte."""
+    """Return the cells of all numbers with one decimal, then the empty cell; each ends with a separator."""
     numbers = range(-LARGEST_TENTHS, LARGEST_TENTHS + 1)
     cells = [f"{number / 10:.1f},".rjust(8, "\0") for number in numbers] + [",".rjust(8, "\0")]
     return np.frombuffer("".join(cells).encode(), np.uint64)
 
 
 def history_cells(values: Array) -> Bytes:
-    """(N, 8 T) cells of histories (N, T) with one decimal; empty where a value is NaN or above 9,999.9 either way."""
+    """Return cells (N, 8 T) of histories (N, T) with one decimal; empty for NaN and beyond 9,999.9 either way."""
     tenths = np.rint(values * 10)
     known = np.abs(tenths) <= LARGEST_TENTHS  # false for NaN
     index = np.where(known, tenths + LARGEST_TENTHS, 2 * LARGEST_TENTHS + 1).astype(np.int64)
@@ -35,7 +35,7 @@ def history_cells(values: Array) -> Bytes:
 
 
 def number_cells(values: Array, decimals: int) -> Bytes:
-    """(N, W) cells of finite numbers (N,) with exactly `decimals` decimals: no exponent, no rounding noise, no -0.0."""
+    """Return cells (N, W) of finite numbers (N,), exactly `decimals` decimals: no exponent, rounding noise or -0.0."""
     scaled = np.rint(np.asarray(values, float) * 10**decimals).astype(np.int64)
     left, negative = np.abs(scaled), scaled < 0
     digits = max(len(str(int(left.max(initial=0)))), decimals + 1)
@@ -56,7 +56,7 @@ def number_cells(values: Array, decimals: int) -> Bytes:
 
 
 def word_cells(words: NDArray[np.bytes_]) -> Bytes:
-    """(N, W) cells of ASCII texts (N,), which hold no comma."""
+    """Return cells (N, W) of ASCII texts (N,) without commas."""
     width = words.dtype.itemsize
     cells = np.zeros((len(words), width + 1), np.uint8)
     cells[:, :width] = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), width)
@@ -65,7 +65,7 @@ def word_cells(words: NDArray[np.bytes_]) -> Bytes:
 
 
 def rows(cells: list[Bytes]) -> bytes:
-    """Lines of a CSV of N rows, from the cells of its columns."""
+    """Return the lines of a CSV of N rows, from the cells of its columns."""
     whole = np.concatenate(cells, axis=1)
     whole[:, -1] = END
     return whole.tobytes().translate(None, b"\0")

@@ -38,7 +38,7 @@ LEAST_EPOCHS = 8
 def derived_columns(
     rng: np.random.Generator, displacement: Array, years: Array, wavelength_mm: float
 ) -> list[tuple[str, Array, int]]:
-    """Columns that follow from the histories (N, T) at times `years` (T,): name, values (N,), decimals.
+    """Derive columns from the histories (N, T) at times `years` (T,): name, values (N,), decimals.
 
     Missing values (NaN) are left out of the fits.
     """
@@ -101,7 +101,7 @@ FIRST_COLUMNS = (
 
 @dataclass(frozen=True)
 class EgmsProduct:
-    """What holds for all points of a product."""
+    """Properties that all points of a product share."""
 
     file_name: str
     dates: NDArray[np.datetime64]
@@ -144,12 +144,12 @@ class EgmsPoints:
     """(N,) place along slant range, a whole number."""
 
     def take(self, index: NDArray[np.intp]) -> EgmsPoints:
-        """The points `index`."""
+        """Select the points `index`."""
         return EgmsPoints(**{name: values[index] for name, values in vars(self).items()})
 
 
 def egms_rows(rng: np.random.Generator, product: EgmsProduct, points: EgmsPoints, displacement: Array) -> bytes:
-    """Lines of the CSV.
+    """Return the lines of the CSV.
 
     Args:
         rng: for the dispersion of the amplitude, which is not simulated.
@@ -185,6 +185,6 @@ def egms_rows(rng: np.random.Generator, product: EgmsProduct, points: EgmsPoints
 
 
 def identifiers(number: NDArray[np.int64]) -> NDArray[np.bytes_]:
-    """(N,) identifiers of ten letters and digits, in the order of the numbers (N,) from 0 to below 62^10."""
+    """Return identifiers (N,) of ten letters and digits, in the order of the numbers (N,) from 0 to below 62^10."""
     digits = number[:, None] // 62 ** np.arange(9, -1, -1, dtype=np.int64) % 62
     return np.ascontiguousarray(BASE62[digits]).view("S10").ravel()

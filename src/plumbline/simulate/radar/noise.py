@@ -1,4 +1,4 @@
-"""What else is in a displacement history: noise with a short and a long memory, bad epochs, unwrapping jumps."""
+"""Draw the errors in displacement histories: noise with a short and a long memory, bad epochs, unwrapping jumps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY_SHARE, MOST_MEMORY = 0.5, 0.6
 
 @dataclass(frozen=True)
 class Law:
-    """How noise hangs together in time: a part of it with a short memory, the rest with a long one."""
+    """Correlation of noise in time: one part has a short memory, the rest a long one."""
 
     rho: float
     """Correlation of the short one, first-order autoregressive, from one epoch to the next; 0 to below 1."""
@@ -26,7 +26,7 @@ class Law:
     autoregressive, too."""
 
     def draw(self, rng: np.random.Generator, sigma: Array, memory: Array, epochs: int) -> Array:
-        """(N, epochs) noise.
+        """Draw noise (N, epochs).
 
         Args:
             rng: the generator to draw from.
@@ -40,7 +40,7 @@ class Law:
         return noise
 
     def line_variance(self, memory: Array, epochs: int) -> Array:
-        """(N,) variance of the change over the observation by a straight line, in that of one epoch.
+        """Return the variance (N,) of a straight line's change over the observation, relative to that of one epoch.
 
         Of the long memory by what each impulse of its white noise changes the fit.
         """
@@ -49,7 +49,7 @@ class Law:
         return np.asarray((1 - memory) * short + memory * long, float)
 
     def response(self, epochs: int) -> Array:
-        """(epochs,) what an impulse leaves in the long one, a generalised Gauss-Markov process (Langbein 2004).
+        """Return the impulse response (epochs,) of the long memory, a generalised Gauss-Markov process (Langbein 2004).
 
         Fractional integration of order `exponent / 2` (Hosking 1981) that forgets.
         """
@@ -59,17 +59,17 @@ class Law:
 
 
 def line_variance(epochs: int, rho: float) -> float:
-    """Variance of the change over `epochs` by a straight line, in that of one epoch, of autoregressive noise."""
+    """Return the variance of a straight line's change over `epochs` in autoregressive noise, relative to an epoch's."""
     return 12 / epochs * (1 + rho) / (1 - rho)
 
 
 def draw_memory(rng: np.random.Generator, count: int) -> Array:
-    """(count,) shares of variance with a long memory: 0 for half, up to `MOST_MEMORY` for the others."""
+    """Draw shares (count,) of variance with a long memory: 0 for half, up to `MOST_MEMORY` for the others."""
     return np.asarray((rng.random(count) < MEMORY_SHARE) * rng.uniform(0, MOST_MEMORY, count), float)
 
 
 def correlated(rng: np.random.Generator, sigma: Array, epochs: int, rho: float) -> Array:
-    """(N, epochs) stationary first-order autoregressive noise.
+    """Draw stationary first-order autoregressive noise (N, epochs).
 
     Args:
         rng: the generator to draw from.
@@ -88,7 +88,7 @@ def correlated(rng: np.random.Generator, sigma: Array, epochs: int, rho: float) 
 
 
 def filtered(rng: np.random.Generator, sigma: Array, epochs: int, taps: Array) -> Array:
-    """(N, epochs) white noise through a filter that has run for `epochs` epochs before the first.
+    """Draw white noise (N, epochs) through a filter that has run for `epochs` epochs before the first.
 
     Args:
         rng: the generator to draw from.
@@ -103,7 +103,7 @@ def filtered(rng: np.random.Generator, sigma: Array, epochs: int, taps: Array) -
 
 
 def _variance(taps: Array, epochs: int) -> float:
-    """Expected about the mean over the second half of `taps` (2 `epochs`,)."""
+    """Return the expected variance about the mean over the second half of `taps` (2 `epochs`,)."""
     power = np.cumsum(taps**2)[epochs:].sum()
     sums = np.r_[np.zeros(epochs), np.cumsum(taps)]
     # How often each impulse, before and during the epochs, enters the sum over them.
@@ -112,7 +112,7 @@ def _variance(taps: Array, epochs: int) -> float:
 
 
 def _line_variance(taps: Array, epochs: int) -> float:
-    """Variance of a straight line's change over the epochs, in that of `_variance`."""
+    """Return the variance of a straight line's change over the epochs, relative to `_variance`."""
     time = np.arange(epochs) - (epochs - 1) / 2
     weight = time / (time**2).sum() * epochs
     change = np.correlate(np.r_[np.zeros(epochs), weight], taps, "full")[2 * epochs - 1 :]  # by each impulse
@@ -120,7 +120,7 @@ def _line_variance(taps: Array, epochs: int) -> float:
 
 
 def add_bad_epochs(rng: np.random.Generator, series: Array, sigma: Array, share: float) -> None:
-    """Put a `share` of the entries of `series` (N, E) off by 3 to 8 times `sigma` (N,) in either direction."""
+    """Shift a `share` of the entries of `series` (N, E) by 3 to 8 times `sigma` (N,) in either direction."""
     hits = rng.binomial(series.size, share)
     # Entries are drawn and not tried one by one; of a share of 2 %, 1 % of the hits meet an entry twice.
     at = rng.integers(0, series.size, hits)
@@ -129,7 +129,7 @@ def add_bad_epochs(rng: np.random.Generator, series: Array, sigma: Array, share:
 
 
 def add_jumps(rng: np.random.Generator, series: Array, share: float, wavelength_mm: float) -> None:
-    """Unwrapping errors: put a `share` of histories (N, E) half a wavelength off from some epoch on.
+    """Add unwrapping errors: shift a `share` of histories (N, E) by half a wavelength from some epoch on.
 
     Half of them come back after a while.
     """

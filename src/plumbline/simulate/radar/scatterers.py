@@ -1,4 +1,4 @@
-"""Where the radar sees points: on roofs and facades, on the ground around, and now and then on something else."""
+"""Draw the radar's points: on roofs and facades, on the ground around, and sometimes on something else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SimulatedScatterers:
     """(N,) standard deviation of the displacement of one epoch, mm."""
 
     def subset(self, index: NDArray[np.intp]) -> SimulatedScatterers:
-        """The points `index`."""
+        """Select the points `index`."""
         return SimulatedScatterers(*(getattr(self, item.name)[index] for item in fields(self)))
 
 
@@ -83,7 +83,7 @@ def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: Band, lo
 def position_errors(
     rng: np.random.Generator, building: NDArray[np.intp], track: NDArray[np.intp], axes: Array, rise: Array, band: Band
 ) -> Array:
-    """Errors (N, 3) of easting, northing and height, m.
+    """Draw errors (N, 3) of easting, northing and height, m.
 
     Wide in ground range, narrow in azimuth, with a share common to the points of one building in one track. A distance
     to the satellite says nothing about the direction across: what is placed too high is placed too far away as well
@@ -115,7 +115,7 @@ def position_errors(
 
 
 def _draw_counts(rng: np.random.Generator, layout: CityLayout, band: Band) -> NDArray[np.intp]:
-    """Points a building: about 12 (C) or 46 (X), more on larger ones."""
+    """Draw the number of points on each building: about 12 (C) or 46 (X), more on larger ones."""
     size = np.log(layout.frames.side.prod(axis=1) / 300)
     fewest, most = band.points
     if most <= 20:
@@ -126,7 +126,7 @@ def _draw_counts(rng: np.random.Generator, layout: CityLayout, band: Band) -> ND
 
 
 def _draw_tracks(rng: np.random.Generator, building: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-    """Most buildings are seen by both tracks, more or less evenly; one in ten by one track only."""
+    """Draw the track of each point: one building in ten has one track only, the others have both."""
     ascending = rng.beta(6, 6, count)
     single = rng.random(count) < 0.1
     ascending[single] = rng.integers(0, 2, int(single.sum()))
@@ -141,7 +141,7 @@ def _draw_noise(rng: np.random.Generator, building: NDArray[np.intp], count: int
 
 
 def _inside(rng: np.random.Generator, polygon: NDArray[np.object_], building: NDArray[np.intp]) -> Array:
-    """Positions (N, 2) spread evenly over each point's polygon, by rejection from its bounds."""
+    """Draw positions (N, 2) evenly over each point's polygon, by rejection from its bounds."""
     bounds = shapely.bounds(polygon)[building]
     shapely.prepare(polygon)
     position, open_ = np.zeros((len(building), 2)), np.arange(len(building))
@@ -153,7 +153,7 @@ def _inside(rng: np.random.Generator, polygon: NDArray[np.object_], building: ND
 
 
 def _on_outline(rng: np.random.Generator, layout: CityLayout, building: NDArray[np.intp], look: Array) -> Array:
-    """Positions (N, 2) along the walls, up to a twelfth of the way to the middle.
+    """Draw positions (N, 2) along the walls, up to a twelfth of the way to the middle.
 
     Of the building's walls those that face against `look` (N, 2), by the breadth in which they are seen; where it is 0,
     all, by their length.
@@ -180,7 +180,7 @@ def _on_outline(rng: np.random.Generator, layout: CityLayout, building: NDArray[
 
 
 def _on_ground(rng: np.random.Generator, layout: CityLayout, count: int) -> tuple[NDArray[np.intp], Array]:
-    """Up to `count` positions 1 to 12 m around the buildings, less those that fall on a footprint."""
+    """Draw up to `count` positions 1 to 12 m around the buildings, less those that fall on a footprint."""
     parent = rng.integers(0, len(layout.height), count)
     angle, half = rng.uniform(-np.pi, np.pi, count), layout.frames.side[parent] / 2
     offset = (half + rng.uniform(1, 12, (count, 1))) * np.stack([np.cos(angle), np.sin(angle)], axis=1) * np.sqrt(2)

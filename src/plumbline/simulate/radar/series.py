@@ -1,4 +1,4 @@
-"""Displacement histories along the line of sight, as a processor would deliver them."""
+"""Simulate displacement histories along the line of sight, as a processor would deliver them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RHO, EXPONENT, MEMORY_EPOCHS = (0.0, 0.6), (0.6, 2.0), (2.0, 60.0)
 
 @dataclass(frozen=True)
 class Reference:
-    """What all points of a track share, wherever they are."""
+    """Properties that all points of a track share."""
 
     level: float
     """Of the histories, mm: they start anywhere."""
@@ -42,7 +42,7 @@ class Reference:
 
 
 def draw_reference(rng: np.random.Generator) -> Reference:
-    """A track's reference, and the laws of its noise."""
+    """Draw a track's reference, and the laws of its noise."""
     own, common = (
         Law(rng.uniform(*RHO), rng.uniform(*EXPONENT), float(log_uniform(rng, *MEMORY_EPOCHS, 1)[0])) for _ in range(2)
     )
@@ -51,7 +51,7 @@ def draw_reference(rng: np.random.Generator) -> Reference:
 
 @dataclass(frozen=True)
 class MotionCourses:
-    """How far the motion of buildings has come at T epochs."""
+    """Progress of the motion of buildings at T epochs."""
 
     building: Index
     """(b,) which, ascending."""
@@ -64,7 +64,7 @@ class MotionCourses:
 
 
 def courses(motion: Motion, building: Index, days: Array, start_day: float, length_days: float) -> MotionCourses:
-    """Courses of the buildings `building` (b,).
+    """Return the courses of the buildings `building` (b,).
 
     Args:
         motion: what the buildings do.
@@ -86,7 +86,7 @@ def courses(motion: Motion, building: Index, days: Array, start_day: float, leng
 def true_motion(
     motion: Motion, layout: CityLayout, points: SimulatedScatterers, los: Array, course: MotionCourses
 ) -> Array:
-    """Noise-free displacement (N, T) of the points on structures and ground, mm towards the satellite.
+    """Return the noise-free displacement (N, T) of points on structures and ground, mm towards the satellite.
 
     Args:
         motion: what the buildings do.
@@ -129,7 +129,7 @@ def background(
     years: Array,
     reference: Reference,
 ) -> Array:
-    """What every point of a track shows (N, T), mm: the region's motion and the track's own reference.
+    """Return the background (N, T) of a track's points, mm: the region's motion and the track's own reference.
 
     Points that are astray move on their own besides. `velocity` (3,) is the region's: east, north, up, mm a year;
     `years` (T,) count from the start of the observation.
@@ -143,7 +143,7 @@ def background(
 
 
 def common_noise(rng: np.random.Generator, buildings: int, acquisition: Acquisition, reference: Reference) -> Array:
-    """(B, E) noise that the points of a building share, on the regular grid of epochs, mm."""
+    """Draw the noise (B, E) that the points of a building share, on the regular grid of epochs, mm."""
     sigma = rng.uniform(*COMMON_NOISE_MM, buildings)
     return reference.common.draw(rng, sigma, draw_memory(rng, buildings), len(acquisition.kept))
 
@@ -157,7 +157,7 @@ def measurement_noise(
     band: Band,
     reference: Reference,
 ) -> Array:
-    """Noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and unwrapping jumps.
+    """Draw noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and jumps.
 
     `memory` (B,) is the share of the own noise's variance with a long memory. Drawn on the regular grid of epochs, so
     that a gap also parts what lies on its two sides.

@@ -52,7 +52,7 @@ def write_borrowed(scenes: Path, name: str, about: BorrowedScenes, params: Simul
 
 
 def _place(rng: np.random.Generator, tracks: Sequence[Track], size: float, name: str) -> Array:
-    """Centre of a window in which every track has points."""
+    """Draw the centre of a window in which every track has points."""
     first = tracks[0]
     for _ in range(TRIES):
         row = int(rng.integers(0, len(first)))
@@ -82,7 +82,7 @@ def _scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Track],
 def _track(
     rng: np.random.Generator, track: Track, centre: Array, ground: Ground, start: np.datetime64, days: float
 ) -> SceneTrack:
-    """The real points of a track with the noise of their own series, drawn anew where the fit takes it."""
+    """Return a track's real points with their own noise; the part that the fit absorbs is drawn again."""
     place = np.column_stack([track.easting, track.northing]) - centre
     elapsed = (track.epochs - start) / np.timedelta64(1, "D")
     smooth = Smooth((elapsed - elapsed[0]) / DAYS_A_YEAR)

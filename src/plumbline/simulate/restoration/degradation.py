@@ -1,4 +1,4 @@
-"""Draw what stands between the ground and a product: few points, noise, turbulent delay, unwrapping errors.
+"""Draw the degradation between ground and product: few points, noise, turbulent delay, unwrapping errors.
 
 The kinds are the degradation domains that adapters are trained for; `plain` has a little of each.
 """
@@ -21,7 +21,7 @@ TURBULENCE_GRID_M = 40.0
 
 @dataclass(frozen=True)
 class Degradation:
-    """Of one scene."""
+    """Degradation of one scene."""
 
     density: float
     """Scatterers of a track a square kilometre."""
@@ -38,7 +38,7 @@ class Degradation:
 
 
 def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degradation:
-    """Of a domain and a level of difficulty: each range is cut in thirds, easy to hard."""
+    """Draw the degradation for a domain and a level of difficulty: each range is cut in thirds, easy to hard."""
     third = LEVELS.index(level)
 
     def between(easy: float, hard: float) -> float:
@@ -59,7 +59,7 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
 
 
 def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
-    """(count, rows, columns) fields of unit variance with a power-law spectrum over `extent` m.
+    """Draw fields (count, rows, columns) of unit variance with a power-law spectrum over `extent` m.
 
     The spectrum falls with the wave number to the power of `TURBULENCE_EXPONENT`; periodic over twice the extent.
     """
@@ -72,7 +72,7 @@ def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
 
 
 def delays(rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int) -> Array:
-    """(N, epochs) turbulent delay, mm, of deviation `sigma` at each epoch, which are independent of each other."""
+    """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch, independent between epochs."""
     fields = turbulence(rng, epochs, extent)
     size = fields.shape[-1]
     place = ((east_north + extent / 2) / extent * size - 0.5).T[::-1]
@@ -83,7 +83,7 @@ def delays(rng: np.random.Generator, east_north: Array, extent: float, sigma: fl
 def unwrapping_patches(
     rng: np.random.Generator, east_north: Array, extent: float, count: int, time: Array, wavelength_mm: float
 ) -> Array:
-    """(N, T) half a wavelength, up or down, in `count` blobs of 40 to 250 m from some epoch on; `time` (T,) 0 to 1."""
+    """Draw `count` blobs of 40 to 250 m, half a wavelength off from some epoch on (N, T), mm; `time` (T,) 0 to 1."""
     off = np.zeros((len(east_north), len(time)))
     for _ in range(count):
         centre, radius = rng.uniform(-0.5, 0.5, 2) * extent, np.exp(rng.uniform(np.log(40), np.log(250)))

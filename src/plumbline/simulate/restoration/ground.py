@@ -1,4 +1,4 @@
-"""Draw what moves the ground of a scene, and where its buildings stand."""
+"""Draw the movements of a scene's ground, and its buildings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAVES = 48
 
 
 def draw_buildings(rng: np.random.Generator, extent: float) -> Buildings:
-    """A town of rectangles on a turned grid with gaps, over `extent` m around the origin; none of them moves."""
+    """Draw a town of still rectangles on a turned grid with gaps, over `extent` m around the origin."""
     pitch, turn = rng.uniform(22, 55), rng.uniform(-np.pi, np.pi)
     count = int(1.5 * extent / pitch)
     row = (np.arange(count) - count / 2) * pitch
@@ -38,7 +38,7 @@ def draw_buildings(rng: np.random.Generator, extent: float) -> Buildings:
 
 
 def draw_movements(rng: np.random.Generator, extent: float, buildings: Buildings) -> list[Movement]:
-    """What moves in a scene of `extent` m around the origin; `buildings` may move apart from the ground."""
+    """Draw the movements in a scene of `extent` m around the origin; `buildings` may move apart from the ground."""
     found: list[Movement] = [_region(rng, extent)]
     if rng.random() < QUIET_SHARE:
         return found
@@ -79,7 +79,7 @@ def _draw(rng: np.random.Generator, kind: str, extent: float, peak: float) -> Mo
 
 
 def _moved(rng: np.random.Generator, size: float, sideways: float) -> tuple[float, float, float]:
-    """East, north and up, mm: mostly down, and some of it sideways."""
+    """Draw east, north and up, mm: mostly down, and partly sideways."""
     where, flat = rng.uniform(-np.pi, np.pi), sideways * rng.random()
     whole = np.array([flat * np.cos(where), flat * np.sin(where), -1.0 if rng.random() < 0.8 else 1.0])
     east, north, up = size * whole / np.linalg.norm(whole)
@@ -87,7 +87,7 @@ def _moved(rng: np.random.Generator, size: float, sideways: float) -> tuple[floa
 
 
 def _waves(rng: np.random.Generator, scale: float, deviation: Array) -> tuple[Array, Array, Array]:
-    """Of a field with a Matern-3/2 covariance of length `scale` m (Student's t spectrum), see `Smooth`."""
+    """Draw the waves of a field with a Matern-3/2 covariance of length `scale` m (t spectrum); see `Smooth`."""
     normal, chi = rng.normal(0, 1 / scale, (WAVES, 2)), rng.chisquare(3, WAVES)
     waves = np.sqrt(3 / chi)[:, None] * normal
     weights = rng.normal(0, np.sqrt(2 / WAVES), (WAVES, 3)) * deviation
@@ -95,7 +95,7 @@ def _waves(rng: np.random.Generator, scale: float, deviation: Array) -> tuple[Ar
 
 
 def _region(rng: np.random.Generator, extent: float) -> Smooth:
-    """Slow, wide movement of everything, up to some mm across the scene."""
+    """Draw a slow, wide movement of everything, up to some mm across the scene."""
     size = float(log_uniform(rng, 0.5, 12, 1)[0])
     return Smooth(*_waves(rng, rng.uniform(0.5, 2) * extent, size * np.array([0.5, 0.3, 1.0])))
 

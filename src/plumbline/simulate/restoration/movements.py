@@ -1,4 +1,4 @@
-"""Closed forms of ground movement: troughs, bowls, mining basins, steps, slopes, buildings apart from the ground.
+"""Move the ground by closed forms: troughs, bowls, mining basins, steps, slopes, buildings apart from the ground.
 
 Lengths in m, displacements in mm; east, north and up positive. Peck (1969) and O'Reilly and New (1982) for troughs and
 point sinks; Knothe (1957), Observations of surface movements under influence of mining, for basins.
@@ -22,12 +22,12 @@ class Movement(Protocol):
     """Something that moves the ground."""
 
     def displacement(self, east_north: Array) -> Array:
-        """(N, 3) east, north, up in mm at positions (N, 2)."""
+        """Return east, north, up (N, 3) in mm at positions (N, 2)."""
 
 
 @dataclass(frozen=True)
 class Trough:
-    """Settle over a tunnel whose axis is straight or an arc of a circle: `S = Smax exp(-d^2 / 2 i^2)`."""
+    """Settle over a tunnel with a straight or circular axis: `S = Smax exp(-d^2 / 2 i^2)`."""
 
     centre: tuple[float, float]
     """Of the arc, m."""
@@ -41,7 +41,7 @@ class Trough:
     """`Smax`, mm."""
 
     def displacement(self, east_north: Array) -> Array:
-        """Horizontal movement is `(d / z0) S` towards the axis."""
+        """Return the movement; the horizontal part is `(d / z0) S` towards the axis."""
         from_centre = east_north - np.array(self.centre)
         reach = np.maximum(np.hypot(*from_centre.T), 1e-6)
         distance = reach - self.radius
@@ -84,7 +84,7 @@ class Basin:
     """Over a panel that is large beside the radius, mm."""
 
     def displacement(self, east_north: Array) -> Array:
-        """Horizontal movement is `-0.4 r grad(S)` (Awershin)."""
+        """Return the movement; the horizontal part is `-0.4 r grad(S)` (Awershin)."""
         cos, sin = np.cos(self.angle), np.sin(self.angle)
         axes = np.array([[cos, sin], [-sin, cos]])
         local = (east_north - np.array(self.centre)) @ axes.T
@@ -94,7 +94,7 @@ class Basin:
         return np.column_stack([KNOTHE_HORIZONTAL * self.radius * gradient @ axes, -sunk])
 
     def _along(self, x: Array, half: float) -> tuple[Array, Array]:
-        """Influence of the panel along one side, 0 to 1, and its derivative, 1/m."""
+        """Return the influence of the panel along one side, 0 to 1, and its derivative, 1/m."""
         scale = np.sqrt(np.pi) / self.radius
         share = 0.5 * (erf(scale * (x + half)) - erf(scale * (x - half)))
         slope = (np.exp(-((scale * (x + half)) ** 2)) - np.exp(-((scale * (x - half)) ** 2))) / self.radius
@@ -118,7 +118,7 @@ class Strip:
     """East, north, up, mm."""
 
     def displacement(self, east_north: Array) -> Array:
-        """A smooth step at both sides, and a slow end along the strike."""
+        """Return the movement: a smooth step at both sides, and a slow end along the strike."""
         cos, sin = np.cos(self.direction), np.sin(self.direction)
         offset = east_north - np.array(self.point)
         along, across = offset @ np.array([cos, sin]), offset @ np.array([-sin, cos])
@@ -171,14 +171,14 @@ class Buildings:
         return np.column_stack([np.zeros((len(up), 2)), up])
 
     def local(self, number: int, east_north: Array) -> Array:
-        """(N, 2) positions in the frame of one building."""
+        """Return positions (N, 2) in the frame of one building."""
         cos, sin = np.cos(self.angle[number]), np.sin(self.angle[number])
         return np.asarray((east_north - self.centre[number]) @ np.array([[cos, -sin], [sin, cos]]), float)
 
 
 @dataclass(frozen=True)
 class Smooth:
-    """A Gaussian random field by random Fourier features (Rahimi and Recht 2007): what no closed form says."""
+    """Move the ground by a Gaussian random field from random Fourier features (Rahimi and Recht 2007)."""
 
     waves: Array
     """(K, 2) rad/m."""
@@ -193,5 +193,5 @@ class Smooth:
 
 
 def _step(x: Array, width: float) -> Array:
-    """From 0 to 1 around 0; 76 % of it over `width`."""
+    """Step from 0 to 1 around 0; 76 % of it over `width`."""
     return np.asarray(0.5 * (1 + np.tanh(2 * x / width)), float)

@@ -33,7 +33,7 @@ THERMAL_MM = 2.0
 
 @dataclass(frozen=True)
 class SceneAbout:
-    """What a scene is drawn from."""
+    """Settings and seed that a scene is drawn from."""
 
     name: str
     domain: str
@@ -52,18 +52,18 @@ class SceneAbout:
 
 @dataclass(frozen=True)
 class Ground:
-    """What moves, and when."""
+    """Movements of the ground, and their courses in time."""
 
     movements: list[Movement]
     courses: Histories
     """A row a movement."""
 
     def total(self, east_north: Array) -> Array:
-        """(N, 3) mm over the observation."""
+        """Return the total movement (N, 3), mm, over the observation."""
         return np.asarray(sum(part.displacement(east_north) for part in self.movements), float)
 
     def along(self, east_north: Array, los: Array, time: Array) -> Array:
-        """(N, T) towards the satellite at shares `time` of the observation, mm."""
+        """Return displacement (N, T), mm, towards the satellite at shares `time` of the observation."""
         share = self.courses.at(time)
         parts = zip(self.movements, share, strict=True)
         return np.asarray(
@@ -73,7 +73,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class SceneTrack:
-    """One track's scatterers."""
+    """Scatterers of one track."""
 
     dates: NDArray[np.datetime64]
     """(T,)"""
@@ -132,7 +132,7 @@ def make_scene(about: SceneAbout) -> Scene:
 def _places(
     rng: np.random.Generator, town: Buildings, extent: float, density: float, holes: list[tuple[Array, float]]
 ) -> Array:
-    """(N, 2) where scatterers are: most on buildings, some between them, none in holes."""
+    """Draw scatterers' positions (N, 2): most on buildings, some between them, and holes without any."""
     count = max(6, int(rng.poisson(density * (extent / 1000) ** 2)))
     number = rng.integers(0, len(town.angle), count)
     local = rng.uniform(-1, 1, (count, 2)) * town.half[number]

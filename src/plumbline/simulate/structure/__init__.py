@@ -1,1 +1,1 @@
-"""Buildings, the ways in which they move and fail, and the labels that follow."""
+"""Simulate buildings, the ways in which they move and fail, and their labels."""

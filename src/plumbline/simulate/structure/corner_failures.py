@@ -46,13 +46,13 @@ class Hinges:
     """(B,) vertical displacement of the corner, mm, up positive; 0 without a failure."""
 
     def field(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Vertical, along-x and along-y displacement, mm, at building-frame positions in m of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
         up = self.up(index, x, y)
         away = (self.opening[index] * np.abs(up) / np.sqrt(2))[..., None] * CORNERS[self.corner[index]]
         return up, away[..., 0], away[..., 1]
 
     def up(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> Array:
-        """Vertical displacement, mm, at building-frame positions in m of buildings `index`."""
+        """Return vertical displacement, mm, at building-frame positions, m, of buildings `index`."""
         sign, half = CORNERS[self.corner[index]], self.half[index]
         u, v = sign[..., 0] * x / half[..., 0], sign[..., 1] * y / half[..., 1]
         # The ramps' value at the corner, once a building and not once a position.
@@ -83,12 +83,12 @@ class Hinges:
 
 
 def softplus(value: Array) -> Array:
-    """`log(1 + exp(value))`."""
+    """Return `log(1 + exp(value))`."""
     return np.asarray(np.maximum(value, 0) + np.log1p(np.exp(-np.abs(value))), float)
 
 
 def ramp(u: Array, start: Array, softness: Array, power: Array, full: Array) -> Array:
-    """Softplus ramp, raised to `power`: near 0 before `start`, 1 at `u = 1`.
+    """Return a softplus ramp, raised to `power`: near 0 before `start`, 1 at `u = 1`.
 
     `full` is the softplus at `u = 1`: `softplus((1 - start) / softness)`.
     """
@@ -96,13 +96,13 @@ def ramp(u: Array, start: Array, softness: Array, power: Array, full: Array) -> 
 
 
 def smoothstep(u: Array, start: Array | float) -> Array:
-    """`3 s^2 - 2 s^3` of `s` from 0 at `start` to 1 at `u = 1`: steepest half way, level at the edge."""
+    """Return `3 s^2 - 2 s^3`, `s` from 0 at `start` to 1 at `u = 1`: steepest half way, level at the edge."""
     s = np.clip((u - start) / (1 - start), 0, 1)
     return np.asarray(s * s * (3 - 2 * s), float)
 
 
 def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool_]) -> Hinges:
-    """Hinges of a drop of -1 mm for buildings with sides (B, 2) in m.
+    """Draw hinges of a drop of -1 mm for buildings with sides (B, 2) in m.
 
     Args:
         rng: the generator to draw from.

@@ -1,4 +1,4 @@
-"""How hard a building's label is to find: its strain against the noise of as many points as it has.
+"""Rate how hard a building's label is to find: its strain against the noise of its points.
 
 From the fit of a straight line over the observation, a point's vertical change has the variance `12 sigma^2 / (T_eff
 los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that count, for first-order autoregressive noise; `noise.Law`
@@ -26,7 +26,7 @@ VISIBLE_PERMILLE = CATEGORY_BOUNDS_PERMILLE[0]
 
 
 def point_precision(sigma: Array, los_up: Array, line_variance: Array | float) -> Array:
-    """(N,) inverse variance of points' vertical change over the observation, 1/mm2.
+    """Return the inverse variance (N,) of points' vertical change over the observation, 1/mm2.
 
     Args:
         sigma: (N,) standard deviation of one epoch, mm.
@@ -37,7 +37,7 @@ def point_precision(sigma: Array, los_up: Array, line_variance: Array | float) -
 
 
 class Evidence(NamedTuple):
-    """What the points of B buildings tell of their change; sums over points, so that tracks and parts add up."""
+    """Evidence of change from the points of B buildings: sums over points, so that tracks and parts add up."""
 
     precision: Array
     """(B,) of `point_precision`, 1/mm2."""
@@ -47,24 +47,24 @@ class Evidence(NamedTuple):
     """(B,) of the squares of position errors along one axis, m2."""
 
     def plus(self, other: Evidence) -> Evidence:
-        """Both together."""
+        """Return the sum of both."""
         return Evidence(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
 def gather_evidence(building: NDArray[np.intp], precision: Array, error: Array, buildings: int) -> Evidence:
-    """Evidence of points on buildings (N,), with their precision (N,) and position errors (N, 2) in m."""
+    """Gather the evidence of points on buildings (N,), with precision (N,) and position errors (N, 2) in m."""
     squares = (error**2).mean(axis=1)
     sums = [np.bincount(building, weight, buildings) for weight in (precision, np.ones(len(error)), squares)]
     return Evidence(*(np.asarray(part, float) for part in sums))
 
 
 def no_evidence(buildings: int) -> Evidence:
-    """Evidence of no point."""
+    """Return the evidence without points."""
     return Evidence(np.zeros(buildings), np.zeros(buildings), np.zeros(buildings))
 
 
 def signal_to_noise(severity_permille: Array, side: Array, evidence: Evidence) -> Array:
-    """(B,) drop of the strain over the standard error of a quadrant's drop; 0 without points.
+    """Return (B,) the drop that causes the strain over the standard error of a quadrant's drop; 0 without points.
 
     Args:
         severity_permille: (B,) strain.
@@ -81,7 +81,7 @@ def signal_to_noise(severity_permille: Array, side: Array, evidence: Evidence) -
 
 
 def difficulty(severity_permille: Array, side: Array, evidence: Evidence) -> NDArray[np.intp]:
-    """(B,) index into `strain.DIFFICULTIES`; arguments as `signal_to_noise`.
+    """Return the index (B,) into `strain.DIFFICULTIES`; arguments as `signal_to_noise`.
 
     More points, less noise or more strain never make a building harder.
     """

@@ -1,4 +1,4 @@
-"""Draw the outlines of invented buildings, and tell where the label's bays lie on a footprint.
+"""Draw the outlines of invented buildings, and find the label's bays that lie on a footprint.
 
 Outlines are rectangles, wings in the shape of an L, a U or a T, and rectangles with a corner drawn in. On a footprint
 that is not its rectangle, bays and the plane that is taken off follow its own outline.
@@ -26,7 +26,7 @@ building's frame would hang on the last digit of its coordinates."""
 
 
 def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
-    """Corners (n, 2) of B outlines about the middle of their rectangles, m; sides (B, 2) in m are along x and y."""
+    """Draw corners (n, 2) of B outlines about the middle of their rectangles, m; sides (B, 2), m, are along x and y."""
     count = len(side)
     shape = rng.choice(len(SHAPE_SHARES), count, p=SHAPE_SHARES)
     shape[(side.min(axis=1) < LEAST_WINGED_M) & np.isin(shape, (U, T))] = RECTANGLE
@@ -49,7 +49,7 @@ def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
 
 
 def _notches(side: Array, cut: Array, place: float, sign: Array, axis: int, court: bool) -> list[tuple[Array, Array]]:
-    """Boxes, by two opposite corners, to cut out on one side: a court, or all of it but the stem of a T."""
+    """Draw boxes, by two opposite corners, to cut out on one side: a court, or all but the stem of a T."""
     width = cut[axis] * side[axis]
     low = -side[axis] / 2 + (0.2 + place * (0.6 - cut[axis])) * side[axis]
     outer = sign[1 - axis] * side[1 - axis] / 2
@@ -60,14 +60,14 @@ def _notches(side: Array, cut: Array, place: float, sign: Array, axis: int, cour
 
 
 def _without(side: Array, notches: list[tuple[Array, Array]]) -> Array:
-    """The rectangle without some boxes."""
+    """Return the rectangle without the boxes."""
     boxes = [shapely.box(*np.minimum(*ends), *np.maximum(*ends)) for ends in notches]
     left = shapely.difference(shapely.box(*(-side / 2), *(side / 2)), shapely.union_all(boxes))
     return np.asarray(shapely.get_coordinates(left)[:-1], float)
 
 
 def _own_rectangle(outline: Array) -> bool:
-    """Whether the rectangle along x and y is clearly smaller than those along the outline's other edges."""
+    """Return whether the rectangle along x and y is clearly smaller than those along the outline's other edges."""
     hull = shapely.get_coordinates(shapely.convex_hull(shapely.multipoints(outline)))
     edges = np.diff(hull, axis=0)
     angle = np.arctan2(edges[:, 1], edges[:, 0])
@@ -84,7 +84,7 @@ EDGE_M = 0.01
 
 
 def own_outlines(polygon: NDArray[np.object_], frame: Frames) -> NDArray[np.object_]:
-    """(B,) the footprints in their buildings' frames, m; None where the footprint is its rectangle."""
+    """Return the footprints (B,) in their buildings' frames, m; None if the footprint is its rectangle."""
     result = np.full(len(polygon), None, dtype=object)
     other = np.flatnonzero(shapely.area(polygon) < FILLED * frame.side.prod(axis=1))
     if len(other):
@@ -96,12 +96,12 @@ def own_outlines(polygon: NDArray[np.object_], frame: Frames) -> NDArray[np.obje
 
 
 def inside(outline: NDArray[np.object_], building: Index, x: Array, y: Array) -> NDArray[np.bool_]:
-    """(M,) whether places (M,) in the frames of the buildings `building` (M,) are on their outline (B,)."""
+    """Return (M,) whether places (M,) in the frames of the buildings `building` (M,) are on their outline (B,)."""
     return np.asarray(shapely.intersects_xy(outline[building], x, y), bool)
 
 
 def tilts_over(up: Array, building: Index, at: Array, count: int) -> Array:
-    """(count, 2) tilts, mm/m, of the least-squares planes through values (M,) on equal cells at (2, M) of buildings.
+    """Return tilts (count, 2), mm/m, of least-squares planes through values (M,) on equal cells at (2, M) of buildings.
 
     The axes are not each other's normals over an L, so the plane's three coefficients are solved together.
     """

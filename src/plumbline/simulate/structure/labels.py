@@ -36,7 +36,7 @@ OFF = 1e6
 
 @dataclass(frozen=True)
 class Strains:
-    """The labels of B buildings."""
+    """Labels of B buildings."""
 
     severity_permille: Array
     quadrant: Index
@@ -46,15 +46,15 @@ class Strains:
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
-        """(B, 4) quadrants that are strained nearly as much as the worst: all of them are right answers."""
+        """(B, 4) whether a quadrant is strained nearly as much as the worst, and so is a right answer."""
         return np.asarray(self.by_quadrant >= ACCEPTED_SHARE * self.severity_permille[:, None])
 
     def scaled(self, factor: Array) -> Strains:
-        """The labels of displacements that are `factor` (B,) times as large, and not negative."""
+        """Return the labels for displacements that are `factor` (B,) times as large; `factor` is at least 0."""
         return Strains(self.severity_permille * factor, self.quadrant, self.by_quadrant * factor[:, None])
 
     def where(self, these: NDArray[np.bool_], others: Strains) -> Strains:
-        """These labels at `these` (B,), and `others` elsewhere."""
+        """Return these labels at `these` (B,), and `others` elsewhere."""
         return Strains(
             np.where(these, self.severity_permille, others.severity_permille),
             np.where(these, self.quadrant, others.quadrant),
@@ -65,7 +65,7 @@ class Strains:
 def strains(
     fields: Fields, side: Array, which: Index | None = None, outline: NDArray[np.object_] | None = None
 ) -> Strains:
-    """Severity and quadrant of noise-free fields over footprints.
+    """Compute severity and quadrant of noise-free fields over footprints.
 
     Args:
         fields: displacement of buildings at building-frame positions in m.
@@ -103,7 +103,7 @@ def _spacing(side: Array, spacing: float) -> Array:
 
 
 def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[np.object_]) -> Array:
-    """(b, 2) tilts of the planes over footprints, by the middles of equal cells."""
+    """Return tilts (b, 2) of the planes over footprints, by the middles of equal cells."""
     cell = side / np.ceil(side / _spacing(side, CELL_M))
     middle = _rectangles((cell - side) / 2, (side - cell) / 2, cell)
     kept = inside(outline, part[middle.building], *middle.at)
@@ -112,7 +112,7 @@ def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[
 
 
 def _worst(fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArray[np.object_] | None) -> Strains:
-    """Largest strain of any bay of buildings `part`, and the quadrant of that bay's middle."""
+    """Return the largest strain of any bay of buildings `part`, and the quadrant of that bay's middle."""
     spacing = _spacing(side, SPACING_M)
     building, strain, quadrant = [], [], []
     for axis in (0, 1):
@@ -150,7 +150,7 @@ def _worst(fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArr
 def _with_vertices(
     own: Index, start: Array, outline: NDArray[np.object_], axis: int, bay: Array
 ) -> tuple[Index, Array]:
-    """Bays that begin or end at a vertex besides those of the lattice, which may miss the corner that bears most."""
+    """Add bays that begin or end at a vertex, because the lattice may miss the corner with the largest strain."""
     vertex, building = shapely.get_coordinates(outline, return_index=True)
     back = vertex.T - (np.arange(2) == axis)[:, None] * bay[building]
     return np.concatenate([own, building, building]), np.concatenate([start, vertex.T, back], axis=1)
@@ -167,7 +167,7 @@ class _Lattice:
 
 
 def _rectangles(low: Array, high: Array, spacing: Array) -> _Lattice:
-    """Even lattices from `low` to `high` (B, 2), edges included, at least three and at most `spacing` (B, 2) apart."""
+    """Return even lattices from `low` to `high` (B, 2) with edges, at least three, at most `spacing` (B, 2) apart."""
     steps = np.maximum(2, np.ceil((high - low) / spacing - 1e-9)).astype(np.intp)
     count = (steps + 1).prod(axis=1)
     building = np.repeat(np.arange(len(low)), count)
@@ -180,7 +180,7 @@ def _rectangles(low: Array, high: Array, spacing: Array) -> _Lattice:
 
 
 def _tilts(up: Array, plane: _Lattice, count: int) -> Array:
-    """(B, 2) tilts in mm/m of the area-weighted least-squares planes; 1, x and y are orthogonal on the lattice."""
+    """Return tilts (B, 2), mm/m, of area-weighted least-squares planes; 1, x and y are orthogonal on the lattice."""
     return np.stack(
         [
             np.bincount(plane.building, plane.weight * up * at, count)

@@ -78,7 +78,7 @@ class Town:
         return self.cell * self.columns
 
     def middle(self, district: NDArray[np.intp]) -> Array:
-        """(D, 2) middles of the districts, m."""
+        """Return the middles (D, 2) of the districts, m."""
         row, column = np.divmod(district, self.columns)
         return np.asarray(self.cell * (np.stack([column, row], axis=1) - (self.columns - 1) / 2), float)
 
@@ -98,7 +98,7 @@ def draw_plan(rng: np.random.Generator, count: int) -> DistrictPlan:
 
 
 def draw_town(rng: np.random.Generator, buildings: int, radius: float) -> Town:
-    """A town whose districts are at most `radius` m from their middle to their furthest corner."""
+    """Draw a town for districts of at most `radius` m from their middle to their furthest corner."""
     east, north = rng.uniform(-0.01, 0.01, 2)
     return Town(buildings, 2 * radius + STREET_M, float(rng.uniform(5, 300)), (float(east), float(north)))
 
@@ -130,7 +130,7 @@ def draw_layout(rng: np.random.Generator, plan: DistrictPlan, town: Town, first_
 
 
 def _draw_sides(rng: np.random.Generator, count: int) -> Array:
-    """(B, 2) sides, m: the longer log-uniform from 7 to 60, the ratio log-uniform up to 3.5."""
+    """Draw sides (B, 2), m: the longer log-uniform from 7 to 60, the ratio log-uniform up to 3.5."""
     longer = log_uniform(rng, 7, 60, count)
     shorter = np.maximum(longer / log_uniform(rng, 1, 3.5, count), 6)
     side = np.stack([longer, shorter], axis=1)
@@ -157,7 +157,7 @@ def _pack(rng: np.random.Generator, centre: Array, member: NDArray[np.intp], box
 
 
 def standing_corners(polygon: NDArray[np.object_], frame: Frames) -> NDArray[np.bool_]:
-    """(B, 4) whether the polygon holds the point at four fifths of the way to each corner of its frame."""
+    """Return (B, 4) whether the polygon holds the point at four fifths of the way to each corner of its frame."""
     cos, sin = np.cos(frame.angle)[:, None], np.sin(frame.angle)[:, None]
     x, y = 0.4 * frame.side[:, :1] * CORNERS[:, 0], 0.4 * frame.side[:, 1:] * CORNERS[:, 1]
     east, north = frame.centre[:, :1] + x * cos - y * sin, frame.centre[:, 1:] + x * sin + y * cos

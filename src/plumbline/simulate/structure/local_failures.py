@@ -1,4 +1,4 @@
-"""Draw what fails in each building, one mechanism or two at once, and scale it to a drawn strain."""
+"""Draw the failure of each building, by one mechanism or two at once, and scale it to a drawn strain."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ class Failure(NamedTuple):
         return np.asarray(self.corner.drop + self.other.drop, float)
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Vertical, along-x and along-y displacement, mm, at building-frame positions in m of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
         found = np.stack(self.other.field(index, x, y))
         at = np.flatnonzero(self.corner.drop[index] != 0)
         found[:, at] += np.stack(self.corner.field(index[at], x[at], y[at]))
         return found[0], found[1], found[2]
 
     def scaled(self, factor: Array) -> Failure:
-        """Each `factor` (B,) times as large; of strain, too: it grows in proportion to the drop."""
+        """Return failures `factor` (B,) times as large; their strain grows in proportion."""
         corner = replace(self.corner, drop=self.corner.drop * factor)
         return Failure(corner, replace(self.other, drop=self.other.drop * factor))
 
 
 @dataclass(frozen=True)
 class LocalFailures:
-    """What fails in B buildings, and what strain that is by itself."""
+    """Failures of B buildings, and the strain of each by itself."""
 
     first: Failure
     second: Failure
@@ -71,7 +71,7 @@ class LocalFailures:
         return np.asarray(self.mechanism != NONE)
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Vertical, along-x and along-y displacement, mm, at building-frame positions in m of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
         up, along_x, along_y = self.first.field(index, x, y)
         at = np.flatnonzero(self.second.drop[index] != 0)
         for total, part in zip((up, along_x, along_y), self.second.field(index[at], x[at], y[at]), strict=True):
@@ -87,7 +87,7 @@ def draw_local_failures(
     mechanisms: Mechanisms,
     outline: NDArray[np.object_] | None = None,
 ) -> LocalFailures:
-    """Let a share `damaged` of the buildings fail, each by a strain whose logarithm is uniform.
+    """Let a share `damaged` of the buildings fail, each by a log-uniform strain.
 
     Args:
         rng: the generator to draw from.
@@ -126,7 +126,7 @@ def _draw(
     standing: NDArray[np.bool_],
     failed: NDArray[np.bool_],
 ) -> Failure:
-    """One failure of -1 mm of each building that `failed`."""
+    """Draw one failure of -1 mm for each building that `failed`."""
     corner, other = draw_hinges(rng, side, standing), draw_failures(rng, kind, side)
     is_corner = kind == CORNER
     return Failure(
@@ -138,7 +138,7 @@ def _draw(
 def _scaled(
     rng: np.random.Generator, failure: Failure, target: Array, side: Array, outline: NDArray[np.object_] | None
 ) -> tuple[Failure, Strains]:
-    """The failure that by itself strains its building by `target` (B,) permille, and that strain.
+    """Scale each failure to strain its building by `target` (B,) permille; return it and its strain.
 
     The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough. Only
     the way up is another than the way down, since what strains most is stretched and not pressed.

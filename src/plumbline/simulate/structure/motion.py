@@ -1,4 +1,4 @@
-"""Join all that a city's buildings do: failure, rigid motion, the ground's pull and heat; and label the result."""
+"""Add up all motion of a city's buildings: failure, rigid motion, the ground's pull and heat; label the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Motion:
     thermal: Thermal
 
     def structure_field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Noise-free displacement of structures, last epoch less first: what their labels are defined on."""
+        """Return the noise-free displacement of structures, last epoch less first, on which labels are defined."""
         up, along_x, along_y = self.rigid.field(index, x, y, np.zeros_like(x))
         ground = self.response.field(index, x, y)
         reached = self.response.reached[index]
@@ -52,7 +52,7 @@ class Motion:
         )
 
     def scenario(self, building: int) -> str:
-        """What happens to a building besides rigid motion and heat."""
+        """Name what happens to a building besides rigid motion and heat."""
         failure, tunnel = bool(self.local.failing[building]), self.response.reached[building]
         if failure:
             return "local_failure_over_tunnel" if tunnel else "local_failure"
@@ -93,7 +93,7 @@ def draw_motion(
 
 
 class Labels(NamedTuple):
-    """What is true of B buildings."""
+    """Labels of B buildings."""
 
     strains: Strains
     mechanism: NDArray[np.intp]
@@ -101,7 +101,7 @@ class Labels(NamedTuple):
 
 
 def draw_labels(motion: Motion, layout: CityLayout) -> Labels:
-    """Labels of all buildings, by the definition in `plumbline.core.strain`, over their footprints.
+    """Label all buildings, by the definition in `plumbline.core.strain`, over their footprints.
 
     A building that no trough reaches is strained by its local failure alone: what else it does is rigid motion. Where a
     trough bends a building in which something fails, the larger strain names the mechanism, or they are several.

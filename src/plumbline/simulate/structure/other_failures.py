@@ -56,7 +56,7 @@ class Failures:
     """(B,) vertical displacement where it is largest, mm, up positive; 0 without a failure."""
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Vertical, along-x and along-y displacement, mm, at building-frame positions in m of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
         up, away = np.zeros_like(x), np.zeros((2, len(x)))
         for kind, shape in ((END, self._end), (STEP, self._step), (BOWL, self._bowl), (BENDING, self._bending)):
             at = np.flatnonzero((self.kind[index] == kind) & (self.drop[index] != 0))
@@ -69,7 +69,7 @@ class Failures:
         return up, away[0], away[1]
 
     def _beyond(self, own: NDArray[np.intp], x: Array, y: Array) -> Array:
-        """Distance beyond hinge, joint or axis, m."""
+        """Return the distance beyond hinge, joint or axis, m."""
         return np.asarray(self.direction[own, 0] * x + self.direction[own, 1] * y, float)
 
     def _end(self, own: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
@@ -93,7 +93,7 @@ class Failures:
 
 
 def draw_failures(rng: np.random.Generator, kind: NDArray[np.intp], side: Array) -> Failures:
-    """Failures of a drop of -1 mm for buildings with sides (B, 2) in m.
+    """Draw failures of a drop of -1 mm for buildings with sides (B, 2) in m.
 
     Args:
         rng: the generator to draw from.

@@ -28,7 +28,7 @@ class Rigid:
     """(B, 2) rise along x and y, mm/m."""
 
     def field(self, index: NDArray[np.intp] | int, x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
-        """Vertical, along-x and along-y displacement, mm, at heights in m above the foundation.
+        """Return vertical, along-x and along-y displacement, mm, at heights in m above the foundation.
 
         A small rotation that lifts the side at +x moves what stands above it towards -x: `-tilt * height`.
         """
@@ -37,7 +37,7 @@ class Rigid:
 
 
 def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
-    """Settlement 0 to 100 mm and tilt 0 to 5e-3, log-uniform so that small ones are common; a few rise.
+    """Draw settlement 0 to 100 mm and tilt 0 to 5e-3, log-uniform so that small ones are common; a few rise.
 
     On half of the buildings any tilt up to the largest is as likely: by some mm/m, points that are not where the
     product says move by more than their noise, and a model has to know that from damage.
@@ -69,18 +69,18 @@ class Thermal:
     """(B,) days by which the structure follows the air."""
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
-        """Amplitude of vertical, along-x and along-y displacement, mm: `a h dT` and `a (x - xc) dT`."""
+        """Return the amplitude of vertical, along-x and along-y displacement, mm: `a h dT` and `a (x - xc) dT`."""
         stretch = 1000 * self.expansion[index] * self.temperature[index]
         return stretch * height, stretch * (x - self.fixed[index, 0]), stretch * (y - self.fixed[index, 1])
 
     def season(self, index: NDArray[np.intp], day_of_year: Array) -> Array:
-        """(b, T) yearly course of buildings `index`, from -1 to 1, on days (T,) counted from a first of January."""
+        """Return the yearly course (b, T) of buildings `index`, from -1 to 1, on days (T,) since a first of January."""
         phase = 2 * np.pi * (day_of_year[None, :] - WARMEST_DAY - self.delay[index, None]) / DAYS_A_YEAR
         return np.asarray(np.cos(phase), float)
 
 
 def draw_thermal(rng: np.random.Generator, side: Array) -> Thermal:
-    """Concrete to steel, 5e-6 to 1.2e-5 /K, under 8 to 12 K a year; fixed near the middle of sides (B, 2)."""
+    """Draw concrete to steel, 5e-6 to 1.2e-5 /K, under 8 to 12 K a year; fixed near the middle of sides (B, 2)."""
     count = len(side)
     return Thermal(
         expansion=rng.uniform(5e-6, 1.2e-5, count),

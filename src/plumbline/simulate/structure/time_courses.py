@@ -24,11 +24,11 @@ class Histories:
     """(B,) ONSET: end. Unused by the others."""
 
     def take(self, index: NDArray[np.intp]) -> Histories:
-        """The histories of buildings `index`."""
+        """Select the histories of buildings `index`."""
         return Histories(self.family[index], self.first[index], self.second[index])
 
     def at(self, time: Array) -> Array:
-        """(B, T) share of the final displacement reached at times (T,) in 0 to 1."""
+        """Return the share (B, T) of the final displacement reached at times (T,) in 0 to 1."""
         share = np.empty((len(self.first), len(time)))
         for family in range(len(SHARES)):
             rows = self.family == family
@@ -45,7 +45,7 @@ class Histories:
 
 
 def draw_histories(rng: np.random.Generator, count: int) -> Histories:
-    """Linear; `1 - exp(-t / tau)`, tau 0.1 to 1; onset at 0.05 to 0.6, over by 1; `t^p`, p 1.5 to 3.5."""
+    """Draw linear, `1 - exp(-t / tau)` (tau 0.1 to 1), onset (at 0.05 to 0.6, over by 1) or `t^p` (p 1.5 to 3.5)."""
     family = rng.choice(len(SHARES), size=count, p=SHARES)
     beginning = rng.uniform(0.05, 0.6, count)
     settling, exponent = rng.uniform(0.1, 1, count), rng.uniform(1.5, 3.5, count)
@@ -57,6 +57,6 @@ def draw_histories(rng: np.random.Generator, count: int) -> Histories:
 
 
 def passages(rng: np.random.Generator, arrival: Array) -> Histories:
-    """Histories of buildings under which a tunnel passes at times `arrival` (B,), below 0.7."""
+    """Return histories of buildings under which a tunnel passes at times `arrival` (B,), below 0.7."""
     duration = rng.uniform(0.1, 0.3, len(arrival))
     return Histories(np.full(len(arrival), ONSET), arrival, arrival + duration)

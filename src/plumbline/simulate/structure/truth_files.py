@@ -29,7 +29,7 @@ def footprint_features(
     height: NDArray[np.float64] | None,
     further: Sequence[Mapping[str, str | float]] | None = None,
 ) -> str:
-    """GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
+    """Return GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
 
     Args:
         identifiers: (B,) building ids.
@@ -52,7 +52,7 @@ def footprint_features(
 
 
 def label_rows(identifiers: list[str], labels: Labels, scenarios: list[str], levels: NDArray[np.intp]) -> str:
-    """Rows of labels: severity, quadrants, mechanism, what happened to a building, and its difficulty.
+    """Return rows of labels: severity, quadrants, mechanism, scenario and difficulty.
 
     Quadrant, the accepted ones (`NE|NW`) and the mechanism are empty below category 1.
     """

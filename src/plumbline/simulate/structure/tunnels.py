@@ -56,20 +56,20 @@ class Tunnel:
         return np.array([-np.sin(self.direction), np.cos(self.direction)])
 
     def distance(self, east_north: Array) -> Array:
-        """Signed distances (N,) of points (N, 2) from the axis, m."""
+        """Return signed distances (N,) of points (N, 2) from the axis, m."""
         return np.asarray((east_north - np.array(self.point)) @ self.normal, float)
 
     def vertical(self, distance: Array) -> Array:
-        """Vertical displacement `-Smax exp(-d^2 / 2 i^2)`, mm, up positive."""
+        """Return vertical displacement `-Smax exp(-d^2 / 2 i^2)`, mm, up positive."""
         return np.asarray(-self.largest_settlement * np.exp(-0.5 * (distance / self.width) ** 2), float)
 
     def horizontal(self, distance: Array) -> Array:
-        """Displacement along the normal `-(d / z0) S`, mm: towards the axis on both sides."""
+        """Return displacement along the normal `-(d / z0) S`, mm: towards the axis on both sides."""
         return np.asarray(distance / self.depth * self.vertical(distance), float)
 
 
 def draw_tunnels(rng: np.random.Generator, extent: float) -> list[Tunnel]:
-    """One or two tunnels across a city of `extent` m around the origin, and as many more for every `CITY_M` beyond.
+    """Draw one or two tunnels across a city of `extent` m around the origin, and as many for every `CITY_M` beyond.
 
     So the share of buildings that a tunnel reaches does not fall with the size of the city.
     """
@@ -91,14 +91,14 @@ def draw_tunnels(rng: np.random.Generator, extent: float) -> list[Tunnel]:
 
 
 def tunnels_near(tunnels: list[Tunnel], east_north: Array, radius: float) -> list[Tunnel]:
-    """The tunnels whose troughs come within `radius` m of one of the places (N, 2); the nearest if none does."""
+    """Return the tunnels with troughs within `radius` m of one of the places (N, 2), or else the nearest tunnel."""
     gap = [float(np.abs(t.distance(east_north)).min()) - REACH_WIDTHS * t.width for t in tunnels]
     close = [tunnel for tunnel, distance in zip(tunnels, gap, strict=True) if distance < radius]
     return close or [tunnels[int(np.argmin(gap))]]
 
 
 def greenfield(tunnels: list[Tunnel], east_north: Array) -> Array:
-    """Ground displacement (N, 3) in mm at points (N, 2): east, north, up; the tunnels' troughs add up."""
+    """Return ground displacement (N, 3), mm, at points (N, 2): east, north, up; the tunnels' troughs add up."""
     total = np.zeros((len(east_north), 3))
     for tunnel in tunnels:
         distance = tunnel.distance(east_north)
@@ -108,7 +108,7 @@ def greenfield(tunnels: list[Tunnel], east_north: Array) -> Array:
 
 
 def arrival(tunnels: list[Tunnel], east_north: Array, extent: float) -> Array:
-    """When the face of the nearest tunnel passes points (N, 2), as a fraction 0.05 to 0.6 of the observation."""
+    """Return when the face of the nearest tunnel passes points (N, 2), as a fraction 0.05 to 0.6 of the observation."""
     distance = np.stack([np.abs(tunnel.distance(east_north)) for tunnel in tunnels])
     along = np.stack(
         [(east_north - np.array(t.point)) @ np.array([np.cos(t.direction), np.sin(t.direction)]) for t in tunnels]
@@ -141,7 +141,7 @@ class Response:
     """(B, 2) greenfield least-squares tilt of the vertical displacement along x and y, mm/m."""
 
     def field(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Vertical, along-x and along-y displacement, mm, at foundation level of buildings `index`."""
+        """Return vertical, along-x and along-y displacement, mm, at foundation level of buildings `index`."""
         along_x, along_y, up = self._greenfield(index, x, y)
         plane = self.mean[index, 2] + self.tilt[index, 0] * x + self.tilt[index, 1] * y
         share = self.strain[index]
@@ -164,7 +164,7 @@ class Response:
 
 
 def building_response(tunnels: list[Tunnel], frames: Frames, deflection: Array, strain: Array) -> Response:
-    """Response of buildings with modification factors `deflection` (B,) and `strain` (B,).
+    """Compute the response of buildings with modification factors `deflection` (B,) and `strain` (B,).
 
     The plane that a building follows whole is the area-weighted least-squares plane over its rectangle.
     """
@@ -191,7 +191,7 @@ def building_response(tunnels: list[Tunnel], frames: Frames, deflection: Array, 
 
 
 def draw_response(rng: np.random.Generator, tunnels: list[Tunnel], frames: Frames) -> Response:
-    """Modification factors over the published ranges: deflection 0.1 to 1, horizontal strain 0.01 to 0.2."""
+    """Draw modification factors over the published ranges: deflection 0.1 to 1, horizontal strain 0.01 to 0.2."""
     count = len(frames.angle)
     deflection = rng.uniform(0.1, 1.0, count)
     strain = log_uniform(rng, 0.01, 0.2, count)

@@ -38,7 +38,7 @@ LEAST_UP = 0.05
 
 
 class Alignment(NamedTuple):
-    """How the points would lie better on the footprints."""
+    """Shift that would place the points better on the footprints."""
 
     east_m: float
     """By which they would have to be moved."""
@@ -54,7 +54,7 @@ class Alignment(NamedTuple):
 
     @property
     def is_beside(self) -> bool:
-        """Whether they lie elsewhere than the footprints, beyond chance and beyond what is usual."""
+        """Whether the points are shifted against the footprints, beyond chance and usual errors."""
         far = np.hypot(self.east_m, self.north_m) >= LEAST_M
         gain, lead = self.inside_moved - self.inside, self.inside_moved - self.inside_else
         alone = lead >= max(LEAST_GAIN, LEAST_LEAD * gain)
@@ -62,12 +62,12 @@ class Alignment(NamedTuple):
 
     @property
     def is_farthest(self) -> bool:
-        """Whether no farther move was tried, so that the best one may be."""
+        """Whether the shift is the farthest one tried, so that the best may be farther."""
         return max(abs(self.east_m), abs(self.north_m)) >= REACH_M + COARSE_M
 
 
 def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Alignment | None:
-    """Where the points of all tracks together would have to be moved, so that the most of them lie on footprints.
+    """Find the shift of all tracks' points that puts the most of them on footprints.
 
     All moves up to `REACH_M` are tried on points around some buildings. Ascending and descending passes count alike
     however many points they have: each sees the walls of its own side.
@@ -104,7 +104,7 @@ def warn_of_offset(
     products: Mapping[str, Product] = {},
     borrowed: str | None = None,
 ) -> None:
-    """Say so where the points lie beside the footprints, and how they would be moved.
+    """Warn if the points are shifted against the footprints, with the correcting shift.
 
     Args:
         tracks: points. buildings: the buildings table, in their CRS. points: the files, for the message.
@@ -127,7 +127,7 @@ def warn_of_offset(
 
 
 def _advice(found: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:
-    """What to write; added to what is stated, since that has moved the points already, or hides what stands below."""
+    """Return the setting that corrects the shift; it adds to a stated `moved_m`, which has already moved the points."""
     move = f"[{round(found.east_m)}, {round(found.north_m)}]"
     if borrowed is not None:
         section = f"simulate.borrowed.{borrowed.partition('--')[0]}.products"
@@ -143,7 +143,7 @@ def _advice(found: Alignment, products: Mapping[str, Product], borrowed: str | N
 
 
 class _Sample(NamedTuple):
-    """Some points around footprints."""
+    """Sample of points around footprints."""
 
     place: NDArray[np.float64]
     """(P, 2) m."""
@@ -152,7 +152,7 @@ class _Sample(NamedTuple):
 
 
 class _Around:
-    """The footprints, and which points fall on them when moved."""
+    """Footprints, and which points fall on them after a shift."""
 
     def __init__(self, footprints: NDArray[np.object_]) -> None:
         self._tree = shapely.STRtree(footprints)
@@ -162,7 +162,7 @@ class _Around:
         self._boxes = shapely.box(west - REACH_M, south - REACH_M, east + REACH_M, north + REACH_M)
 
     def sample(self, tracks: Sequence[Track]) -> _Sample | None:
-        """Points around buildings drawn at random, enough of them or None."""
+        """Sample points around buildings drawn at random; None if they are too few."""
         place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
         tree = shapely.STRtree(shapely.points(place))
         found: dict[int, int] = {}
@@ -180,12 +180,12 @@ class _Around:
         return _Sample(place[list(found)], np.array(list(found.values()), np.intp))
 
     def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(M,) share of the points on footprints after each move of (M, 2), each sample alike."""
+        """Return the share (M,) of points on footprints after each shift (M, 2), each sample with equal weight."""
         found = [[self._on(sample, move).mean() for move in moves] for sample in samples]
         return np.asarray(np.mean(found, axis=0), float)
 
     def gain(self, samples: Sequence[_Sample], move: NDArray[np.float64]) -> tuple[float, float, float]:
-        """Share of points on footprints before and after, and the difference by its standard error."""
+        """Return the share of points on footprints before and after, and the difference over its standard error."""
         before, after, variance = 0.0, 0.0, 0.0
         for sample in samples:
             one, other = self._on(sample, np.zeros(2)), self._on(sample, move)
@@ -202,14 +202,13 @@ class _Around:
 
 
 def _side(track: Track) -> int:
-    """-1 west, 1 east: where the satellite stands. 0 for components: those of a product are of the same cells, which
-    tell no more for being given twice."""
+    """Return the satellite's side: -1 west, 1 east; 0 for components, so that those of the same cells count once."""
     east, _, up = np.median(track.los, axis=0) if len(track) else np.zeros(3)
     return int(np.sign(east)) if up > LEAST_UP else 0
 
 
 def _best(moves: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The move of the largest share; of equally good ones the least."""
+    """Return the shift with the largest share of points on footprints; the smallest of equal ones."""
     return np.asarray(moves[np.lexsort((np.hypot(*moves.T), -np.round(shares, 12)))[0]])
 
 

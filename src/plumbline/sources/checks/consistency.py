@@ -1,4 +1,4 @@
-"""Check products against each other: the same points given twice, heights from different zeros."""
+"""Check products against each other: points given twice, heights with different zeros."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAME_PLACE_M = 1.0
 
 
 def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
-    """Refuse data that are given twice: as a copy, a part, or another release of a product, or by another program.
+    """Refuse data given twice: as a copy, a part, or another release of a product, or by another program.
 
     Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
 
@@ -50,7 +50,7 @@ def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
 
 
 def _shared(one: Track, other: Track) -> int:
-    """How many of the points of the one with fewer have one of the other at their place."""
+    """Count the points of the smaller product that have a point of the other at their place."""
     few, many = sorted((one, other), key=len)
     near, _ = KDTree(_places(many)).query(_places(few), distance_upper_bound=SAME_PLACE_M)
     return int(np.isfinite(near).sum())
@@ -61,7 +61,7 @@ def _places(track: Track) -> NDArray[np.float64]:
 
 
 def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
-    """Say so where one line of sight is stated for files of one name: exports of two tracks often have one name."""
+    """Warn if one line of sight is stated for several files of the same name: they may be exports of two tracks."""
     for name in sorted({path.name for path in points}):
         alike = [path for path in points if path.name == name]
         said = [product_params(path, products) for path in alike]
@@ -84,7 +84,7 @@ LEAST_M = 5.0
 
 
 def height_difference_m(one: Track, other: Track) -> float | None:
-    """By how much the heights of `one` exceed those of `other` where both have points, m; None where too little says.
+    """Return by how much heights of `one` exceed those of `other` where both have points, m; None for too few.
 
     The median over squares of the difference of the medians.
     """
@@ -96,7 +96,7 @@ def height_difference_m(one: Track, other: Track) -> float | None:
 
 
 def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}) -> None:
-    """Warn of tracks whose heights count from elsewhere than the first one's.
+    """Warn of tracks with another zero of heights than the first track.
 
     Differences of height within a building matter: a point that is 40 m too high is one of no such building.
 
@@ -123,7 +123,7 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
 
 
 def _levels(track: Track) -> pd.Series:
-    """Median height in each square that has points enough."""
+    """Return the median height in each square with enough points."""
     square = np.floor(track.easting / CELL_M), np.floor(track.northing / CELL_M)
     by_square = pd.Series(track.height).groupby([*square])
     return by_square.median()[by_square.size() >= FEWEST_POINTS]

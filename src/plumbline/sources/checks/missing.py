@@ -34,7 +34,7 @@ Values = NDArray[np.floating]
 
 
 class Missing:
-    """Numbers of one product that stand for no value: as stated, or as found in the blocks read so far."""
+    """Codes for missing values in one product: as stated, or as found in the blocks read so far."""
 
     def __init__(self, source: object, stated: Sequence[float | str] | None) -> None:
         """Begin a product.
@@ -49,7 +49,7 @@ class Missing:
         self._cells = 0
 
     def drop(self, values_PT: Values) -> None:
-        """Make what stands for no value NaN, in place, in series (P, T) as they are in the file."""
+        """Replace codes for missing values by NaN, in place, in series (P, T) as they are in the file."""
         self._cells += values_PT.size
         if self._finds:
             for code in (*usual_codes(values_PT), *find_codes(values_PT)):
@@ -65,13 +65,13 @@ class Missing:
                 values_PT[equal] = np.nan
 
     def drop_stated(self, values: Values) -> None:
-        """The same of a column that is no series, where nothing is looked for."""
+        """Replace the stated codes by NaN, in place, in a column other than a series; no codes are searched for."""
         if not self._finds:
             for code in self._codes:
                 values[values == values.dtype.type(code)] = np.nan
 
     def tell(self) -> None:
-        """Say at the end of the product what was found without being stated, and begin to count anew."""
+        """Warn at the end of the product about codes that were found but not stated, and reset the counts."""
         if not self._finds:
             return
         for code, count in self._codes.items():
@@ -91,7 +91,7 @@ class Missing:
 
 
 def find_codes(values_PT: Values) -> list[float]:
-    """Numbers in series (P, T) that repeat exactly and lie far outside of the rest of their series; 0 by its share."""
+    """Find codes in series (P, T): numbers that repeat exactly, far outside of their series; 0 by its share."""
     some_PT = values_PT[:: max(1, values_PT.size // SAMPLED)]
     # Of different values: a code counts once, whatever share of the cells it has.
     usual = np.unique(some_PT[np.isfinite(some_PT)])
@@ -123,7 +123,7 @@ def _extremes(values_PT: Values, middle: float, far: float) -> list[float]:
 
 
 def _is_far(code: float, rest_PT: Values, far: float) -> bool:
-    """Whether a number lies far off what else is in the series that have it."""
+    """Return whether a number lies far from the other values in the series that contain it."""
     known = rest_PT[np.isfinite(rest_PT).any(axis=1)]
     if not len(known):  # whole series of it
         return True
@@ -133,7 +133,7 @@ def _is_far(code: float, rest_PT: Values, far: float) -> bool:
 
 
 def _zero_is_code(values_PT: Values, usual: Values) -> bool:
-    """Whether 0 stands more often than chance, or an epoch or a point to which others refer, explains."""
+    """Return whether 0 is more frequent than chance and reference points or epochs explain."""
     zero = values_PT == 0
     if int(zero.sum()) < FEWEST_ZEROS:
         return False
@@ -151,11 +151,11 @@ def _zero_is_code(values_PT: Values, usual: Values) -> bool:
 
 
 def _reference_rows(values_PT: Values) -> NDArray[np.bool_]:
-    """(P, 1) points that are 0 throughout: those that others refer to."""
+    """Return (P, 1) whether a point is 0 throughout: a reference point."""
     return np.asarray(((values_PT == 0) | np.isnan(values_PT)).all(axis=1, keepdims=True))
 
 
 def _reference_columns(values_PT: Values) -> NDArray[np.bool_]:
-    """(1, T) epochs at which most points are 0: those that series count from."""
+    """Return (1, T) whether most points are 0 at an epoch: a reference epoch."""
     known = np.maximum((~np.isnan(values_PT)).sum(axis=0, keepdims=True), 1)
     return np.asarray((values_PT == 0).sum(axis=0, keepdims=True) > REFERENCE_SHARE * known)

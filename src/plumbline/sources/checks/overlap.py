@@ -1,4 +1,4 @@
-"""Check that points and footprints are of one place, before any work is done on them."""
+"""Check that points and footprints are of one place, before other work on them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_overlap(
     asked_crs: str | None = None,
     tell_north: bool = True,
 ) -> None:
-    """Refuse points and footprints that have nothing to do with each other.
+    """Refuse points and footprints of different places.
 
     A single track without a point near a footprint is only warned of, as long as another has one.
 
@@ -98,7 +98,7 @@ def check_overlap(
 
 
 def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
-    """Refuse a CRS that draws a place too long, or turned; `chosen_by` a product that lies elsewhere, if one has."""
+    """Refuse a CRS that stretches or turns the place; `chosen_by` is a product elsewhere that set it, if any."""
     parsed = pyproj.CRS(crs)
     longitude, latitude = transformer(parsed, GLOBE).transform(*place)
     scale, turn = length_of_a_metre(parsed, longitude, latitude), turn_of_axes(parsed, longitude, latitude)
@@ -114,7 +114,7 @@ def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
 
 
 def _say_north(crs: str, place: Place, footprints: str) -> None:
-    """Say so where the grid's north, by which quadrants are named, is not that of a compass."""
+    """Warn if grid north, by which quadrants are named, differs from true north."""
     longitude, latitude = transformer(crs, GLOBE).transform(*place)
     off = turn_of_axes(pyproj.CRS(crs), longitude, latitude)
     if off > TOLD_TURN_DEG:
@@ -131,7 +131,7 @@ def _say_north(crs: str, place: Place, footprints: str) -> None:
 def points_near_footprints(
     track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float = NEAR_M
 ) -> NDArray[np.intp]:
-    """Some points within `near_m` of a footprint, if there are any; none, if there are none.
+    """Return some points within `near_m` of a footprint, or an empty array without any.
 
     Args:
         track: the points.
@@ -158,7 +158,7 @@ def points_near_footprints(
 def _swapped(
     easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], source: str, crs: str
 ) -> str:
-    """A line for the message if the points, or the footprints in their file, would overlap with x and y exchanged."""
+    """Return a line for the message if points or footprints would overlap with x and y exchanged, else an empty one."""
     if not len(easting):
         return ""
     if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
@@ -181,7 +181,7 @@ def _swapped(
 
 
 def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
-    """A line for the message if the points would overlap with latitude and longitude exchanged; both boxes in `crs`."""
+    """Return a line for the message if they would overlap with latitude and longitude exchanged; boxes in `crs`."""
     to_globe = transformer(crs, GLOBE)
     (x, y), (longitude, latitude) = (
         to_globe.transform(*np.array([[one[i], one[j]] for i in (0, 2) for j in (1, 3)]).T) for one in (points, box)

@@ -15,7 +15,7 @@ LEAST_TYPICAL_MM, MOST_TYPICAL_MM = 0.02, 500.0
 
 
 class Sizes(NamedTuple):
-    """How many displacements are how large: counts, so that those of a file's parts add up."""
+    """Counts of displacements by size; the counts of a file's parts add up."""
 
     known: int
     small: int
@@ -24,19 +24,19 @@ class Sizes(NamedTuple):
     """Of them, from `MOST_TYPICAL_MM` on."""
 
     def plus(self, other: Sizes) -> Sizes:
-        """Those of both."""
+        """Return the sums of both counts."""
         return Sizes(self.known + other.known, self.small + other.small, self.large + other.large)
 
 
 def sizes_of(displacement: NDArray[np.float32], most: int) -> Sizes:
-    """Count displacements (P, T) in mm of some of the points, at most so many or twice as many."""
+    """Count displacements (P, T), mm, by size, in a sample of less than 2 `most` points."""
     size = np.abs(displacement[:: max(1, len(displacement) // most)])
     known = int(np.isfinite(size).sum())
     return Sizes(known, int((size <= LEAST_TYPICAL_MM).sum()), int((size >= MOST_TYPICAL_MM).sum()))
 
 
 def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: bool) -> None:
-    """Say so where half of the displacements are smaller or larger than those of any city.
+    """Warn if half of the displacements are smaller or larger than those of any city.
 
     Args:
         path: the product.
@@ -67,7 +67,7 @@ NEAR = 1e-3
 
 
 def step_of(values: NDArray[np.float64]) -> float | None:
-    """The largest power of ten of which all are multiples; None where it is finer than tried, or they are too few."""
+    """Return the largest power of ten that divides all values; None if it is finer than tried, or for few values."""
     if len(values) < FEWEST:
         return None
     for power in range(COARSEST, FINEST - 1, -1):
@@ -78,7 +78,7 @@ def step_of(values: NDArray[np.float64]) -> float | None:
 
 
 def warn_of_rounding(source: object, x: NDArray[np.float64], y: NDArray[np.float64], degrees: bool) -> None:
-    """Say so where places have so few decimals that they are further apart than points of one building.
+    """Warn if rounded positions are further apart than points of one building.
 
     Args:
         source: names the file. x, y: (N,) as the file has them. degrees: they are longitudes and latitudes, not metres.
@@ -109,7 +109,7 @@ NO_HEIGHT_M = -999.0
 
 
 def ends_of(values: NDArray[np.floating], without: float = 0.0) -> tuple[float, float]:
-    """The largest and the smallest value; NaN is passed over, and `without` stands for one in an empty array."""
+    """Return the largest and the smallest value, without NaN; `without` takes part, and is both in an empty array."""
     return (
         float(np.fmax.reduce(values, axis=None, initial=without)),
         float(np.fmin.reduce(values, axis=None, initial=without)),
@@ -117,7 +117,7 @@ def ends_of(values: NDArray[np.floating], without: float = 0.0) -> tuple[float, 
 
 
 def usual_codes(values: NDArray[np.floating]) -> list[float]:
-    """Those of `CODES` that stand there, of either sign."""
+    """Return the members of `CODES` among the values, of either sign."""
     # Most tables have none, and one comparison with their largest value shows it.
     most, least = ends_of(values)
     if max(most, -least) < CODES[0]:
@@ -126,11 +126,11 @@ def usual_codes(values: NDArray[np.floating]) -> list[float]:
 
 
 def drop_codes(values: NDArray[np.floating]) -> None:
-    """Make each of `CODES` NaN, in place."""
+    """Replace each of `CODES` by NaN, in place."""
     values[np.isin(values, usual_codes(values))] = np.nan
 
 
 def drop_height_codes(values: NDArray[np.floating]) -> None:
-    """The same of heights in m, which are no displacements: a ground of -999 mm there is, a height of -999 m not."""
+    """Replace codes in heights, m, by NaN, in place: `CODES`, and -999, which is possible only for displacements."""
     drop_codes(values)
     values[values == NO_HEIGHT_M] = np.nan

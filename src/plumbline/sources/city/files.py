@@ -1,4 +1,4 @@
-"""Find which file of a city folder is what."""
+"""Find the role of each file in a city folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
 
 @dataclass(frozen=True)
 class CityFiles:
-    """The files of one city folder."""
+    """Files of one city folder."""
 
     name: str
     products: list[Path]
@@ -71,18 +71,18 @@ class CityFiles:
 
 
 def city_folders(data: Path) -> list[Path]:
-    """The city folders of a project: the simulated ones and the user's own in `raw`."""
+    """Return the city folders of a project: the simulated ones and the user's own in `raw`."""
     folders = [path for root in (data.joinpath(*SIMULATED), data / "raw") if root.is_dir() for path in root.iterdir()]
     return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
 
 
 def is_simulated(folder: Path) -> bool:
-    """Whether a city folder is one that the stage `simulate` has written."""
+    """Return whether the stage `simulate` has written a city folder."""
     return folder.absolute().parent.parts[-len(SIMULATED) :] == SIMULATED
 
 
 def find_files(folder: Path) -> CityFiles:
-    """What is what in a city folder.
+    """Find products, footprints and labels in a city folder.
 
     Raises:
         InputError: not a folder; no product, no `labels.csv`, or not exactly one file of footprints.
@@ -98,7 +98,7 @@ def find_files(folder: Path) -> CityFiles:
 
 
 def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> CityFiles:
-    """What is what in a folder of points to be judged; labels are passed over.
+    """Find products and footprints in a folder of points to judge; labels are ignored.
 
     Args:
         folder: it. footprints_elsewhere: those of a folder that has none.
@@ -125,7 +125,7 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
 
 
 def sort_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The products of a folder, and what may be footprints, by name; what is neither is named and passed over."""
+    """Return the products of a folder and its possible footprints, by name; log all other files."""
     products: list[Path] = []
     footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
@@ -153,7 +153,7 @@ def _unpacked_suffix(path: Path) -> str:
 
 
 def _is_packed_table(path: Path) -> bool:
-    """Whether a `.csv.gz` holds points, and not footprints: lines of JSON, as Microsoft's, or outlines as text."""
+    """Return whether a `.csv.gz` holds points, not footprints (lines of JSON, as Microsoft's, or outlines as text)."""
     if not path.name.lower().endswith(".csv.gz"):
         return False
     with find_csv(path).open() as stream:

@@ -35,7 +35,7 @@ USUAL_PERMILLE = 30.0
 
 
 def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
-    """Read `building_id, severity_permille, quadrant` and, where the file has them, the `OPTIONAL` columns from a csv.
+    """Read `building_id, severity_permille, quadrant` and any `OPTIONAL` columns from a csv.
 
     Args:
         path: the file.
@@ -169,7 +169,7 @@ def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: ND
 
 
 def no_labels() -> pd.DataFrame:
-    """The labels of a city where nothing is known of any building; columns and types as of `read_labels`."""
+    """Return an empty table of labels; columns and types as of `read_labels`."""
     columns = {"building_id": object, "severity_permille": float, "quadrant": object, ACCEPTED: object}
     columns |= {MECHANISM: np.int8, DIFFICULTY: np.int8}
     return pd.DataFrame({name: np.zeros(0, kind) for name, kind in columns.items()})
@@ -188,8 +188,10 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 def match_footprints(
     labels: pd.DataFrame, footprints: geopandas.GeoDataFrame, labels_file: Path, footprints_file: Path
 ) -> pd.DataFrame:
-    """The labels, with the identifiers of the footprints: without blanks around them, and 12 for 12.0, where only so
-    there is such a building. Spreadsheets and tables with an empty cell write both.
+    """Match labels to footprints: return the labels with the identifiers of the footprints.
+
+    Blanks around an identifier, and 12.0 for 12, are corrected if only then a building has that identifier.
+    Spreadsheets and tables with an empty cell write both.
 
     Args:
         labels: see `read_labels`.

@@ -1,4 +1,4 @@
-"""The point products that a user means: files, the products of a folder, or the files that a pattern fits."""
+"""Find the point products that a user names: files, the products of a folder, or the files that a pattern fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWERS = b"severity_permille"
 
 
 def point_files(given: Sequence[Path], option: str = "--points") -> list[Path]:
-    """List the files to read, each once, in the order in which they are given; those of a folder or pattern by name.
+    """List the files to read, each once, in the given order; those of a folder or pattern by name.
 
     Args:
         given: files, folders and patterns. A name that is there is no pattern, whatever stands in it.
@@ -64,7 +64,7 @@ def _fitting(pattern: Path, option: str) -> list[Path]:
 
 
 def _is_answer(path: Path) -> bool:
-    """Whether a table is one of predictions or labels: beside the points, where `--output` put it the last time."""
+    """Return whether a table holds predictions or labels, as an earlier `--output` leaves beside the points."""
     if path.suffix.lower() != ".csv":
         return False
     with find_csv(path).open() as stream:

@@ -1,4 +1,4 @@
-"""Write what every reader of a city's points needs: CRS, tiles, and footprints and labels by tile."""
+"""Write the data that every reader of a city's points needs: CRS, tiles, and footprints and labels by tile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Cell = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tiles:
-    """The K tiles that hold buildings, each building in the tile of its centroid.
+    """K tiles that hold buildings, each building in the tile of its centroid.
 
     A building may reach over its tile's edge. So a tile also gets, as its halo, the points outside of it that lie
     within the box around its buildings: whoever works on a tile needs no other.
@@ -50,7 +50,7 @@ class Tiles:
     """(K, 4) box around the tile's buildings and `HALO_M` more: west, south, east, north, m."""
 
     def halo(self, easting: NDArray[np.float64], northing: NDArray[np.float64], own: Cell) -> list[tuple[int, Cell]]:
-        """Tile and points (indices) of each halo that some of the points (N,), which lie in the tiles `own`, are in."""
+        """Return tile and point indices of each halo that holds some of the points (N,) in the tiles `own`."""
         near: list[tuple[Cell, Cell]] = []
         for column, row in AROUND:
             tile = own + column + row * SPAN
@@ -65,13 +65,13 @@ class Tiles:
 
 
 def cells(easting: NDArray[np.float64], northing: NDArray[np.float64], side_m: float) -> Cell:
-    """(N,) one number a tile: its column and its row, counted from the projection's origin."""
+    """Return (N,) the number of each place's tile, from its column and row, counted from the projection's origin."""
     column, row = np.floor(easting / side_m), np.floor(northing / side_m)
     return np.asarray(column + row * SPAN, np.int64)
 
 
 def tile_name(cell: int) -> str:
-    """Name of a tile's folder: its column and row."""
+    """Return the name of a tile's folder: its column and row."""
     row = (cell + SPAN // 2) // SPAN
     return f"x{cell - row * SPAN}_y{row}"
 
@@ -115,7 +115,7 @@ Objects = NDArray[np.object_]
 
 @dataclass(frozen=True)
 class CityPlan:
-    """A city to prepare for its points, and the folder that then holds what they need."""
+    """A city to prepare for its points, and the folder for the result."""
 
     folder: Path
     files: CityFiles
@@ -185,7 +185,7 @@ def write_tiled(table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], f
 
 
 def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near: NDArray[np.intp]) -> None:
-    """Write which rows of the footprints a tile has, and the footprints around that points may be nearer to."""
+    """Write a tile's rows of the footprints, and the footprints around it that may be nearer to points."""
     path.parent.mkdir(exist_ok=True)
     other = np.setdiff1d(near, own)
     wkb = [*[None] * len(own), *shapely.to_wkb(geometry[other])]
@@ -193,7 +193,7 @@ def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near:
 
 
 def recognise_products(products: Sequence[Path], params: Ingest) -> tuple[list[ProductFile], str]:
-    """What each product is, and the one projected CRS for the points of all: the first one's own.
+    """Recognise each product, and return the projected CRS for all points: that of the first product.
 
     The others are asked for in that.
 
@@ -212,7 +212,7 @@ def recognise_products(products: Sequence[Path], params: Ingest) -> tuple[list[P
 
 
 def _said(buildings: geopandas.GeoDataFrame) -> dict[str, int]:
-    """What the reader of the footprints had to decide, as counts."""
+    """Return the decisions of the reader of footprints, as counts."""
     counts = {}
     for name, value in buildings.attrs.items():
         if name != "source_crs" and isinstance(value, int | list | tuple):

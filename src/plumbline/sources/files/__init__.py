@@ -1,1 +1,1 @@
-"""Open files safely, tell what they are, and read csv tables."""
+"""Open files safely, recognise their type, and read csv tables."""

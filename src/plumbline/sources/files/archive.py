@@ -1,4 +1,4 @@
-"""Open a product file: a csv, packed by gzip or not, or a zip with one csv in it. Nothing is unpacked to disk."""
+"""Open a product file: a csv, packed by gzip or not, or a zip with one csv in it, without unpacking to disk."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CsvFile:
 
     @property
     def is_cuttable(self) -> bool:
-        """Whether it can be read from any of its bytes on, so in parts."""
+        """Whether the csv can be read from any byte on, and so in parts."""
         return self.member is None and not self.gzipped and self.encoding == "utf-8"
 
     @property
@@ -69,7 +69,7 @@ class CsvFile:
 
     @property
     def exchange(self) -> bytes | None:
-        """What each byte of the file is read as (`bytes.translate`); None: as itself."""
+        """Table that translates each byte of the file (`bytes.translate`); None: unchanged."""
         if (self.separator, self.decimal, self.line_end) == (b",", b".", b"\n"):
             return None
         # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
@@ -113,7 +113,7 @@ class CsvFile:
 
 
 def find_csv(path: Path, start: bytes = b"") -> CsvFile:
-    """The csv that `path` is, packed by gzip or not, or holds as the only csv in a zip.
+    """Find the csv in `path`: a csv, packed by gzip or not, or the only csv in a zip.
 
     Args:
         path: the file. start: its first bytes, where they have been read.
@@ -139,7 +139,7 @@ def find_csv(path: Path, start: bytes = b"") -> CsvFile:
 
 
 def zip_members(path: Path) -> list[str]:
-    """Names of the files in a zip, without folders and the hidden files that operating systems add.
+    """Return the names of the files in a zip, without folders and the hidden files that operating systems add.
 
     Raises:
         InputError: as `find_csv`, for what concerns the zip as a whole.
@@ -148,7 +148,7 @@ def zip_members(path: Path) -> list[str]:
 
 
 def vector_members(path: Path, suffixes: Sequence[str]) -> list[str]:
-    """Names, sorted, of the members of a zip that GDAL will read which have one of the suffixes, in lower case.
+    """Return the sorted names of a zip's members with one of the suffixes, in lower case, for GDAL to read.
 
     Every member of the zip, also of another suffix, is one that may be unpacked.
 
@@ -162,7 +162,7 @@ def vector_members(path: Path, suffixes: Sequence[str]) -> list[str]:
 
 
 def gdal_name(path: Path, member: str) -> str:
-    """What GDAL calls a member of a zip, whatever the zip is named."""
+    """Return GDAL's name of a member of a zip, independent of the zip's own name."""
     return f"/vsizip/{{{path.resolve()}}}/{member}"
 
 

@@ -1,4 +1,4 @@
-"""Find how a csv is written, and give its lines as typed columns."""
+"""Find the dialect of a csv, and return its lines as typed columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_rows(product: CsvFile) -> Iterator[IO[bytes]]:
 
 
 def first_line_number(product: CsvFile) -> int:
-    """Number in the file of the line where `open_rows` begins; counted only when a fault needs it."""
+    """Return the line number in the file where `open_rows` begins; counted only for messages about faults."""
     if not product.start:
         return 2 + product.preamble
     number, left = 2, product.start - 1
@@ -50,7 +50,7 @@ def first_line_number(product: CsvFile) -> int:
 
 
 def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
-    """Whole lines of the product, or of its part: a line belongs to the part in which it begins."""
+    """Yield blocks of whole lines of the product, or of its part: a line belongs to the part in which it begins."""
     begin = stream.tell() if product.is_cuttable else 0
     left = None if product.end is None else product.end - begin
     rest = b""
@@ -87,7 +87,7 @@ MINUS = "\u2212".encode()
 
 
 def parse(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str] = ()) -> pa.Table:
-    """The columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
+    """Parse the columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
 
     So are those of `missing`.
 
@@ -117,7 +117,7 @@ def _read(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], mis
 
 
 def _with_points(table: pa.Table) -> pa.Table:
-    """Texts as they stand in a file whose decimal sign is a comma."""
+    """Restore the texts of a file with decimal commas."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
             turned = pc.replace_substring(table.column(index), POINT.decode(), ".")
@@ -126,7 +126,7 @@ def _with_points(table: pa.Table) -> pa.Table:
 
 
 def parses(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str] = ()) -> bool:
-    """Whether `parse` can."""
+    """Return whether `parse` succeeds."""
     try:
         parse(lines, header, types, missing)
     except (pa.ArrowException, UnicodeDecodeError):
@@ -145,7 +145,7 @@ LOOKED_AT = 5
 
 
 def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile, bytes | None]:
-    """The csv with what its first lines show of how it is written; what `about` states counts more.
+    """Return the csv with the dialect that its first lines show; settings in `about` take precedence.
 
     Returns:
         The csv, and its header's line as `open` gives it; None where that has to be read in another encoding.
@@ -193,7 +193,7 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile,
 
 
 def _first_lines(product: CsvFile) -> list[bytes]:
-    """As far as rows are needed to see how the file is written."""
+    """Read the first lines, as many as show the dialect."""
     lines: list[bytes] = []
     rows = 0
     with product.open() as stream:
@@ -207,20 +207,20 @@ def _first_lines(product: CsvFile) -> list[bytes]:
 
 
 def _is_preamble(line: bytes) -> bool:
-    """A comment, a spreadsheet's note of its separator, or nothing."""
+    """Return whether a line is a comment, a spreadsheet's note of its separator, or empty."""
     text = line.removeprefix(b"\xef\xbb\xbf").strip()
     return not text or text.startswith((b"#", b"%")) or re.fullmatch(rb'"?sep=.?"?', text) is not None
 
 
 def _is_header_of(comment: bytes, row: bytes) -> bool:
-    """Whether a comment names as many columns as the row has cells, which are numbers: a header behind a `#`."""
+    """Return whether a comment is a header behind a `#`: it has a name for each cell of a row of numbers."""
     separator = max(SEPARATORS.values(), key=row.count)
     first = row.split(separator)[-1].strip()
     return comment.count(separator) == row.count(separator) > 0 and re.fullmatch(rb"-?[\d.,e+-]+", first) is not None
 
 
 def _behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
-    """How many empty cells stand behind those of the header in each of the rows; 0 where they differ."""
+    """Count the empty cells behind those of the header in each row; 0 if rows differ."""
     cells = [_cells(row, separator) for row in rows if not _is_preamble(row)]
     more = {len(row) for row in cells}
     if len(more) != 1:

@@ -1,4 +1,4 @@
-"""Read a csv with a header as typed columns; where that fails, name the line, the column and the cell."""
+"""Read a csv with a header as typed columns; on failure, name line, column and cell."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str)
 
 
 def find_fault(product: CsvFile, header: list[str], types: Mapping[str, pa.DataType], reason: str) -> InputError:
-    """Find what made reading fail: the block of lines, the line by halving it, and the cell, by the same parser."""
+    """Find what made reading fail, with the same parser: the block of lines, the line by halving, and the cell."""
     first = number = first_line_number(product)
     with open_rows(product) as stream:
         while lines := stream.readlines(BLOCK_BYTES):
@@ -67,7 +67,7 @@ def find_fault(product: CsvFile, header: list[str], types: Mapping[str, pa.DataT
 
 
 def _as_written(product: CsvFile, row: int) -> bytes:
-    """Line `row` (from 0, in its part) as it stands in the file, separators and decimal signs not exchanged."""
+    """Return line `row` (from 0, in its part) as in the file, with its own separators and decimal signs."""
     with open_rows(replace(product, separator=b",", decimal=b".")) as stream:
         return next(islice(stream, row, None), b"")
 
@@ -96,7 +96,7 @@ def _explain(
 
 
 def _advice(product: CsvFile, cell: str) -> str:
-    """What to do about a cell that is no number as it is written."""
+    """Return advice about a cell that cannot be read as a number."""
     if product.decimal == b",":
         thousands = "thousands without points" if re.fullmatch(r"-?\d{1,3}(\.\d{3})+(,\d+)?", cell) else "all alike"
         return f" Decimals are written with commas in this file: write {thousands}." if "." in cell else ""
@@ -114,7 +114,7 @@ def _advice(product: CsvFile, cell: str) -> str:
 
 
 def warn_of_end(product: CsvFile, tail: bytes) -> None:
-    """Say so where a file may end within a cell: without a line end, a last cell of -1.4 may have been -1.42.
+    """Warn if a file may end within a cell: without a line end, a last cell of -1.4 may have been -1.42.
 
     Many programs write no last line end. Those that write all cells of a column with as many decimals show a cut.
     """
@@ -134,7 +134,7 @@ def warn_of_end(product: CsvFile, tail: bytes) -> None:
 
 
 def ends_with_a_line(product: CsvFile) -> bool:
-    """Whether the last line has a line end, so that its last cell is whole."""
+    """Return whether the last line has a line end, so that its last cell is whole."""
     last = b""
     with product.open() as stream:
         while data := stream.read(BLOCK_BYTES):
@@ -151,7 +151,7 @@ CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
 def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
-    """Names of the columns, without the spaces around them.
+    """Read the names of the columns, without the spaces around them.
 
     Args:
         product: the csv. line: the one they stand in, where it has been read.
@@ -210,7 +210,7 @@ def read_columns(
 def stream_columns(
     product: CsvFile, header: list[str], types: Mapping[str, pa.DataType], check_end: bool = True
 ) -> Iterator[tuple[int, pa.Table]]:
-    """As `read_columns`, block by block: the index of the block's first data row, for `fail_at`, and the block.
+    """Yield blocks as `read_columns` reads them, each with the index of its first data row, for `fail_at`.
 
     The next block is parsed while the caller works on the one before.
 
@@ -245,7 +245,7 @@ def stream_columns(
 
 
 def _without(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> pa.Table:
-    """The table without the cells behind those that the header names, which have to be empty."""
+    """Return the table without the cells behind those that the header names; these must be empty."""
     for name in behind:
         filled = np.array([bool(cell and cell.strip()) for cell in table[name].to_pylist()], bool)
         if filled.any():

@@ -1,4 +1,4 @@
-"""Tell what a file is: by the patterns of `ingest.products` and `ingest.footprints`, and by its first bytes."""
+"""Recognise a file by the patterns of `ingest.products` and `ingest.footprints`, and by its first bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RASTERS = ("GeoTIFF", "NetCDF file")
 
 
 def first_bytes(path: Path) -> bytes:
-    """What a file begins with; nothing of what cannot be read: whoever reads it as a csv says why."""
+    """Return the first bytes of a file; empty if it cannot be read, which the csv reader then reports."""
     try:
         with path.open("rb", buffering=0) as stream:
             return stream.read(START_BYTES)
@@ -44,7 +44,7 @@ def first_bytes(path: Path) -> bytes:
 
 
 def describe_foreign(start: bytes) -> str | None:
-    """What a file is that no reader of points takes, and what to do about it; None for what may be a table.
+    """Name the type of a file that is not a table of points, with advice; None for a possible table.
 
     Args:
         start: its `first_bytes`.
@@ -62,7 +62,7 @@ def describe_foreign(start: bytes) -> str | None:
 
 
 def fits(path: Path, pattern: str) -> bool:
-    """Whether a pattern names a file: by its name, and by as many of its folders as the pattern has.
+    """Return whether a pattern fits a file: its name, and as many of its folders as the pattern has.
 
     `ts.csv` and `*.csv` fit `asc/ts.csv` and `desc/ts.csv`, `asc/*.csv` the first of them alone. A name that is the
     pattern fits, whatever is in it: `a[1].csv` is not only `a1.csv`.
@@ -74,5 +74,5 @@ def fits(path: Path, pattern: str) -> bool:
 
 
 def product_params(path: Path, products: Mapping[str, params.Product]) -> params.Product:
-    """What `products` says of the file: the first pattern that fits it counts; nothing where none does."""
+    """Return the settings of the first pattern in `products` that fits the file, or else empty settings."""
     return next((about for pattern, about in products.items() if fits(path, pattern)), params.Product())

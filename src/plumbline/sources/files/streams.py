@@ -24,18 +24,18 @@ FAULTS = (
 
 
 class Unpacked(io.RawIOBase):
-    """What comes out of a packed file; damage met on the way becomes an `InputError`, whoever reads."""
+    """Unpacked bytes of a packed file; damage raises an `InputError` in any reader."""
 
     def __init__(self, stream: IO[bytes], name: str, packing: str, most: int | None = None) -> None:
-        """`most` bytes may come out, where the file does not say how many do."""
+        """Begin unpacking; `most` limits the bytes if the file does not state its unpacked size."""
         self._stream, self._name, self._packing, self._left = stream, name, packing, most
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the stream is readable."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Raises `InputError` where the file is damaged, or gives more than `most` bytes."""
+        """Read unpacked bytes; raise `InputError` if the file is damaged, or gives more than `most` bytes."""
         try:
             data = self._stream.read(len(buffer))
         except (OSError, *FAULTS) as error:
@@ -60,15 +60,15 @@ class Exchanged(io.RawIOBase):
         self._stream, self._table = stream, table
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the stream is readable."""
         return True
 
     def seekable(self) -> bool:
-        """Where the file is."""
+        """Return whether the file is seekable."""
         return self._stream.seekable()
 
     def tell(self) -> int:
-        """Place in the file."""
+        """Return the place in the file."""
         return self._stream.tell()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -76,7 +76,7 @@ class Exchanged(io.RawIOBase):
         return self._stream.seek(offset, whence)
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """The next bytes, exchanged."""
+        """Read the next bytes, exchanged."""
         data = self._stream.read(len(buffer)).translate(self._table)
         buffer[: len(data)] = data
         return len(data)
@@ -91,11 +91,11 @@ class Recoded(io.RawIOBase):
         self._rest = b""
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the stream is readable."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Raises `InputError` where the bytes are no text."""
+        """Read text as UTF-8; raise `InputError` if the bytes are not text."""
         while not self._rest:
             data = self._stream.read(len(buffer))
             try:

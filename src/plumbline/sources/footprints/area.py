@@ -1,4 +1,4 @@
-"""Limit files too large to be read whole to the ground around the points."""
+"""Limit the reading of very large files to the ground around the points."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Bounds = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Area:
-    """The ground around the points."""
+    """Ground around the points."""
 
     bounds: Bounds
     """m, in `crs`."""
@@ -33,7 +33,7 @@ class Area:
 
     @classmethod
     def around(cls, positions: NDArray[np.floating], crs: str) -> Area | None:
-        """The area around positions (N, 2) in m, with a margin; None without a finite one."""
+        """Return the area around positions (N, 2), m, with a margin; None without a finite one."""
         finite = positions[np.isfinite(positions).all(axis=1)]
         if not len(finite):
             return None
@@ -42,7 +42,7 @@ class Area:
         return cls((float(west), float(south), float(east), float(north)), crs)
 
     def of_file(self, path: Path) -> Area | None:
-        """Itself if a file, or a folder's files together, are too large to be read whole; else None."""
+        """Return the area itself if a file, or a folder's files together, is too large to be read whole; else None."""
         files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
         packed = bool(files) and files[0].suffix.lower() in PACKED
         return (
@@ -52,7 +52,7 @@ class Area:
         )
 
     def bounds_in(self, crs: CRS | None) -> Bounds | None:
-        """Its bounds in another CRS, easting or longitude first; None where they cannot be told."""
+        """Return the bounds in another CRS, easting or longitude first; None if they cannot be computed."""
         if crs is None:
             return None
         try:
@@ -69,6 +69,6 @@ class Area:
 
 
 def touching(geometry: NDArray[np.object_], bounds: Bounds) -> NDArray[np.bool_]:
-    """Which geometries (F,) reach into the bounds; a missing one does not."""
+    """Return which geometries (F,) reach into the bounds; a missing one does not."""
     west, south, east, north = shapely.bounds(geometry).T
     return np.asarray((west <= bounds[2]) & (east >= bounds[0]) & (south <= bounds[3]) & (north >= bounds[1]))

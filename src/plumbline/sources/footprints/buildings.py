@@ -38,7 +38,7 @@ from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of,
 
 
 def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopandas.GeoDataFrame:
-    """`frame` in another CRS: directly, or through WGS 84 where that is the better way.
+    """Reproject `frame` to another CRS: directly, or through WGS 84 if that is better.
 
     From ED50 to EPSG:3035, say, PROJ knows no way for all of Europe, and would take its degrees for those of ETRS89:
     footprints then lie 100 m off. To WGS 84 it knows one.
@@ -79,7 +79,7 @@ def _way(source: object, target: object) -> Transformer:
 
 
 def _moved(geometry: NDArray[np.object_], way: Transformer) -> NDArray[np.object_]:
-    """Geometries by a way of the plane; heights, by which a solid is known, stay as they are."""
+    """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
     moved, high = geometry.copy(), shapely.has_z(geometry)
     moved[~high] = shapely.transform(geometry[~high], way.transform, interleaved=False)
     moved[high] = shapely.transform(
@@ -175,7 +175,7 @@ def read_buildings(
 
 
 def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:
-    """The buildings table as Arrow has it: any of its rows, written as Parquet, are GeoParquet."""
+    """Convert the buildings table to Arrow; any of its rows, written as Parquet, are GeoParquet."""
     whole = buildings.copy(deep=False)
     whole.attrs = {}
     stream = io.BytesIO()
@@ -242,7 +242,7 @@ def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
 
 
 def _read_heights(sieve: FeatureFilter, frame: geopandas.GeoDataFrame) -> int:
-    """Make heights numbers; how many say nothing: nobody needs them, so they stop nobody."""
+    """Convert heights to numbers, and count the unreadable ones; they are optional, so they raise no error."""
     if HEIGHT not in frame.columns:
         return 0
     heights = pd.to_numeric(frame[HEIGHT], errors="coerce").astype(float)

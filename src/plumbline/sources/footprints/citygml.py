@@ -28,7 +28,7 @@ Element = ElementTree.Element
 
 
 def is_city_gml(start: str) -> bool:
-    """Whether a file that begins so is CityGML."""
+    """Return whether a file with this beginning is CityGML."""
     return start[:1] == "<" and "CityModel" in start and bool(CITY_GML.search(start))
 
 
@@ -51,7 +51,7 @@ def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> ge
 
 
 def _buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
-    """Buildings; names of CRSs are put into `named` as they are met."""
+    """Yield buildings; names of CRSs are added to `named` on the way."""
     opened: list[Element] = []
     with content.open() as stream:
         if b"<!DOCTYPE" in stream.read(LOOKED_AT):
@@ -91,7 +91,7 @@ def _ground(building: Element) -> shapely.Geometry:
 
 
 def _faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
-    """Its polygons, those that it names by a link within the building too."""
+    """Return an element's polygons, also those linked within the building."""
     polygons = [one for one in surface.iter() if _name(one) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")]
     for one in surface.iter():
         target = shapes.get((one.get(HREF) or "").removeprefix("#"))
@@ -101,13 +101,13 @@ def _faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
 
 
 def _rings_of(polygon: Element) -> list[Element]:
-    """Its rings, the outer one first."""
+    """Return a polygon's rings, the outer one first."""
     rings = [(_name(side), ring) for side in polygon for ring in side.iter() if _name(ring) == "LinearRing"]
     return [ring for name, ring in sorted(rings, key=lambda one: one[0] not in ("exterior", "outerBoundaryIs"))]
 
 
 def _ring(ring: Element) -> Ring:
-    """Corners (C, 3) of a ring: a list of positions, single ones, or GML 2's coordinates."""
+    """Return the corners (C, 3) of a ring: a list of positions, single ones, or GML 2's coordinates."""
     texts = [one for one in ring.iter() if _name(one) in ("posList", "pos", "coordinates")]
     numbers = np.array([float(word) for one in texts for word in (one.text or "").replace(",", " ").split()])
     first = texts[0] if texts else ring
@@ -121,7 +121,7 @@ def _ring(ring: Element) -> Ring:
 
 
 def _attributes(building: Element) -> dict[str, Any]:
-    """Its own simple elements and its generic attributes, as text, and its identifier."""
+    """Return a building's simple elements and generic attributes, as text, and its identifier."""
     found: dict[str, Any] = {}
     for one in building:
         held = {_name(value): value.text for value in one.iter() if value is not one}

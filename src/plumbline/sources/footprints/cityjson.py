@@ -39,7 +39,7 @@ Named = tuple[dict[str, Any], shapely.Geometry]
 
 
 def is_city_json(start: str) -> bool:
-    """Whether a file that begins so is CityJSON, whole or a feature a line."""
+    """Return whether a file with this beginning is CityJSON, whole or a feature a line."""
     return bool(CITY_JSON.match(start)) or (start[:1] == "{" and '"CityJSON"' in start and '"CityObjects"' in start)
 
 
@@ -93,7 +93,7 @@ def _buildings(model: Mapping[str, Any]) -> Iterator[Named]:
 
 
 def _ground(shapes: list[dict[str, Any]], corners: Ring) -> shapely.Geometry:
-    """The ground surfaces of the finest level of detail that has them; else level 0; else all faces."""
+    """Return the ground surfaces of the finest level of detail that has them; else level 0; else all faces."""
     shapes = [shape for shape in shapes if shape["type"] in DEPTH]
     for level in sorted({_level(shape) for shape in shapes}, reverse=True):
         faces = [face for shape in shapes if _level(shape) == level for face, kind in _faces(shape) if kind == GROUND]
@@ -110,7 +110,7 @@ def _level(shape: Mapping[str, Any]) -> float:
 
 
 def _faces(shape: Mapping[str, Any]) -> Iterator[tuple[Any, str | None]]:
-    """Surfaces of a geometry, and what each is."""
+    """Return the surfaces of a geometry, each with its type."""
     said = shape.get("semantics") or {}
     kinds = [surface["type"] for surface in said.get("surfaces", ())]
     for face, number in _unnest(shape["boundaries"], said.get("values"), DEPTH[shape["type"]]):
@@ -131,7 +131,7 @@ def _rings(face: list[list[int]], corners: Ring) -> Face:
 
 
 def flat(faces: Iterable[Face]) -> shapely.Geometry:
-    """Faces (each rings of (C, 3)) seen from above, as one polygon or several; invalid ones stay as they are."""
+    """Project faces (each rings of (C, 3)) to the plane, as one polygon or several; invalid ones stay unchanged."""
     drawn = np.array([shape for shape in map(_polygon, faces) if shape is not None], object)
     parts = shapely.force_2d(drawn)
     parts = parts[shapely.area(parts) > 0]
@@ -141,7 +141,7 @@ def flat(faces: Iterable[Face]) -> shapely.Geometry:
 
 
 def whole(faces: Iterable[Face]) -> shapely.Geometry:
-    """All faces of a solid with their heights, from which the ground is told later."""
+    """Return all faces of a solid with their heights, from which the ground is found later."""
     return shapely.multipolygons([shape for shape in map(_polygon, faces) if shape is not None])
 
 
@@ -185,7 +185,7 @@ def placed(
 
 
 def known_crs(name: str | None) -> pyproj.CRS | None:
-    """Tell the horizontal CRS from a name as city models write it; None of one that is not known."""
+    """Return the horizontal CRS for a name as city models write it; None if it is unknown."""
     numbers = [found[1] for found in [EPSG.search(name or "")] if found]
     numbers += [str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))]
     numbers += [name] if name and name.isdigit() else []
@@ -197,7 +197,7 @@ def known_crs(name: str | None) -> pyproj.CRS | None:
 
 
 def _is_northing_first(crs: pyproj.CRS, geometry: NDArray[np.object_], name: str) -> bool:
-    """Whether the northing or latitude stands first: by the place, else by what the CRS says of a name in full."""
+    """Return whether northing or latitude stands first: by the place, else by the CRS if its name is complete."""
     corners = shapely.get_coordinates(geometry)[:1]
     if not len(corners):
         return False
@@ -208,7 +208,7 @@ def _is_northing_first(crs: pyproj.CRS, geometry: NDArray[np.object_], name: str
 
 
 def _is_there(crs: pyproj.CRS, east: float, north: float) -> bool:
-    """Whether a place lies where its CRS is made for."""
+    """Return whether a place lies in the area of use of its CRS."""
     area = crs.area_of_use
     if area is None:
         return True

@@ -37,19 +37,19 @@ CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
 class Ends(NamedTuple):
-    """How a file begins and how it ends, as text."""
+    """Beginning and end of a file, as text."""
 
     start: str
     end: str
 
     @property
     def is_collection(self) -> bool:
-        """Whether this is a GeoJSON feature collection."""
+        """Return whether this is a GeoJSON feature collection."""
         return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
 
     @property
     def is_lines(self) -> bool:
-        """Whether each line is a feature of its own (GeoJSONL, GeoJSON text sequences)."""
+        """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
         first, _, rest = self.start.lstrip(SEPARATOR).partition("\n")
         if not rest.lstrip(SEPARATOR).startswith("{"):
             return False
@@ -61,7 +61,7 @@ class Ends(NamedTuple):
 
 
 def read_ends(path: Path, member: str | None = None) -> Ends:
-    """The beginning and the end of a file, or of a member of a zip.
+    """Read the beginning and the end of a file, or of a member of a zip.
 
     Raises:
         InputError: the member cannot be unpacked.
@@ -75,7 +75,7 @@ def read_ends(path: Path, member: str | None = None) -> Ends:
 
 
 def ends_of(stream: IO[bytes] | io.RawIOBase) -> Ends:
-    """The beginning and the end of a stream that can only be read forwards."""
+    """Read the beginning and the end of a stream that can only be read forwards."""
     first = b""
     while len(first) < LOOKED_AT and (chunk := stream.read(LOOKED_AT - len(first))):
         first += chunk
@@ -90,7 +90,7 @@ def _ends(first: bytes, last: bytes) -> Ends:
 
 
 def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
-    """Refuse a GeoJSON whose `crs` is not the one it was `taken` for.
+    """Refuse a GeoJSON if its `crs` differs from `taken`, the CRS that GDAL reads.
 
     Raises:
         InputError: the `crs` is not understood; the message has what stands there.
@@ -112,7 +112,7 @@ def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
 
 
 def _named_crs(ends: Ends) -> Any:
-    """What stands as the collection's own `crs`; None where there is none.
+    """Return the collection's own `crs` member; None without one.
 
     It is the collection's own, and not that of something within it, if what is before it or after it is all of an
     object's rest.
@@ -200,7 +200,7 @@ LINES = "GeoJSONSeq:"
 
 
 class Source(NamedTuple):
-    """What GDAL opens, and how that begins and ends; None of a folder, or of what is not looked into."""
+    """Name for GDAL to open, with the file's beginning and end; None for a folder or an unread file."""
 
     name: str
     ends: Ends | None
@@ -211,7 +211,7 @@ class Source(NamedTuple):
 
 
 def find_source(path: Path) -> Source:
-    """The file of footprints that a path is, or holds.
+    """Find the file of footprints in a path: the file itself, or one in a zip or folder.
 
     Raises:
         InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
@@ -257,12 +257,12 @@ def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | Non
 
 
 def is_geodatabase(member: str) -> bool:
-    """Whether what is named so in a zip is the folder of a file geodatabase (.gdb), or the zip itself."""
+    """Return whether a name in a zip is the folder of a file geodatabase (.gdb), or the zip itself is one."""
     return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
 
 
 def _member(path: Path) -> str:
-    """The file of footprints in a zip, in whatever folder it is there; of a file geodatabase its folder."""
+    """Find the file of footprints in any folder of a zip; for a file geodatabase, its folder."""
     members = vector_members(path, ZIPPED_SUFFIXES)
     members = list(
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
@@ -283,7 +283,7 @@ def _suffix(name: str) -> str:
 
 
 def _gzip_ends(path: Path) -> Ends:
-    """All of it is unpacked once, and forgotten: a gzip does not say how large it is, nor whether it was cut."""
+    """Read the ends of a gzip by unpacking it once: a gzip does not state its size, nor whether it was cut."""
     most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_VECTOR_RATIO * path.stat().st_size)
     with gzip.open(path) as packed:
         stream: Any = packed

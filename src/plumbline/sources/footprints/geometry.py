@@ -1,4 +1,4 @@
-"""Make valid polygons of footprints: solids flattened, invalid outlines repaired where their ground is certain."""
+"""Make footprints valid polygons: flatten solids, and repair invalid outlines if their ground is certain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Float = NDArray[np.floating[Any]]
 
 
 class Repaired(NamedTuple):
-    """Polygons drawn anew, and the ground that is in doubt in each, m2."""
+    """Repaired polygons, and the doubtful ground in each, m2."""
 
     geometry: NDArray[np.object_]
     doubt_m2: Float
@@ -45,7 +45,7 @@ class Repaired(NamedTuple):
 
 
 def repair_polygons(geometry: NDArray[np.object_]) -> Repaired:
-    """Draw invalid polygons (B,), in m and with finite coordinates, anew.
+    """Repair invalid polygons (B,), in m and with finite coordinates.
 
     The doubt is the area that a ring encloses more than once or against its own sense, that lies in two parts or two
     holes at once, or in a hole outside of its shell.
@@ -73,7 +73,7 @@ def _draw_anew(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
 
 
 def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
-    """The ground that a ring goes round once in its main sense, and the area it goes round otherwise."""
+    """Return the ground that a ring encloses once in its main sense, and the area that it encloses otherwise."""
     filled = shapely.polygons(ring)
     if shapely.is_valid(filled):
         return filled, 0.0
@@ -91,7 +91,7 @@ def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
 
 
 def _turns(corners: Float, points: Float) -> NDArray[np.int64]:
-    """(P,) how often a ring of corners (C, 2) goes round points (P, 2), counter-clockwise positive.
+    """Return (P,) how often a ring of corners (C, 2) goes round points (P, 2), counter-clockwise positive.
 
     Upward crossings of the ray to the east count 1, downward ones -1 (Sunday 2001, "winding number inclusion").
     """
@@ -110,7 +110,7 @@ def _signed_area(corners: Float) -> float:
 
 
 def _without_remains(ground: shapely.Geometry) -> shapely.Geometry:
-    """Without lines, points and tiny parts; a polygon, or a multipolygon of what is left."""
+    """Remove lines, points and tiny parts; return the rest as a polygon or multipolygon."""
     parts = shapely.get_parts(ground)
     parts = parts[(shapely.get_dimensions(parts) == 2) & (shapely.area(parts) > MIN_PART_M2)]
     return parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
@@ -121,7 +121,7 @@ WALL_M = 0.1
 
 
 def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
-    """Polygons (B,) in m without heights, those with a wall as the ground below their faces; and which (B,) had one.
+    """Return polygons (B,), m, without heights, solids as the ground below their faces; and which (B,) had a wall.
 
     Seen from above, walls are lines and the roof lies over the floor: no valid polygon, and yet it is clear which
     ground is the building.
@@ -163,7 +163,7 @@ POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 
 def take_polygons(geometry: Objects) -> Objects:
-    """Of collections (B,) their polygons, however deep: the building has its entrances drawn with it. Others stay."""
+    """Return the polygons in collections (B,), at any depth: some buildings include their entrances. Others stay."""
     taken = geometry.copy()
     for row in np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION):
         polygons = _polygons(geometry[row])
@@ -181,7 +181,7 @@ def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
 
 
 def unlike_polygons(geometry: Objects) -> Objects:
-    """(B,) why a feature is no polygon with numbers for coordinates; None where it is one."""
+    """Return (B,) why a feature is not a polygon with finite coordinates; None for a good one."""
     kind = shapely.get_type_id(geometry)
     absent = shapely.is_missing(geometry) | shapely.is_empty(geometry)
     why = because(absent, ABSENT)
@@ -192,7 +192,7 @@ def unlike_polygons(geometry: Objects) -> Objects:
 
 
 def unwrap(geometry: Objects) -> Objects:
-    """Multipolygons of one part as polygons; those of several parts are one building and stay. Empty parts go."""
+    """Unwrap multipolygons of one part to polygons; several parts are one building and stay. Empty parts go."""
     multiple = np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.MULTIPOLYGON)
     parts, owner = shapely.get_parts(geometry[multiple], return_index=True)
     filled = ~shapely.is_empty(parts)
@@ -207,7 +207,7 @@ def unwrap(geometry: Objects) -> Objects:
 
 
 def without_empty_holes(geometry: Objects) -> Objects:
-    """Polygons (B,) without holes of no corner, as GeoJSON can have: GEOS 3.14 ends the process that compares one."""
+    """Remove holes without corners from polygons (B,), as GeoJSON can have: GEOS 3.14 crashes when it compares one."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
     rings, part = shapely.get_rings(parts, return_index=True)
     filled = geometry.copy()
@@ -221,7 +221,7 @@ def without_empty_holes(geometry: Objects) -> Objects:
 
 
 def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArray[np.bool_]:
-    """Which polygons (B,), projected to `crs`, lie within what it can show; the others are left out.
+    """Return which polygons (B,), projected to `crs`, lie within its range; leave out the others.
 
     Raises:
         InputError: most lie outside: the file is of another place, or has its coordinates in the wrong order.
@@ -237,7 +237,7 @@ def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArr
 def make_valid(
     sieve: FeatureFilter, geometry: Objects, crs: str
 ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Polygons (B,) in m as valid polygons without heights; which (B,) go on; and which (B,) were drawn anew.
+    """Make polygons (B,), m, valid and without heights; also return which (B,) go on and which (B,) were repaired.
 
     Which side of a ring that crosses itself is the building, only its owner knows: those are left out, unless the
     ground in doubt is a small part.
@@ -293,7 +293,7 @@ def make_valid(
 
 
 def _beyond(geometry: Objects, farthest: float) -> NDArray[np.bool_]:
-    """(B,) which have a coordinate that is NaN, or not nearer to zero than `farthest`."""
+    """Return (B,) which have a coordinate that is NaN, or at least `farthest` from zero."""
     corners, owner = shapely.get_coordinates(geometry, return_index=True)
     bad = np.zeros(len(geometry), bool)
     bad[owner[~(np.abs(corners) < farthest).all(axis=1)]] = True
@@ -301,6 +301,6 @@ def _beyond(geometry: Objects, farthest: float) -> NDArray[np.bool_]:
 
 
 def has_holes(geometry: Objects) -> NDArray[np.bool_]:
-    """(B,) which polygons have a hole in some part."""
+    """Return (B,) which polygons have a hole in some part."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
     return np.bincount(owner, shapely.get_num_interior_rings(parts), len(geometry)) > 0

@@ -22,7 +22,7 @@ NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
 
 
 def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) -> None:
-    """Put integers back, in place, where they are too large for the decimals that pandas makes of some with a gap.
+    """Restore integers, in place, that are too large for the floats that pandas makes of columns with gaps.
 
     Args:
         frame: as read.
@@ -55,7 +55,7 @@ SAME_M = 0.01
 
 
 class Identified(NamedTuple):
-    """What the features of a file are called."""
+    """Identifiers of the features of a file."""
 
     ids: Objects
     """(F,) text."""
@@ -66,7 +66,7 @@ class Identified(NamedTuple):
 
 
 def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[np.intp] | None = None) -> Identified:
-    """Ids of the features (F,).
+    """Identify the features (F,).
 
     They are those of `column`; where none is given, of `building_id` in any case of letters; else of the first of
     `NAMES_OF_IDS` that tells all buildings apart. A building without an id is named after its place in the file,
@@ -106,7 +106,7 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
 
 
 def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
-    """Name of the column of ids."""
+    """Find the name of the column of ids."""
     columns = [name for name in map(str, frame.columns) if name != "geometry"]
     name = ID if wanted is None else wanted
     if name in columns:
@@ -125,7 +125,7 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
 
 
 def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDArray[np.bool_]:
-    """Which buildings (B,) to keep: of those with one id and one outline, as where tiles were put together, the first.
+    """Return which buildings (B,) to keep: the first of those with the same id and outline, as joined tiles have.
 
     Raises:
         InputError: an id repeats with another outline; names file, column, ids and features.
@@ -148,7 +148,7 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
 
 
 def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
-    """Say which buildings (B,) have the outline of one before them under another name: only one can get the points."""
+    """Warn of buildings (B,) with the outline of an earlier one under another name: only one can get the points."""
     rounded = shapely.transform(geometry, lambda corners: np.round(corners / SAME_M) * SAME_M)
     series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))
     again = np.asarray(series.duplicated())
@@ -164,7 +164,7 @@ def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
 
 
 def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.intp]) -> None:
-    """Refuse whole numbers that the file has as decimals too large for it: several ids may have become one."""
+    """Refuse integers stored as floats too large for exact integers: several ids may have become one."""
     if not pd.api.types.is_float_dtype(values.dtype):
         return
     large = rows[np.asarray(values.abs() >= MAX_WHOLE)[rows]]
@@ -177,7 +177,7 @@ def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.in
 
 
 def _text(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:
-    """Values as text, and which are empty."""
+    """Return values as text, and which are empty."""
     missing = np.asarray(values.isna())
     if pd.api.types.is_float_dtype(values.dtype):
         known = values[~missing]
@@ -188,7 +188,7 @@ def _text(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:
 
 
 def _unused(names: Objects, taken: set[str]) -> Objects:
-    """Names that nobody has: with a number behind where `taken` holds one."""
+    """Return unused names: with a number behind, if `taken` holds the name."""
     free = names.copy()
     for row in np.flatnonzero(np.isin(names, list(taken))):
         number = 2

@@ -1,4 +1,4 @@
-"""Find the ground that a building really stands on, where a city was moved: columns beside its footprint."""
+"""Find the true ground of the buildings of a moved city, from columns beside its footprints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (CRS, EASTING, NORTHING)
 
 
 class Ground(NamedTuple):
-    """Where B buildings stand."""
+    """Ground of B buildings: CRS and centres."""
 
     crs: str
     """Projected CRS."""
@@ -27,7 +27,7 @@ class Ground(NamedTuple):
 
 
 def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Ground:
-    """What the columns say; without them, the footprints' own centroids.
+    """Read the ground from the columns; without them, use the footprints' own centroids.
 
     Args:
         buildings: at least one footprint. crs: their projected CRS.
@@ -52,7 +52,7 @@ def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Groun
 
 
 def one_crs(named: list[str], source: str) -> str:
-    """The CRS that is named, by however many.
+    """Return the one CRS that all names agree on.
 
     Raises:
         InputError: none, several, or what is no projected CRS.

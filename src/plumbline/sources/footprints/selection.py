@@ -1,4 +1,4 @@
-"""Select the layer of a file that holds the footprints, and the features that are read; log why others are not."""
+"""Select the layer of a file that holds the footprints, and its usable features; log why others are left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Objects = NDArray[np.object_]
 
 @dataclass
 class FeatureFilter:
-    """The features of a file; a single one that is no footprint is left out, so that it does not cost the others."""
+    """Features of a file; a bad one is left out, so that the others can be used."""
 
     path: Path
     ids: Objects
@@ -34,16 +34,16 @@ class FeatureFilter:
 
     @property
     def kept_ids(self) -> Objects:
-        """(B,) of those that go on."""
+        """Ids (B,) of the features that go on."""
         return self.ids[self.row]
 
     @property
     def out(self) -> NDArray[np.intp]:
-        """Rows of those that do not, ascending."""
+        """Rows of the features left out, ascending."""
         return np.array(sorted(row for rows in self.found.values() for row in rows), np.intp)
 
     def leave_out(self, why: Objects, advice: str) -> NDArray[np.bool_]:
-        """Leave out those of B with a reason (B,), not None; which (B,) go on.
+        """Leave out the features with a reason (B,) other than None; return which (B,) go on.
 
         Raises:
             InputError: none is left; the message ends with the advice.
@@ -57,11 +57,11 @@ class FeatureFilter:
         return keep
 
     def name(self, bad: NDArray[np.bool_]) -> str:
-        """Those of B that go on and are bad, as `name_features` does."""
+        """Name the bad ones of the features that go on, as `name_features` does."""
         return self._named(self.row[bad])
 
     def tell(self) -> None:
-        """One warning about all that was left out, if anything was."""
+        """Log one warning about all features left out, if any."""
         if self.found:
             log.warning(
                 "%s: %d of %d features left out, no row is written for them: %s.",
@@ -79,13 +79,13 @@ class FeatureFilter:
 
 
 def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
-    """`feature 3 (B7), feature 9 (B2) and 4 more`; rows of the file's features with their ids (F,), counted from 1."""
+    """Name features as `feature 3 (B7), feature 9 (B2) and 4 more`: rows, counted from 1, with their ids (F,)."""
     named = [f"feature {row + 1} ({ids[row]})" for row in rows[:NAMED]]
     return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
 
 
 def because(bad: NDArray[np.bool_], why: str) -> Objects:
-    """`why` for those that are bad (B,), None for the others, as `FeatureFilter.leave_out` takes it."""
+    """Return `why` for the bad ones (B,), None for the others, as `FeatureFilter.leave_out` takes it."""
     return np.where(bad, np.array(why, object), np.array(None, object))
 
 
@@ -97,7 +97,7 @@ ANY = ("unknown", "collection")
 
 
 def choose_layer(path: Path, source: str, wanted: str | None = None) -> str | None:
-    """The layer that the user wants; else the only one of polygons, or the only one of these that is named so.
+    """Choose the wanted layer; else the only one of polygons, or the only one of these with a name like footprints.
 
     Args:
         path: for messages.
@@ -127,12 +127,12 @@ def choose_layer(path: Path, source: str, wanted: str | None = None) -> str | No
 
 
 def name_alike(names: list[str]) -> list[str]:
-    """Those that are named as footprints."""
+    """Return the names that look like footprints."""
     return [name for name in names if any(word in name.lower() for word in NAMES)]
 
 
 def first_of(path: Path, members: list[str]) -> str:
-    """Of the files in a zip the one that is named as footprints, else the first; said where there are several."""
+    """Return the file in a zip that is named as footprints, else the first; log a choice among several."""
     named = name_alike(members)
     chosen = named[0] if len(named) == 1 else members[0]
     if len(members) > 1:
@@ -148,12 +148,12 @@ OSM_START, OSM_START_WITHIN = "OSMHeader", 64
 
 
 def is_openstreetmap(start: str) -> bool:
-    """Whether a file that begins so is OpenStreetMap's own, as XML or PBF."""
+    """Return whether a file with this beginning is OpenStreetMap's own, as XML or PBF."""
     return bool(OSM_FILE.match(start)) or OSM_START in start[:OSM_START_WITHIN]
 
 
 def name_openstreetmap(frame: pd.DataFrame) -> pd.DataFrame:
-    """With ids in `@id` as OpenStreetMap writes them (way/12, relation/7): a way and a relation may share a number."""
+    """Write ids to `@id` as OpenStreetMap does (way/12, relation/7): a way and a relation may share a number."""
     way = "way/" + frame["osm_way_id"].astype(str)
     frame.insert(0, "@id", way.where(frame["osm_way_id"].notna(), "relation/" + frame["osm_id"].astype(str)))
     return frame

@@ -23,7 +23,7 @@ SHAPEFILE_LENGTH = slice(24, 28)
 
 
 def check_whole(path: Path, member: str | None = None) -> None:
-    """Refuse a Shapefile that is shorter than its header says, or without its table; else, nothing is looked at.
+    """Refuse a Shapefile that is shorter than its header states, or without its table; ignore other files.
 
     Args:
         path: the file, or the zip that has it.
@@ -61,7 +61,7 @@ def check_whole(path: Path, member: str | None = None) -> None:
 
 
 def _zipped(path: Path, member: str) -> tuple[int, list[str]]:
-    """The member's size in bytes, and the names of all members."""
+    """Return the member's size in bytes, and the names of all members."""
     with zipfile.ZipFile(path) as archive:
         return archive.getinfo(member).file_size, archive.namelist()
 
@@ -84,7 +84,7 @@ NOT_WESTERN = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
 
 
 class Texts(NamedTuple):
-    """How the texts of a Shapefile are read."""
+    """Encoding of the texts of a Shapefile, and how to read them."""
 
     encoding: str | None
     """For GDAL; None: it decides by what the file states."""
@@ -92,7 +92,7 @@ class Texts(NamedTuple):
     """Whether they are UTF-8 with a letter cut in two at the end of a cell; see `join`."""
 
     def join(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table with its texts in UTF-8, without halves of letters, where `cut`; else as it is."""
+        """Return the table with its texts in UTF-8, without halves of letters, if `cut`; else unchanged."""
         if not self.cut:
             return frame
         whole = frame.rename(columns=_rejoined)
@@ -106,7 +106,7 @@ STATED = Texts(None)
 
 
 def text_encoding(path: Path, member: str | None = None) -> Texts:
-    """Tell the encoding of a Shapefile's texts from their bytes, if no .cpg states it.
+    """Find the encoding of a Shapefile's texts from their bytes, if a .cpg does not state it.
 
     Texts that are all UTF-8 are UTF-8. Others follow the .dbf's language driver; without one they are read as Windows
     1252, with a warning.
@@ -127,7 +127,7 @@ def text_encoding(path: Path, member: str | None = None) -> Texts:
 
 
 def _told(table: CsvFile, driver: int, found: Iterator[tuple[bytes, int]]) -> Texts:
-    """By the texts with a letter beyond ASCII, and the widths of their cells in bytes."""
+    """Find the encoding from the texts with a letter beyond ASCII, and the widths of their cells in bytes."""
     if driver in DOUBLE_BYTE:
         return STATED
     cut, other, known = False, b"", UTF_8
@@ -155,7 +155,7 @@ def _told(table: CsvFile, driver: int, found: Iterator[tuple[bytes, int]]) -> Te
 
 
 def _foreign_texts(stream: IO[bytes]) -> tuple[int, Iterator[tuple[bytes, int]]]:
-    """Language driver of a .dbf, and its texts with a byte beyond ASCII with the widths of their cells."""
+    """Read the language driver of a .dbf, and its texts beyond ASCII with the widths of their cells."""
     header = stream.read(HEADER)
     if len(header) < HEADER:
         return 0, iter(())

@@ -52,7 +52,7 @@ Parse = Callable[[pa.Array], NDArray[np.object_]]
 
 
 def has_outlines(start: str) -> bool:
-    """Whether a file that begins so is a table with outlines as text."""
+    """Return whether a file with this beginning is a table with outlines as text."""
     if start[:1] in "{[<" or "\0" in start[:1000]:
         return False
     return bool(OUTLINE.search(start) or HEX.search(start))
@@ -118,7 +118,7 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """With the named levels of its index as columns: many set their ids as one before they write it."""
+    """Move the named levels of the index to columns: many programs store ids as the index."""
     kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
     for place, name in enumerate(kept):
         frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
@@ -132,7 +132,7 @@ def _read_wkb(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDa
 
 
 def crs_of(field: pa.Field) -> str | None:
-    """CRS that GeoArrow's metadata of a column states, as text for PROJ; None where it states none."""
+    """Return the CRS in a column's GeoArrow metadata, as text for PROJ; None without one."""
     about = (field.metadata or {}).get(EXTENSION_ABOUT)
     if about is None and isinstance(field.type, pa.BaseExtensionType):
         about = field.type.__arrow_ext_serialize__() if hasattr(field.type, "__arrow_ext_serialize__") else None
@@ -176,7 +176,7 @@ def _collect(
 
 
 def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
-    """Name of the column of outlines, and what reads it, by its first filled cell."""
+    """Return the name of the column of outlines, and its reader, by its first filled cell."""
     found: dict[str, Parse] = {}
     flat: list[str] = []
     for field in batch.schema:
@@ -200,7 +200,7 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
 
 
 def _first(values: pa.Array) -> Any:
-    """The first filled cell; None where all are empty."""
+    """Return the first filled cell; None if all are empty."""
     return next((value for value in values.drop_null().to_pylist() if value), None)
 
 
@@ -217,7 +217,7 @@ def _from_bytes(values: pa.Array) -> NDArray[np.object_]:
 
 
 def _agreed(source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool) -> str | None:
-    """The CRS that outlines of EWKT or EWKB state; else `crs`, which may be stated of them or that of rows before."""
+    """Return the CRS in outlines of EWKT or EWKB, else `crs`, from the user or from earlier rows."""
     numbers = set(shapely.get_srid(geometry[~shapely.is_missing(geometry)]).tolist()) - {0}
     try:
         own = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)

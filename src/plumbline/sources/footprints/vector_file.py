@@ -139,19 +139,19 @@ def read_vector(
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of an array or a time within nested values."""
+    """Convert an array or a time within nested values to a JSON value."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
 def first_line_of(error: Exception) -> str:
-    """The first line of an error's message, at most 200 characters."""
+    """Return the first line of an error's message, at most 200 characters."""
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _is_columnar(path: Path) -> bool:
-    """Whether it is a Parquet, a folder of them, or a Feather."""
+    """Return whether a path is a Parquet, a folder of them, or a Feather."""
     if path.is_dir():
         return any(one.suffix.lower() in PARQUET_SUFFIXES for one in path.rglob("*"))
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
@@ -185,7 +185,7 @@ def _read_features(path: Path, source: Source, layer: str | None, area: Area | N
 
 
 def _own_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
-    """What reads a file that GDAL cannot, or not as buildings; None of the others."""
+    """Return the reader for a file that GDAL cannot read as buildings; None for other files."""
     start = "" if source.ends is None else source.ends.start
     if is_city_json(start):
         return read_city_json
@@ -201,7 +201,7 @@ def _chosen_layer(path: Path, source: Source, wanted: str | None) -> str | None:
 
 
 def _with_crs(path: Path, frame: geopandas.GeoDataFrame, stated: str | None) -> geopandas.GeoDataFrame:
-    """With the CRS that the user states where the file states none."""
+    """Set the CRS that the user states if the file lacks one."""
     if stated is None or frame.crs == stated:
         return frame
     if frame.crs is None:
@@ -246,7 +246,7 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
 
 
 def _wkt(frame: pd.DataFrame) -> str:
-    """What to do with a table whose geometry is text."""
+    """Return advice for a table with its geometry as text; empty for other tables."""
     for name in frame.columns[~frame.columns.duplicated()]:
         text = frame[name].dropna().astype(str).head(1).str.lstrip().str.upper()
         if text.str.startswith(WKT_STARTS).any():

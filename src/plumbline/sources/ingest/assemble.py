@@ -1,4 +1,4 @@
-"""Put the parts of a city's products together: check, describe, and move them to their places."""
+"""Assemble the parts of a city's products: check, describe, and move them to their places."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CITY = "city.json"
 
 
 def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
-    """Check what only all points together can show, and put the city's files in their places."""
+    """Run the checks that need all points together, and put the city's files in their places."""
     folder, city, params = planned.folder, planned.files, planned.params
     about = read_json(folder / ABOUT)
     polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
@@ -90,7 +90,7 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
 
 
 def _sample_of(path: Path, own: Sequence[Part]) -> Track:
-    """The points of a product that its parts have kept for comparing, without series.
+    """Return the sample of a product's points that its parts kept for comparisons, without series.
 
     Raises:
         InputError: it has none, or none that the quality filter let through.
@@ -115,7 +115,7 @@ def _total(told: Sequence[dict[str, Any]]) -> Counter[str]:
 
 
 def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What `city.json` and the audit say of a track."""
+    """Describe a track for `city.json` and the audit."""
     dropped = _total(told)
     points = sum(count for one in told for count in one[POINTS].values())
     values_T = np.array([one["values"] for one in told], np.int64).sum(axis=0)
@@ -141,7 +141,7 @@ def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give all files of a folder a second name below another, or copy them where the file system has no such thing."""
+    """Link all files of a folder below another, or copy them if the file system lacks hard links."""
     for path in sorted(source.rglob("*.parquet")):
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)

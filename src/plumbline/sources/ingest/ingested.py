@@ -1,4 +1,4 @@
-"""Read back what `ingest` has written: a city, or one of its tiles."""
+"""Read back the output of `ingest`: a city, or one of its tiles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from plumbline.sources.track import Track, concatenate_tracks
 
 
 class Neighbours(NamedTuple):
-    """Whose a point is depends on all buildings near it: so a tile has to know the footprints around its own."""
+    """Footprints around a tile's own: the owner of a point depends on all buildings near it."""
 
     own: NDArray[np.int64]
     """(B,) rows of the tile's buildings in the file of the footprints."""
@@ -55,7 +55,7 @@ class Ingested:
         return [_empty(about, self.about["crs"]) for about in self.about["tracks"]]
 
     def tracks(self, tile: str | None = None) -> list[Track]:
-        """The points of a tile and its halo, or of the whole city, one track each, also where it has none there.
+        """Read the points of a tile and its halo, or of the whole city: all tracks, also those without points there.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -75,7 +75,7 @@ class Ingested:
         ]
 
     def buildings(self, tile: str | None = None) -> geopandas.GeoDataFrame:
-        """The buildings table of a tile, or of the city.
+        """Read the buildings table of a tile, or of the city.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -86,21 +86,21 @@ class Ingested:
         return geopandas.GeoDataFrame(pd.concat(parts, ignore_index=True), crs=parts[0].crs)
 
     def neighbours(self, tile: str) -> Neighbours:
-        """The footprints around a tile's own."""
+        """Read the footprints around a tile's own."""
         table = pq.read_table(self.folder / NEIGHBOURS / f"{tile}.parquet")
         row, wkb = table["row"].to_numpy(), table["wkb"].to_numpy(zero_copy_only=False)
         other = np.array([one is not None for one in wkb], bool)
         return Neighbours(row[~other], row[other], shapely.from_wkb(wkb[other]))
 
     def labels(self, tile: str | None = None) -> pd.DataFrame:
-        """The labels of a tile's buildings, or of the city's."""
+        """Read the labels of a tile's buildings, or of the city's."""
         if tile is not None:
             return pd.read_parquet(self.folder / "labels" / f"{tile}.parquet")
         return pd.concat([self.labels(tile) for tile in self.tiles], ignore_index=True)
 
 
 def open_ingested(folder: Path) -> list[Ingested]:
-    """The cities of points in the folder of the stage `ingest`; those of profile rows: see `open_profiles`.
+    """Open the cities of points in the folder of the stage `ingest`; for profile rows, see `open_profiles`.
 
     Raises:
         InputError: there is no city of either kind.
@@ -109,7 +109,7 @@ def open_ingested(folder: Path) -> list[Ingested]:
 
 
 def open_profiles(folder: Path) -> list[IngestedProfiles]:
-    """The cities of profile rows in the folder of the stage `ingest`.
+    """Open the cities of profile rows in the folder of the stage `ingest`.
 
     Raises:
         InputError: there is no city of either kind.
@@ -125,7 +125,7 @@ def _open(folder: Path) -> list[Ingested]:
 
 
 def _observed(track: Track, about: dict[str, Any]) -> Track:
-    """At the epochs that any point of the city has a value at."""
+    """Keep the epochs at which any point of the city has a value."""
     kept = np.isin(track.epochs, np.array(about["days"], "datetime64[D]"))
     return track if kept.all() else track.at(kept)
 

@@ -51,7 +51,7 @@ SAMPLED_M = 50.0
 
 @dataclass(frozen=True)
 class Part:
-    """Points to read, and where to put them."""
+    """Points to read, and the folder for the result."""
 
     folder: Path
     """What becomes of it: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, and what the whole city has to be told."""
@@ -131,7 +131,7 @@ def read_part(
 
 
 def drop_poor(points: Track, params: Ingest) -> Track:
-    """Leave out, rule by rule, what the quality filter refuses; a rule counts also what it had nothing to refuse of."""
+    """Drop the points that the quality filter refuses, and count them by rule; counts may be 0."""
     if points.coherence is not None:
         # Compared as the product's float32: 0.7 in params must keep a point of 0.7. One of unknown coherence stays.
         points = points.keep(~(points.coherence < np.float32(params.min_coherence)), "min_coherence")
@@ -141,7 +141,7 @@ def drop_poor(points: Track, params: Ingest) -> Track:
 
 
 def load_sample(folder: Path, epochs: NDArray[np.datetime64]) -> Track | None:
-    """What a part tells of its points to those who compare products: a sample, the outermost, one near a footprint.
+    """Load a part's sample for comparing products: some points, the outermost, and one near a footprint.
 
     Without series. None where the part has no points.
     """
@@ -152,13 +152,13 @@ def load_sample(folder: Path, epochs: NDArray[np.datetime64]) -> Track | None:
 
 
 def without_series(track: Track) -> Track:
-    """The points with no epoch, and none dropped."""
+    """Return the points without epochs and without counts of dropped points."""
     empty = np.zeros((len(track), 0), np.float32)
     return replace(track, epochs=track.epochs[:0], displacement=empty, dropped={})
 
 
 def _sample(block: Track, one_in: int) -> NDArray[np.intp]:
-    """Points of some squares, the same ones of every product and of every release of it; and the block's outermost."""
+    """Sample the points of some squares, the same for every product and release, and the block's outermost points."""
     east, north = (np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing))
     chosen = np.flatnonzero((east * 73_856_093 ^ north * 19_349_663) % one_in == 0)  # Teschner et al. 2003
     ends = [f(x) for x in (block.easting, block.northing) if len(x) for f in (np.argmin, np.argmax)]
@@ -182,7 +182,7 @@ def _tiles(city: Path) -> Tiles:
 
 
 class _Pile:
-    """Points on their way into files by tile."""
+    """Points waiting to be written to files by tile."""
 
     def __init__(self, out: Path, part: Part, ready: Callable[[], object]) -> None:
         self.out, self.part, self.ready, self.turn, self.bytes = out, part, ready, 0, 0
@@ -192,7 +192,7 @@ class _Pile:
         """One point near a footprint, without its series."""
 
     def add(self, block: Track) -> None:
-        """Take a block; write what has gathered, once it is much."""
+        """Add a block; write the waiting points once they are many."""
         if len(block):
             self.waiting.append(block)
             self.bytes += block.displacement.nbytes
@@ -200,7 +200,7 @@ class _Pile:
                 self.spill()
 
     def spill(self) -> None:
-        """Write what has gathered, one file a tile."""
+        """Write the waiting points, one file for each tile."""
         if not self.waiting:
             return
         self.ready()
@@ -237,7 +237,7 @@ SAMPLED_BYTES = 2**26
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """A run: where its finished portions lie, and the portions, each with what was asked for."""
+    """Plan of a run: the folder of its finished portions, and the portions with their settings."""
 
     work: dict[str, Path]
     """City -> folder."""
@@ -248,7 +248,7 @@ class IngestPlan:
 
 
 def plan_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
-    """Read footprints and labels of all cities, and cut the products into parts to be read by `read_part`.
+    """Read footprints and labels of all cities, and cut the products into parts for `read_part`.
 
     Raises:
         InputError: as `ingest`, but for what only the points can show.
@@ -259,7 +259,7 @@ def plan_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
 
 
 def cut_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
-    """The plan, with nothing read but what stands first in each file."""
+    """Plan the parts, reading only the beginning of each file."""
     if not cities:
         raise InputError(
             "ingest: no city folder found. Make some with `plumbline simulate`, or put your own, a folder each, into "
@@ -270,7 +270,7 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
 
 
 def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: Ingest) -> IngestPlan:
-    """The plan for cities whose files are known: of points, and of profile rows."""
+    """Plan the parts of cities with known files: points and profile rows."""
     every: list[CityFiles | ProfileFiles] = [*found, *rows]
     names = [city.name for city in every]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -297,7 +297,7 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
 
 
 def _params_of_city(folder: Path, params: Ingest) -> Ingest:
-    """Section `ingest` as it acts on a city folder: `products`, `footprints`, `crs` are of the user's own files alone.
+    """Return section `ingest` for a city folder: `products`, `footprints`, `crs` apply to the user's own files only.
 
     Simulated files say all themselves. A pattern that fits them too, as `*` does, and the names of a borrowed city's
     files, which are those of their originals, would move points off the footprints that they were made for.

@@ -1,4 +1,4 @@
-"""Run the stage `ingest`: city folders of product files become points, buildings and labels tables, by tile."""
+"""Run the stage `ingest`: turn city folders of product files into points, buildings and labels tables, by tile."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | No
 
 
 def _size(path: Path) -> int:
-    """Bytes of a product, unpacked."""
+    """Return the unpacked size of a product, bytes."""
     if not zipfile.is_zipfile(path):
         return path.stat().st_size
     with zipfile.ZipFile(path) as archive:
@@ -123,11 +123,11 @@ def _go_on(stop: Event) -> None:
 
 
 def _nothing() -> None:
-    """Called where there is nothing to wait for."""
+    """Do nothing: the part waits for no reading of its city."""
 
 
 def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
-    """Read parts again whose points have bad identifiers in their product.
+    """Read parts again if points have bad identifiers in their product.
 
     A point that repeats identifier and place of one before it is left out; where points of several places share an
     identifier, all of the product are numbered.

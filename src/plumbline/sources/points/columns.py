@@ -1,4 +1,4 @@
-"""Read any csv or layer of points whose columns `params.yaml` describes."""
+"""Read any csv or layer of points with columns that `params.yaml` describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plumbline.sources.points.vector_layer import PointLayer, check_stated_crs, 
 
 
 def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
-    """The units of a described csv, and how its epochs are named.
+    """Return the units of a described csv, and the pattern of its epochs.
 
     Raises:
         InputError: `about` has no columns.
@@ -69,7 +69,7 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
 
 
 def _days(product: CsvFile, names: list[str], epochs: str) -> dict[str, np.datetime64]:
-    """Column -> day; where some that look like days are none by `epochs`, they are named."""
+    """Return column -> day, and name the columns that look like days but do not match `epochs`."""
     days = find_days(str(product), names, check_pattern(str(product), epochs))
     others = like_days([name for name in names if name not in days])
     shown = ", ".join(map(repr, others[:3])) or ", ".join(map(repr, names[-3:])) or "none"

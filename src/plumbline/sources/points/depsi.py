@@ -17,12 +17,12 @@ KNOWN = {"pnt_id", "pnt_lat", "pnt_lon", "pnt_height", "pnt_enscoh", "pnt_linear
 
 
 def is_depsi(header: list[str]) -> bool:
-    """Whether columns of this name make it a DePSI export, complete or not."""
+    """Return whether the names of columns are those of a DePSI export, complete or not."""
     return len(KNOWN.intersection(header)) >= 3
 
 
 def open_depsi(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open a DePSI export; `about` must say the line of sight.
+    """Open a DePSI export; `about` must state the line of sight.
 
     Raises:
         InputError: a column is missing or a day impossible, or `about` lacks an angle; what concerns rows, where

@@ -58,7 +58,7 @@ def check_pattern(source: str, pattern: str) -> str:
 
 
 def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.datetime64]:
-    """Column -> day, of the columns named as `pattern` (of `check_pattern`) writes their day.
+    """Return column -> day for the columns with a day as `pattern` (of `check_pattern`) writes it.
 
     Zeros before a number and small or capital letters do not matter: `3/1/2020` is `03/01/2020`, `JAN` is `Jan`. With
     a time zone, the day is that of UTC. Several columns may be of one day.
@@ -82,7 +82,7 @@ def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.date
 
 
 def _read_strptime(name: str, pattern: str) -> date | None:
-    """The day of a name; None where it is not written so; `ValueError` where it is, and is no day."""
+    """Return the day in a name; None if the pattern does not fit; `ValueError` if it fits an impossible day."""
     short = re.sub(r"(\.\d{6})\d+", r"\1", name)  # nanoseconds, which Python cannot read
     try:
         moment = datetime.strptime(short, pattern)
@@ -106,7 +106,7 @@ def _plain(name: str, pattern: str) -> str:
 
 
 def _word_parts(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
-    """How names are written, the word, and the day that days are counted from; `ValueError` where that is no day."""
+    """Return the pattern of names, the word, and the day that days count from; `ValueError` for an impossible day."""
     word = WORD.search(pattern)
     if word is None:
         raise ValueError(pattern)
@@ -128,7 +128,7 @@ def _word_parts(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
 
 
 def _read_word(name: str, pattern: str) -> date | None:
-    """As `_read_strptime`, of a pattern with a `WORD`."""
+    """Return the day in a name as `_read_strptime` does, for a pattern with a `WORD`."""
     written, kind, since = _word_parts(pattern)
     found = written.fullmatch(name)
     if found is None:
@@ -144,7 +144,7 @@ def _read_word(name: str, pattern: str) -> date | None:
 
 
 def average_same_days(values: NDArray[np.float32], days: NDArray[np.datetime64], axis: int = -1) -> NDArray[np.float32]:
-    """Average the displacements of epochs that are of one day: as many epochs as days remain.
+    """Average the displacements of epochs on the same day; one epoch for each day remains.
 
     Args:
         values: mm, NaN where missing, with the epochs along `axis`. days: (T,) of them, ascending.
@@ -158,7 +158,7 @@ def average_same_days(values: NDArray[np.float32], days: NDArray[np.datetime64],
 
 
 def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
-    """Say which epochs are averaged, as they are of one day; no note where none are.
+    """Return a note on the epochs that are averaged because they are on the same day; empty without any.
 
     Args:
         names: (T,) how the file calls them. days: (T,) ascending.
@@ -169,7 +169,7 @@ def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
 
 
 def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(T,) epochs to keep: those with a value of any point; all where there is no value at all. Warns of the others.
+    """Return which epochs (T,) to keep: those with any value, or all if there is no value. Warn of the others.
 
     Changes would be told of a time that nobody has looked at.
 
@@ -189,7 +189,7 @@ def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int
 
 
 def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
-    """Say which of the columns that are not read look like days, in a format whose epochs are named as `wanted`."""
+    """Warn of unread columns that look like days, in a format with epochs named as `wanted`."""
     others = like_days(list(names))
     if others:
         log.warning(
@@ -203,12 +203,12 @@ def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
 
 
 def like_days(names: list[str]) -> list[str]:
-    """Those of the names that look like days, however they are written."""
+    """Return the names that look like days, in any format."""
     return [name for name in names if LIKE_A_DAY.search(name)]
 
 
 def cut_days(names: Iterable[str]) -> list[str]:
-    """Return those of some names that a Shapefile seems to have cut within a day; none, or two or more."""
+    """Return the names that a Shapefile seems to have cut within a day: two or more, or an empty list."""
     stems: dict[str, list[str]] = {}
     for name in names:
         found = CUT.fullmatch(name)

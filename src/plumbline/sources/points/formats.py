@@ -40,7 +40,7 @@ WRITTEN = frozenset({"separator", "decimal"})
 
 @dataclass(frozen=True)
 class Format:
-    """A format that `format` can name."""
+    """A format that `format` in `ingest.products` can name."""
 
     called: str
     uses: frozenset[str]
@@ -98,7 +98,7 @@ OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 
 
 def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
-    """What a file is; all that reads its points takes this in place of the path, so that it is asked once.
+    """Recognise a file; readers of its points take the result instead of the path, so that this is done once.
 
     Args:
         path: the file.
@@ -165,7 +165,7 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
 
 
 def hdf5_format(path: Path) -> str | None:
-    """Return the format of an HDF5 file; None where it is no time series, but perhaps lies beside one.
+    """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
 
     Raises:
         InputError: the file is damaged.
@@ -209,7 +209,7 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
 
 
 def _with_used(file: ProductFile) -> ProductFile:
-    """The file, refused where something is stated of it that its format does not use."""
+    """Return the file, or refuse it if a setting is stated that its format does not use."""
     is_text = file.kind == "csv"
     unused = file.about.model_fields_set - FORMATS[file.format].uses - OF_ALL
     if not is_text:
@@ -226,7 +226,7 @@ def _with_used(file: ProductFile) -> ProductFile:
 def _renamed_and_projected(
     source: PointSource, product: CsvFile, about: params.Product, crs: str | None
 ) -> PointSource:
-    """An EGMS product under another name, or in another CRS than its own."""
+    """Give an EGMS product another name, or another CRS than its own."""
     plane, name = projection(str(product), source.crs, crs, lambda: None), about.track or source.name
     if plane.transformer is None and name == source.name:
         return source

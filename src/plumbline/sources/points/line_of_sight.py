@@ -1,4 +1,4 @@
-"""Hold the line of sight of a product against what is known of satellites, and against its own name."""
+"""Check the line of sight of a product against the orbits of satellites, and against its own name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TURN = {"right": 90.0, "left": -90.0}
 
 
 def in_use(source: PointSource, file: object, about: params.Product) -> PointSource:
-    """The product, refused where no radar satellite looks as its first points say.
+    """Check a product as it is read: refuse it if its first points have a line of sight of no radar satellite.
 
     Raises:
         InputError: from `blocks`: they are seen from the north or south; at once: what is stated contradicts the name.
@@ -70,14 +70,14 @@ def pass_of(heading_deg: float) -> str:
 
 
 def pass_in(name: str) -> str | None:
-    """Return the pass that a name says as a word of its own; None where it says none, or both."""
+    """Return the pass that a name contains as a separate word; None for neither, or both."""
     words = re.split(r"[^a-z]+", name.lower())
     said = {flown for flown, pattern in PASSES.items() if any(re.fullmatch(pattern, word) for word in words)}
     return said.pop() if len(said) == 1 else None
 
 
 def check_pass(track: str, file: object, about: params.Product) -> None:
-    """Refuse a stated heading that flies another way than the track's name says.
+    """Refuse a stated heading that contradicts the pass in the track's name.
 
     Raises:
         InputError: the two contradict each other.
@@ -93,7 +93,7 @@ def check_pass(track: str, file: object, about: params.Product) -> None:
 
 
 def one_side(source: PointSource, about: object) -> PointSource:
-    """The product, refused where reading gets to points that are seen from another side than those before.
+    """Check a product as it is read: refuse points that are seen from another side than the earlier ones.
 
     Ascending and descending passes in one file would be taken for one track: its movement would be of neither.
     """

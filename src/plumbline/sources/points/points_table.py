@@ -56,7 +56,7 @@ def write_points(tracks: Sequence[Track], path: Path) -> None:
 
 
 def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
-    """As `write_points`, of tracks whose points come in blocks, one or more a track; series are not copied.
+    """Write tracks as `write_points` does, from one or more blocks of points for each track, without copying series.
 
     Raises:
         InputError: as `write_points`.

@@ -94,7 +94,7 @@ def read_points(
 
 
 def read_product(file: ProductFile, crs: str | None = None) -> Track:
-    """All points of a product of any known format; arguments as of `open_product`.
+    """Read all points of a product of any known format; arguments as of `open_product`.
 
     Raises:
         InputError: as `open_product`, or for a row.
@@ -103,7 +103,7 @@ def read_product(file: ProductFile, crs: str | None = None) -> Track:
 
 
 def take_points(file: ProductFile, source: PointSource) -> Track:
-    """All points of a product that `open_product` has opened; says what a person should know of them.
+    """Read all points of a product that `open_product` has opened, and log notes and warnings about them.
 
     Raises:
         InputError: for a row, or where no point is left.
@@ -145,7 +145,7 @@ def take_points(file: ProductFile, source: PointSource) -> Track:
 
 
 def can_state_units(file: ProductFile) -> bool:
-    """Whether `units` may be stated of a product in `ingest.products`: not where its format says it."""
+    """Return whether `units` may be stated for a product in `ingest.products`: not if its format fixes them."""
     return "units" in FORMATS[file.format].uses
 
 
@@ -159,7 +159,7 @@ def product_parts(path: Path, products: Mapping[str, params.Product] = {}) -> li
 
 
 def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
-    """Portions in which a product can be read one by one, in any order, as `open_product` takes them.
+    """Return the portions of a product, to be read in any order, as `open_product` takes them.
 
     Byte ranges of a csv, ranges of row groups of a Parquet file; of others one, the whole.
 
@@ -176,7 +176,7 @@ def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
 
 
 def is_product(path: Path) -> bool:
-    """Whether an HDF5 or Parquet file has points, and is not what lies beside them, or footprints; other files may.
+    """Return whether a file may hold points; False for a Parquet of footprints or an HDF5 beside a time series.
 
     Raises:
         InputError: the file cannot be read.

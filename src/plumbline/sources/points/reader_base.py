@@ -1,4 +1,4 @@
-"""Define what a reader of points takes, a recognised file, and what it hands over, blocks of points."""
+"""Define the input of a reader of points, a recognised file, and its output, blocks of points."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ProductFile:
 
 @dataclass(frozen=True)
 class PointSource:
-    """One opened product: what holds for all of its points, and the way to them."""
+    """One opened product: the properties of all its points, and a function that reads them."""
 
     name: str
     """Name of the track."""
@@ -76,7 +76,7 @@ OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 
 def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
-    """The product with further notes, each also written to the log.
+    """Add notes to a product, and write each to the log.
 
     Args:
         source: the product.
@@ -90,7 +90,7 @@ def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSour
 
 
 def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
-    """The product with its points moved east and north by so many m."""
+    """Move a product's points east and north by `by_m`, m."""
     if by_m is None:
         return source
     east, north = by_m
@@ -104,7 +104,7 @@ def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
 
 
 def raised(source: PointSource, by_m: float | None) -> PointSource:
-    """The product with its points' heights raised by so many m."""
+    """Raise the heights of a product's points by `by_m`, m."""
     if by_m is None:
         return source
 
@@ -117,7 +117,7 @@ def raised(source: PointSource, by_m: float | None) -> PointSource:
 
 
 def all_points(source: PointSource) -> Track:
-    """All blocks of a product as one; of points with one identifier at one place, the first is kept.
+    """Join all blocks of a product; of points with the same identifier and place, keep the first.
 
     Raises:
         InputError: there is no point, or a block is refused by its reader.
@@ -132,13 +132,13 @@ TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 
 
 def to_mm(about: params.Product, unit: str) -> float:
-    """What a displacement is multiplied by, as `about` states its unit and sign; `unit`: that of the format."""
+    """Return the factor to mm towards the satellite, by unit and sign in `about`; `unit`: that of the format."""
     factor = TO_MM[about.units.displacement if about.units else unit]
     return -factor if about.positive == "away" else factor
 
 
 def meaning(factor: float) -> str:
-    """Unit and sign of displacements that times `factor` are mm towards the satellite, for people."""
+    """Describe unit and sign of displacements that become mm towards the satellite when multiplied by `factor`."""
     unit = next((name for name, to in TO_MM.items() if to == abs(factor)), f"{abs(factor):g} mm")
     return f"{unit}, positive {'towards' if factor > 0 else 'away from'} the satellite"
 
@@ -157,7 +157,7 @@ class Angles:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Which column of a table is what, and in which unit."""
+    """Role and unit of each column of a table."""
 
     days: Mapping[str, np.datetime64]
     """Column -> day of its displacements, in any order."""
@@ -189,7 +189,7 @@ class TableLayout:
 
     @property
     def taken(self) -> dict[str, str]:
-        """What is taken -> from which column or number; for people."""
+        """Return quantity -> the column or number it is taken from, for messages."""
         days = sorted(self.days, key=lambda column: self.days[column])
         if isinstance(self.los, Angles):
             sight = f"incidence {self.los.incidence}, heading {self.los.heading}, looking {self.los.look}"

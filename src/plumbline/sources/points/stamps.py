@@ -29,12 +29,12 @@ WRITTEN_LESS = 1
 
 
 def is_stamps(header: list[str]) -> bool:
-    """Whether the columns are one matrix's, numbered from 1 without a gap, as MATLAB names them."""
+    """Return whether the columns are those of one matrix, numbered from 1 without a gap, as MATLAB names them."""
     return _numbered(header) is not None
 
 
 def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open a StaMPS export; `about` must say the line of sight.
+    """Open a StaMPS export; `about` must state the line of sight.
 
     Raises:
         InputError: the columns are not numbered, the metadata row is not one, or `about` lacks an angle; what concerns
@@ -60,7 +60,7 @@ def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs:
 
 
 def _numbered(header: list[str]) -> list[str] | None:
-    """The columns in the order of their numbers."""
+    """Return the columns in the order of their numbers; None if they are not one numbered matrix."""
     parts = [NUMBERED.fullmatch(name) for name in header]
     if len(header) <= FIXED or not all(parts):
         return None

@@ -1,4 +1,4 @@
-"""Ask for what a product does not say itself: one message lists all that params.yaml must state."""
+"""Ask for facts that a product's file lacks: one message lists all that params.yaml must state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUESTIONS = {
 
 
 def stated_angles(product: CsvFile, about: params.Product) -> Angles:
-    """Return the viewing angles that the file does not hold, from its description, in degrees.
+    """Return the viewing angles that the file lacks, from its description, in degrees.
 
     Raises:
         InputError: they are not stated; the message says what to write where.

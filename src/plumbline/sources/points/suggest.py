@@ -52,7 +52,7 @@ VALUES = r"(los_?)?(disp|displ|displacement|defo|deformation)(_\w+)?|value|cumul
 
 
 def is_long_table(header: Sequence[str]) -> tuple[str, str] | None:
-    """Return the columns of the date and of the displacement, where each row is of one date; else None."""
+    """Return the columns of date and displacement if each row has one date; else None."""
     if like_days(list(header)):
         return None
     day = next((name for name in header if re.fullmatch(DATES, name, re.IGNORECASE)), None)
@@ -97,7 +97,7 @@ def suggest_description(file: str, header: list[str], crs: str | None = None) ->
 
 
 def _roles(header: list[str], days: list[str]) -> dict[str, str]:
-    """Role -> column; an attribute counts before the geometry's height, which many programs write as 0."""
+    """Return role -> column; an attribute takes precedence over the geometry's height, which is often written as 0."""
     roles: dict[str, str] = {}
     for role, pattern in LIKELY.items():
         fits = [name for name in header if name not in (*days, *roles.values())]
@@ -109,7 +109,7 @@ def _roles(header: list[str], days: list[str]) -> dict[str, str]:
 
 
 def _epochs(header: list[str], days: list[str]) -> str:
-    """What stands behind `epochs:`, with a comment."""
+    """Return the suggested value of `epochs:`, with a comment."""
     if days:
         pattern = _pattern(days)
         note = "how the columns of displacements are named"
@@ -124,7 +124,7 @@ def _epochs(header: list[str], days: list[str]) -> str:
 
 
 def _pattern(names: list[str]) -> str:
-    """How columns of epochs seem to be named; of several ways that fit all, one by which the days ascend."""
+    """Return the likely pattern of the columns of epochs; of several that fit, one with ascending days."""
     tried = _patterns(names[0])
     found = {pattern: days for pattern in tried if len(days := _days(names, pattern)) == len(names)}
     ascending = (pattern for pattern, days in found.items() if (np.diff(list(days.values())) > np.timedelta64(0)).all())

@@ -49,7 +49,7 @@ Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]
 
 
 def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None) -> PointSource:
-    """Open a csv whose columns are known.
+    """Open a csv with known columns.
 
     Args:
         product: the csv. header: its `read_header`.
@@ -83,7 +83,7 @@ def open_table(
     fail_row: Fail,
     is_whole: bool = True,
 ) -> PointSource:
-    """As `open_csv_table`, for any file that gives `rows`; `fail_row` refuses one of them, counted from 0.
+    """Open a table as `open_csv_table` does, for any file that gives `rows`; `fail_row` refuses a row, from 0.
 
     A part of a file may be without points, a whole file (`is_whole`) not.
     """
@@ -135,7 +135,7 @@ class _Reader:
                 yield first + skip, table.slice(skip)
 
     def extent(self, whole: bool) -> Box | None:
-        """Where most points lie, of all or of the first block's; None without points.
+        """Return the box of most points, of all blocks or of the first; None without points.
 
         Only for a zone all of the file is read once more: how far metres are stretched, a block shows.
         """
@@ -195,7 +195,7 @@ class _Reader:
         return values
 
     def known(self, first: int, table: pa.Table, column: str, bounds: Range) -> Floats:
-        """As `numbers`, with NaN where there is no value, or what programs write in its place."""
+        """Read numbers as `numbers` does, with NaN for missing values and their codes."""
         values = np.array(table[column].to_numpy(), float)
         drop = drop_height_codes if column == self.layout.height else drop_codes
         drop(values)
@@ -208,7 +208,7 @@ class _Reader:
         return values
 
     def errors(self, first: int, table: pa.Table, column: str) -> NDArray[np.float32]:
-        """Root mean square errors in mm; where there is none, NaN."""
+        """Return root mean square errors, mm; NaN if missing."""
         values = np.array(table[column].to_numpy(), float)
         drop_codes(values)
         self.missing.drop_stated(values)

@@ -49,12 +49,12 @@ class PointLayer(CsvFile):
 
     @property
     def is_cuttable(self) -> bool:
-        """It is no file of lines."""
+        """False: a layer cannot be read from any byte on."""
         return False
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The csv, from its header on; written as it is read.
+        """Open the csv, from its header on; it is produced while it is read.
 
         Raises:
             InputError: unreadable; also from `read` of the stream, where damage shows only there.
@@ -65,14 +65,14 @@ class PointLayer(CsvFile):
             yield io.BufferedReader(stream, BUFFER_BYTES)
 
     def _count(self) -> int:
-        """Features that the file says it has; -1 where it does not."""
+        """Return the number of features that the file states; -1 if it does not state it."""
         if PurePosixPath(self.source).suffix.lower() in TEXTS:
             return -1  # it would have to be read once more, and one that is cut is no JSON
         return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
 
 def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
-    """The layer of points that a file holds; None where it is no vector file.
+    """Find the layer of points in a file; None if it is not a vector file.
 
     Args:
         path: the file. start: its first bytes.
@@ -111,7 +111,7 @@ def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
 
 
 def check_stated_crs(layer: PointLayer, stated: str) -> None:
-    """Refuse a CRS that is not the layer's own: a zone beside it moves a city by far.
+    """Refuse a stated CRS that differs from the layer's own: a neighbouring zone would move a city far away.
 
     Raises:
         InputError: the file names another CRS than `stated`, of `ingest.products`.
@@ -125,7 +125,7 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
 
 
 def cut_advice(product: CsvFile, names: Iterable[str]) -> str:
-    """Say that the days in a Shapefile's names of columns are cut, which hold ten letters; empty where none seem so.
+    """Return advice if days in a Shapefile's column names seem cut to ten letters; else empty.
 
     Args:
         product: the file; any other than a Shapefile is passed over.
@@ -143,7 +143,7 @@ def cut_advice(product: CsvFile, names: Iterable[str]) -> str:
 
 
 def _source(path: Path, start: bytes) -> str | None:
-    """The file as GDAL names it; None for what is none of `STARTS`, alone or in a zip without a csv."""
+    """Return the file's name for GDAL; None if it begins as none of `STARTS`, alone or in a zip without a csv."""
     if start.startswith(STARTS):
         return str(path)
     if not start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
@@ -182,11 +182,11 @@ class _AsCsv(io.RawIOBase):
         self._row, self._count = 0, count
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the stream is readable."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Raises `InputError` where the file is damaged, or a feature is no point."""
+        """Read bytes of the csv; raise `InputError` if the file is damaged, or a feature is not a point."""
         while not self._rest:
             try:
                 batch = next(self._batches, None)
@@ -203,7 +203,7 @@ class _AsCsv(io.RawIOBase):
         return len(part)
 
     def _check_end(self) -> None:
-        """Of a Shapefile's table or a FlatGeobuf that is cut, GDAL gives what there is, without a word."""
+        """Refuse a Shapefile's table or FlatGeobuf that was cut; GDAL silently reads what is left."""
         count = self._count()
         if self._row < count:
             raise InputError(
@@ -234,7 +234,7 @@ class _AsCsv(io.RawIOBase):
         return pa.table(places | self._attributes(batch))
 
     def _attributes(self, batch: pa.RecordBatch | None) -> dict[str, Any]:
-        """Columns that a csv can hold; without a batch, none of their values."""
+        """Return the columns that a csv can hold; without a batch, without values."""
         kept = [
             field
             for field in self._schema

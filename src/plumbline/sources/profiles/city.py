@@ -32,7 +32,7 @@ NO_QUADRANT = ""
 
 @dataclass(frozen=True)
 class ProfileCity:
-    """Profile rows to read, and the folder for what becomes of them."""
+    """Profile rows to read, and the folder for the result."""
 
     folder: Path
     files: ProfileFiles
@@ -89,7 +89,7 @@ def read_profile_city(city: ProfileCity) -> None:
 
 
 def place_profiles(city: ProfileCity, about: Path) -> None:
-    """Put what `read_profile_city` has made into the folder of `about`, the file that says what the city is."""
+    """Put the output of `read_profile_city` into the folder of `about`, the file that describes the city."""
     content = read_json(city.folder / ABOUT)
     about.parent.mkdir(parents=True)
     shutil.copyfile(city.folder / PROFILES, about.parent / PROFILES)
@@ -98,7 +98,7 @@ def place_profiles(city: ProfileCity, about: Path) -> None:
 
 
 def years(about: ProfileRows) -> float:
-    """Length of the time in which the slopes came about."""
+    """Return the length of the period of the slopes, years."""
     if about.first is not None and about.last is not None:
         return (about.last - about.first).days / DAYS_A_YEAR
     if about.years is None:
@@ -135,7 +135,7 @@ def _check_labels(path: Path, about: ProfileRows, rows: Profiles, severity: NDAr
 
 
 def _groups(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
-    """What the rows of one building have in common."""
+    """Return a group name for each row; rows of one building share it."""
     if about.same_building == "file":
         return [f"file {path.name}"] * len(rows)
     if about.same_building == "row":
@@ -169,7 +169,7 @@ LOCATION_CODES = dict(enumerate(QUADRANTS))
 
 
 class ProductRows(NamedTuple):
-    """The B rows of one file."""
+    """B rows of one file."""
 
     profiles: Profiles
     """Severities in permille, locations as in `LOCATION_CODES`, or -1."""
@@ -195,7 +195,7 @@ class IngestedProfiles:
         return own
 
     def rows(self, product: str) -> ProductRows:
-        """The rows of a file, in its order.
+        """Read the rows of a file, in its order.
 
         Raises:
             InputError: the table is missing or damaged.

@@ -1,4 +1,4 @@
-"""Find which files of a city folder are of profile rows, and what params say of each."""
+"""Find the files of profile rows in a city folder, with the settings for each."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_O
 
 @dataclass(frozen=True)
 class ProfileFiles:
-    """The files of one city folder of profile rows, each with what params say of it."""
+    """Files of one city folder of profile rows, each with its settings."""
 
     name: str
     files: tuple[tuple[Path, ProfileRows], ...]
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """Folder of the files."""
         return self.files[0][0].parent
 
     def paths(self, params: Ingest) -> list[Path]:
@@ -42,7 +42,7 @@ class ProfileFiles:
 
 
 def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
-    """The files of a city folder of profile rows; None if no file in it has such.
+    """Find the files of a city folder of profile rows; None if the folder has other files only.
 
     A csv is of profile rows where `ingest.products` says so, or else where its content does.
 
@@ -90,7 +90,7 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
 
 
 def _stated(path: Path, params: Ingest) -> tuple[str, Product]:
-    """The first pattern of `ingest.products` that fits a file, and what it says of it."""
+    """Return the first pattern of `ingest.products` that fits a file, with its settings."""
     return next((item for item in params.products.items() if fits(path, item[0])), ("", Product()))
 
 

@@ -1,4 +1,4 @@
-"""Read profile rows, the first generation's files: one building a line, as many cells as it has scatterers.
+"""Read profile rows, the first generation's files: one building a line, two cells for each scatterer.
 
 A line is `d0,s0,d1,s1,…,span,width`, and where the building is labelled `,severity,location` at its end. There is no
 header. An even number of cells is all that either kind has, so the caller says which it is.
@@ -36,7 +36,7 @@ Problem = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Form:
-    """What has to be said of the lines of a file."""
+    """Stated form of the lines of a file."""
 
     labelled: bool
     """Whether each ends with `severity,location`."""
@@ -54,7 +54,7 @@ class Form:
 
 
 def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Problem:
-    """The numbers of a line, in the file's units; or why it is none. Empty cells at its end are no part of it.
+    """Return the numbers of a line, in the file's units, or the problem with it; empty cells at its end are ignored.
 
     Args:
         line: of any length, with or without its line break.
@@ -79,7 +79,7 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
 
 
 def _number(cell: str) -> float:
-    """NaN for what is none."""
+    """Return a cell as a number; NaN if it is not one."""
     try:
         return float(cell.replace("_", "?"))
     except ValueError:
@@ -87,7 +87,7 @@ def _number(cell: str) -> float:
 
 
 def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
-    """What keeps an even number of finite values from being a row."""
+    """Return the problem that keeps an even number of finite values from being a row; None for a valid row."""
     count, unit = len(values), form.distance_unit
     pairs = count - form.tail
     distance, slope, (span, width) = values[:pairs:2], values[1:pairs:2], values[pairs : pairs + 2]
@@ -118,7 +118,7 @@ def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
 
 
 def _too_large(size: NDArray[np.float64], most: float, name: str, unit: str) -> tuple[str, int] | None:
-    """What the first value beyond `most` is, and where it stands."""
+    """Describe the first value beyond `most`, with its index; None without any."""
     large = np.flatnonzero(np.abs(size) > most)
     if not len(large):
         return None
@@ -156,7 +156,7 @@ class Profiles:
         return len(self.span_m)
 
     def of(self, building: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Distances (m) and slopes (mm/m) of one building."""
+        """Return distances (m) and slopes (mm/m) of one building."""
         rows = slice(self.offsets[building], self.offsets[building + 1])
         return self.distance[rows], self.slope[rows]
 
@@ -164,7 +164,7 @@ class Profiles:
 def read_profiles(
     path: Path, labelled: bool, slope_unit: SlopeUnit = "mm/m", distance_unit: DistanceUnit = "m"
 ) -> Profiles:
-    """Read profile rows; blank lines and empty cells at the end of a line are no part of them.
+    """Read profile rows; blank lines and empty cells at the end of a line are ignored.
 
     Args:
         path: the file.
@@ -216,7 +216,7 @@ def read_profiles(
 
 
 def looks_like_profiles(path: Path) -> bool:
-    """Whether the first lines are whole profile rows, all with labels or all without, in whatever unit.
+    """Return whether the first lines are whole profile rows, all with labels or all without, in any unit.
 
     Numbers in pairs are not enough: distances must ascend within the span, so that a table of points that has lost its
     header is none.
@@ -233,7 +233,7 @@ def looks_like_profiles(path: Path) -> bool:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the lines that hold something; none is longer than `MAX_LINE_BYTES`."""
+    """Yield number and content of the lines that are not empty, each of at most `MAX_LINE_BYTES`."""
     with path.open("rb") as stream:
         for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES), b""), 1):
             if line.strip(b" \t\r\n,"):

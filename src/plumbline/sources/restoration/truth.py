@@ -1,4 +1,4 @@
-"""Read the truth of a simulated scene: what moved, on its grid."""
+"""Read the truth of a simulated scene: the movement on its grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRUTH = "truth.npz"
 
 
 class Truth(NamedTuple):
-    """What moved, on the grid of the scene; rows from north to south."""
+    """True movement on the grid of the scene; rows from north to south."""
 
     up_mm: NDArray[np.float32]
     """(rows, columns)"""
@@ -29,7 +29,7 @@ class Truth(NamedTuple):
 
 
 def read_truth(folder: Path) -> Truth:
-    """The truth of a scene's folder.
+    """Read the truth of a scene's folder.
 
     Raises:
         InputError: it is missing or damaged.

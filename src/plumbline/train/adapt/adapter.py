@@ -60,13 +60,13 @@ with it. That of what is said is the level of the city's severities."""
 
 @dataclass(frozen=True)
 class Adapter:
-    """The content of one adapter folder."""
+    """Content of an adapter folder."""
 
     about: AboutAdapter
     tensors: dict[str, Tensor]
 
     def applied(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The state of the base, changed; its own tensors are left as they are.
+        """Return the state of the base with the adapter's changes; the base's own tensors are unchanged.
 
         Raises:
             InputError: a tensor of the adapter is of a kind that is not known.
@@ -90,7 +90,7 @@ class Adapter:
 
 
 def base_hash(folder: Path) -> str:
-    """SHA-256 that names a trained model: over its weights and widths."""
+    """Return the SHA-256 of a trained model, over its weights and widths."""
     return hashlib.sha256(
         f"{sha256_file(folder / 'model.safetensors')}{read_json(folder / 'model.json')}".encode()
     ).hexdigest()
@@ -111,7 +111,7 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
 
 
 def check_size(tensors: Mapping[str, Tensor], where: str = "") -> None:
-    """Refuse an adapter that nothing would read again.
+    """Refuse an adapter that is too large to be read again.
 
     Args:
         tensors: of the adapter; their shapes say it, so that nobody need wait for their values.
@@ -153,9 +153,9 @@ def load_adapter(folder: Path) -> Adapter:
 
 
 def list_adapters(root: Path) -> list[AboutAdapter]:
-    """What the adapters below `root` say of themselves, each named as its folder is, which may have been renamed.
+    """Return the record of each adapter below `root`, under the name of its folder, which may have been renamed.
 
-    One that is damaged is told of and left out, so that it hides no other.
+    A damaged adapter is left out with a warning, so that the others are still listed.
     """
     found = []
     for folder in sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")):
@@ -167,7 +167,7 @@ def list_adapters(root: Path) -> list[AboutAdapter]:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that could not be that of a folder.
+    """Refuse a name that is unfit for a folder.
 
     Raises:
         InputError: it has other characters than letters, digits, `_`, `-` and `.`, or begins with one of the last two.
@@ -180,7 +180,7 @@ def check_name(name: str) -> None:
 
 
 class Adapted:
-    """One base in memory, and any number of adapters to switch among."""
+    """One base model in memory, and any number of adapters to switch among."""
 
     def __init__(self, base: Path) -> None:
         """Load the trained model in the folder `base`.
@@ -194,7 +194,7 @@ class Adapted:
         self._hash = base_hash(base)
 
     def use(self, adapter: Adapter | None) -> Diagnosis:
-        """The one model, answering as the adapted one; as the base without an adapter.
+        """Return the model with the adapter applied; with None, the base.
 
         Raises:
             InputError: the adapter is of another base, or its tensors do not fit.

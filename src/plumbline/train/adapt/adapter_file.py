@@ -1,4 +1,4 @@
-"""Read the two files of an adapter, which may come from anywhere, and describe the content of `adapter.json`."""
+"""Read the two files of an adapter, from any source, and define the content of `adapter.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGAIN = "Copy the adapter's folder again, or run `plumbline adapt` again."
 
 
 def read_about(path: Path) -> Any:
-    """The content of `adapter.json`.
+    """Return the content of `adapter.json`.
 
     Raises:
         InputError: it is missing, larger than `MAX_BYTES`, no JSON, or says something else than was written.
@@ -38,13 +38,13 @@ def read_about(path: Path) -> Any:
 
 
 def about_hash(content: dict[str, Any]) -> str:
-    """SHA-256 of what `adapter.json` says, but for this hash."""
+    """Return the SHA-256 of the content of `adapter.json` without this hash."""
     others = {key: value for key, value in content.items() if key != OWN_HASH}
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 def read_tensors(path: Path, sha256: str) -> dict[str, Tensor]:
-    """The tensors of `adapter.safetensors`, whose content must have this hash.
+    """Return the tensors of `adapter.safetensors`, after a check of its hash.
 
     Raises:
         InputError: it is missing, larger than `MAX_BYTES`, another file than was written, or no file of tensors.
@@ -87,12 +87,12 @@ Figures = Annotated[dict[str, float | None], AfterValidator(_judged)]
 
 
 def shown(figure: float | None) -> str:
-    """A figure as tables have it."""
+    """Format a figure for tables."""
     return "-" if figure is None else f"{figure:.3f}"
 
 
 class AboutAdapter(BaseModel):
-    """`adapter.json`."""
+    """Content of `adapter.json`."""
 
     model_config = ConfigDict(extra="forbid")
     format: int = Field(default=1, ge=1, le=1)

@@ -1,4 +1,4 @@
-"""Try the ways in which an adapter may change its base on buildings held out, and choose among them."""
+"""Try the ways to change a base model on held-out buildings, and choose among them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = (0.25, 0.5, 1.0)
 
 
 def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswers:
-    """Answers of `model` with severities standardised as those of `base`."""
+    """Return the answers of `model` with severities standardised as those of `base`."""
     mean, sd = (base.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
     own_mean, own_sd = (model.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
 
@@ -38,7 +38,7 @@ def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswer
 
 
 def building_losses(raw: RawAnswers, quadrant_weight: float, severity_weight: float) -> Tensor:
-    """(B,) of each building what training makes small: smoother than shares of right answers.
+    """Return (B,) training loss of each building: it is smoother than shares of right answers.
 
     Quadrants at their best temperature, which is set anew anyway; of severities the error of the middle.
     """
@@ -53,9 +53,9 @@ def building_losses(raw: RawAnswers, quadrant_weight: float, severity_weight: fl
 
 
 def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
-    """How probable it is that errors `after_B` are less on average than `before_B`, of the same buildings.
+    """Return the probability that mean errors `after_B` are less than `before_B`, on the same buildings.
 
-    Of their mean difference by its standard error, which is about normal, with all means as probable beforehand.
+    The mean difference over its standard error is taken as normal, with all means equally probable beforehand.
     """
     less_B = (before_B - after_B).double()
     mean, spread = float(less_B.mean()), float(less_B.std()) if len(less_B) > 1 else 0.0
@@ -65,7 +65,7 @@ def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
 
 
 def first_as_good(found: Sequence[Tensor], errors: float) -> int:
-    """The first of the ways, the simplest, that is no worse than the best by more than so many standard errors.
+    """Return the simplest way that is not worse than the best by more than `errors` standard errors.
 
     The error is that of the mean difference between the two, building by building (the one-standard-error rule of
     Breiman et al. 1984, for pairs).
@@ -85,7 +85,7 @@ def first_as_good(found: Sequence[Tensor], errors: float) -> int:
 
 
 class Way(NamedTuple):
-    """What an adapter does to its base; each is tried on held-out buildings, the simplest first."""
+    """Changes of an adapter to its base; each way is tried on held-out buildings, the simplest first."""
 
     level: float = 0.0
     """How far severities are put to the level of the labels, 0 to 1."""
@@ -97,16 +97,16 @@ WHOLE = Way(level=1.0)
 
 
 class Fold(NamedTuple):
-    """One fold that is held out, and the others."""
+    """One held-out fold, and the others."""
 
     others: Sequences
     own: Sequences
 
 
 def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
-    """A copy of `base` with changes attached that change nothing yet; the same ones for a seed.
+    """Return a copy of `base` with changes attached that are still zero; equal for equal seeds.
 
-    Of targets that nobody asked for it has the first, as many as `params.max_share` holds; one at least.
+    Of the default targets it has the first ones, as many as `params.max_share` allows; at least one.
     """
     if "targets" in params.model_fields_set:
         return _attached(base, params, params.targets)
@@ -125,13 +125,13 @@ def _attached(base: Diagnosis, params: Adapt, targets: list[str], lenient: bool 
 
 
 def share(model: Diagnosis) -> float:
-    """Of the network's own parameters: how many values its changes have."""
+    """Return the number of values in the changes, as a share of the network's own parameters."""
     trained = count_changes(model.network)
     return trained / (count_parameters(model.network)["total"] - trained)
 
 
 def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: int) -> Diagnosis:
-    """A copy of `start` whose changes are fitted to labelled buildings; all else is that of `start`.
+    """Return a copy of `start` with its changes fitted to labelled buildings.
 
     Args:
         start: a model with changes attached. sequences: labelled buildings. losses: how to fit.
@@ -146,7 +146,7 @@ def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: i
 def try_ways(
     base: Diagnosis, start: Diagnosis, folds: list[Fold], params: Adapt
 ) -> tuple[RawAnswers, dict[Way, RawAnswers]]:
-    """What the base says of the held-out buildings, and each way, on the base's scale, the simplest way first."""
+    """Return the answers of base and of each way for held-out buildings, on the base's scale, simplest way first."""
     said: dict[Way, list[RawAnswers]] = {}
 
     def answer(way: Way, model: Diagnosis, own: Sequences) -> None:
@@ -171,18 +171,18 @@ def _joined(said: list[RawAnswers]) -> RawAnswers:
 
 
 def _errors(base: Diagnosis, raw: RawAnswers) -> Tensor:
-    """(B,) of severity, permille."""
+    """Return (B,) absolute errors of severity, permille."""
     return (base.permille(raw.severity_B3[:, 1]) - label_permille(base, raw.standard_B)).abs()
 
 
 def label_permille(model: Diagnosis, standard_B: Tensor) -> Tensor:
-    """Of labels: `Diagnosis.permille` bounds what a model may say."""
+    """Return labels in permille, without the upper bound that `Diagnosis.permille` sets for answers."""
     mean, sd = model.get_buffer("severity_mean"), model.get_buffer("severity_sd")
     return (standard_B * sd + mean).exp() - SEVERITY_FLOOR
 
 
 def made(start: Diagnosis, sequences: Sequences, params: Adapt, way: Way) -> Diagnosis:
-    """The model that a way makes of labelled buildings."""
+    """Return the model that a way makes from labelled buildings."""
     model = deepcopy(start)
     if way.level:
         raw = raw_answers(start, sequences)

@@ -1,4 +1,4 @@
-"""Fit an adapter to a few labelled buildings, and say what it is worth on buildings that it was not fitted to."""
+"""Fit an adapter to a few labelled buildings, and measure it on held-out ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from plumbline.train.fit.checkpoint_choice import SplitScore, checkpoint_score
 
 
 class TooFewLabels(InputError):
-    """There are not labelled buildings enough to fit an adapter to."""
+    """Too few labelled buildings to fit an adapter."""
 
 
 def adapt(
@@ -53,7 +53,7 @@ def adapt(
     name: str,
     prepare: Prepare,
 ) -> Adapter:
-    """Fit an adapter of `base`, which stays as it is, to labelled buildings.
+    """Fit an adapter of `base`, which is unchanged, to labelled buildings.
 
     Every building is held out once, with its block, while level and changes are fitted to the others: so the choice
     among the ways, figures, temperature and interval are of buildings that were not fitted to. The adapter itself is
@@ -120,7 +120,7 @@ def adapt(
 
 
 def _check_share(start: Diagnosis, base: Diagnosis, params: Adapt) -> None:
-    """Refuse to train more than is allowed; tell what of the default targets is left out for that."""
+    """Refuse to train more than the allowed share; log the default targets that are left out for it."""
     found = changes(start.network)
     if share(start) > params.max_share:
         trained = count_changes(start.network)
@@ -142,7 +142,7 @@ def _check_share(start: Diagnosis, base: Diagnosis, params: Adapt) -> None:
 
 
 def _folds(centre: NDArray[np.float64], params: Adapt) -> NDArray[np.int64]:
-    """(B,) fold of each building, by the largest blocks of which there are enough.
+    """Return (B,) fold of each building, by the largest blocks that are numerous enough.
 
     Raises:
         TooFewLabels: there are not enough of any size.
@@ -160,7 +160,7 @@ def _folds(centre: NDArray[np.float64], params: Adapt) -> NDArray[np.int64]:
 
 
 def _widen(model: Diagnosis, sequences: Sequences) -> None:
-    """Let the model answer for buildings like these as well as for those that the base was trained on."""
+    """Extend the model's novelty limits to buildings like these, beside those of the base's training."""
     own = deepcopy(model)
     fit_statistics(own, sequences, standardisation=False)
     limit = model.get_buffer("severity_limit")
@@ -177,7 +177,7 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
 
 
 def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float | None]:
-    """`SplitScore` of raw answers, in the units of `model`; only the error, where no label has a quadrant."""
+    """Return the `SplitScore` of raw answers, in the units of `model`; only the error if labels lack quadrants."""
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
     found: SplitScore = checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.accepted_B4.numpy(), true)

@@ -20,7 +20,7 @@ from plumbline.model.network import Network
 
 
 class LowRank(nn.Module):
-    """The weight of a layer, with a change of low rank; a convolution's as the matrix of its outputs."""
+    """Low-rank change of a layer's weight; a convolution's weight counts as the matrix of its outputs."""
 
     late = False
 
@@ -33,12 +33,12 @@ class LowRank(nn.Module):
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))  # as PyTorch draws a linear layer
 
     def forward(self, weight: Tensor) -> Tensor:
-        """The changed weight."""
+        """Return the changed weight."""
         return weight + (self.scale * self.lora_B @ self.lora_A).view_as(weight)
 
 
 class FullChange(nn.Module):
-    """A small parameter with a change of its own size."""
+    """Change of a small parameter, of the same size."""
 
     late = True
 
@@ -47,7 +47,7 @@ class FullChange(nn.Module):
         self.shift = nn.Parameter(torch.zeros_like(weight))
 
     def forward(self, weight: Tensor) -> Tensor:
-        """The changed parameter."""
+        """Return the changed parameter."""
         return weight + self.shift
 
 
@@ -57,7 +57,7 @@ Change = LowRank | FullChange
 def attach(
     network: Network, targets: Sequence[str], unfreeze: Sequence[str], rank: int, alpha: float, lenient: bool = False
 ) -> None:
-    """Freeze the network and let changes of some of its parameters be trained instead.
+    """Freeze the network, and make changes of some of its parameters trainable.
 
     Args:
         network: without changes.
@@ -95,7 +95,7 @@ def _any_fits(pattern: str, names: Sequence[str]) -> bool:
 
 
 def _fitting(key: str, patterns: Sequence[str], names: Sequence[str], others: Sequence[str] = ()) -> list[str]:
-    """Those of `names` that a pattern fits; `others` have no matrix, and a pattern may fit them by mistake."""
+    """Return the `names` that fit a pattern; `others` have no matrix, and a pattern may match them by mistake."""
     for pattern in patterns:
         if not _any_fits(pattern, names):
             parts = ", ".join(sorted({name.split(".")[0] for name in names}))
@@ -107,7 +107,7 @@ def _fitting(key: str, patterns: Sequence[str], names: Sequence[str], others: Se
 
 
 def changes(network: Network) -> dict[str, Change]:
-    """The changes that are attached, by the name of the parameter."""
+    """Return the attached changes, by the name of the parameter."""
     found: dict[str, Change] = {}
     for prefix, module in network.named_modules():
         if parametrize.is_parametrized(module):
@@ -117,12 +117,12 @@ def changes(network: Network) -> dict[str, Change]:
 
 
 def count_changes(network: Network) -> int:
-    """Number of trained values, the late ones included."""
+    """Count the trained values, the late ones included."""
     return sum(value.numel() for change in changes(network).values() for value in change.parameters())
 
 
 def blend(network: Network, before: Network, part: float) -> None:
-    """Take back what the changes have learned since `before`, a copy of the network, but for a part of it.
+    """Take back a part of what the changes have learned since `before`, a copy of the network.
 
     Wortsman et al. 2022: weights between those before and after tuning hold better where labels are few.
     """

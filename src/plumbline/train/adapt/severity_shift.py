@@ -22,18 +22,18 @@ ROUNDS = 20
 
 
 class Level(NamedTuple):
-    """`factor * said + offset` of standardised severities."""
+    """Line `factor * said + offset` on standardised severities."""
 
     factor: float = 1.0
     offset: float = 0.0
 
     def times(self, share: float) -> Level:
-        """So much of the way from no change to this."""
+        """Return the level at this share of the way from no change."""
         return Level(1 + share * (self.factor - 1), share * self.offset)
 
 
 def fit_level(said_B: Tensor, true_B: Tensor) -> Level:
-    """The most probable level for standardised severities, by a robust line with normal priors.
+    """Return the most probable level for standardised severities, by a robust line with normal priors.
 
     Args:
         said_B: what the model says. true_B: of the labels, on the same scale.
@@ -53,7 +53,7 @@ def fit_level(said_B: Tensor, true_B: Tensor) -> Level:
 
 
 def set_level(model: Diagnosis, level: Level) -> None:
-    """Let the model say severities at that level: a change of the units that its answers are in, and of their limit."""
+    """Shift the model's severities to that level, by changing the units of its answers and their limit."""
     mean, sd, limit = (model.get_buffer(f"severity_{name}") for name in ("mean", "sd", "limit"))
     standard = model.standard_severity(limit)
     mean.add_(sd * level.offset)

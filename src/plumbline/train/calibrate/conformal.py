@@ -42,7 +42,7 @@ ROUNDING = 1e-5
 
 
 class RawAnswers(NamedTuple):
-    """What a model says of B buildings before calibration, and their labels on the same scale."""
+    """Answers for B buildings before calibration, and their labels on the same scale."""
 
     logits_B4: Tensor
     severity_B3: Tensor
@@ -68,26 +68,26 @@ class Side(NamedTuple):
     """Categories from this side's far end on. Those before a building's own reach beyond it where they are let in."""
 
     def take(self, rows: Tensor) -> Side:
-        """The same of some buildings."""
+        """Return the side for some of the buildings."""
         return Side(self.own_n[rows], self.other_nC[rows], self.order)
 
     def unreached(self, category: int, scale_C: Tensor) -> Tensor:
-        """(n,) of this category: where none before it is let in."""
+        """Return (n,) whether all categories before this one stay outside the interval."""
         before = self.order[: self.order.index(category)]
         return ~(self.other_nC[:, before] <= scale_C[before]).any(1)
 
     def least_scale(self, category: int, scale_C: Tensor, leave: int) -> float:
-        """Of this category, for buildings of it: the least scale that leaves out so many of them at most."""
+        """Return the least scale of this category that leaves out at most `leave` of its buildings."""
         own_n = self.own_n[self.unreached(category, scale_C)].sort(descending=True).values
         return max(float(own_n[leave]) + ROUNDING, NOTHING) if len(own_n) > leave else NOTHING
 
     def missed(self, category: int, scale_C: Tensor) -> int:
-        """How many buildings of this category are left out."""
+        """Count the buildings of this category that are left out."""
         return int((self.unreached(category, scale_C) & (self.own_n > scale_C[category])).sum())
 
 
 def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
-    """Set what the halves are scaled by in each category and kind of building, given the model's lengths.
+    """Set the interval scales of each category and kind of building, given the model's lengths.
 
     Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the network's own interval (Sesia
     and Candes 2020, A comparison of some conformal quantile regression methods). For each category on its own (Vovk
@@ -110,12 +110,12 @@ def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
 
 
 def misses(count: int, share: float) -> int:
-    """How many of so many may be left out: by the rank of split conformal prediction, of them and a new one."""
+    """Return how many of `count` buildings may be left out, by the rank of split conformal prediction."""
     return count - min(count, math.ceil((count + 1) * share))
 
 
 def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
-    """(C,) length that is added to the interval of each category.
+    """Return (C,) the length that is added to the interval of each category.
 
     Quantile regression (Koenker and Bassett 1978) of the deviation on category and the category's narrowness, so that
     narrow intervals hold their share as wide ones do (Gibbs, Cherian and Candes 2025, Conformal prediction with
@@ -137,7 +137,7 @@ def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
 
 
 def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """(K,) coefficients: of the (B,) `values`, `share` lie below `design` (B, K) times them.
+    """Return (K,) coefficients: a share `share` of `values` (B,) lies below `design` (B, K) times them.
 
     By the dual linear programme (Koenker 2005, Quantile regression, section 6.2).
     """
@@ -146,7 +146,7 @@ def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64]
 
 
 def _set_scales(model: Diagnosis, raw: RawAnswers, share: float) -> None:
-    """Set them so that each category with enough buildings holds this share."""
+    """Set the scales so that each category with enough buildings holds this share."""
     category_B, kind_B = category_of(model, raw), raw.kind_BK.argmax(1)
     below, above = _sides(model, raw)
     few_C = category_B.bincount(minlength=CATEGORIES) < MIN_CATEGORY
@@ -166,7 +166,7 @@ def _set_scales(model: Diagnosis, raw: RawAnswers, share: float) -> None:
 
 
 def _scales(sides: dict[int, Side], start_C: Tensor, leave: dict[int, int]) -> Tensor:
-    """(C,) scales of one side by which at most so many of each category are left out."""
+    """Return (C,) scales of one side that leave out at most `leave` buildings of each category."""
     scale_C = start_C.clone()
     for number in sorted(sides, key=lambda number: sides[number].order.index(number)):
         scale_C[number] = sides[number].least_scale(number, scale_C, leave[number])
@@ -174,7 +174,7 @@ def _scales(sides: dict[int, Side], start_C: Tensor, leave: dict[int, int]) -> T
 
 
 def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
-    """Below the middle and above, for all buildings."""
+    """Return the sides below and above the middle, for all buildings."""
     edges_E, category_B1 = model.category_edges(), category_of(model, raw)[:, None]
     longer_BC = model.get_buffer("interval_length") * narrowness(raw.severity_B3)
     orders = list(range(CATEGORIES)), list(reversed(range(CATEGORIES)))
@@ -193,25 +193,25 @@ def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
 
 
 def _of_all(model: Diagnosis, raw: RawAnswers, share: float) -> Tensor:
-    """(C,) what this share of all buildings would need of each category."""
+    """Return (C,) scales that this share of all buildings would need in each category."""
     longer_BC = model.get_buffer("interval_length") * narrowness(raw.severity_B3)
     need_B = torch.maximum(*deviations(raw.severity_B3, raw.standard_B, model.category_edges()))
     return (need_B[:, None] - longer_BC).sort(0, descending=True).values[misses(len(need_B), share)] + ROUNDING
 
 
 def _spread(narrow_B: Tensor, category_B: Tensor) -> Tensor:
-    """(C,) categories, but the last, with enough buildings, whose intervals differ in length."""
+    """Return (C,) whether a category (except the last) has enough buildings with different interval lengths."""
     parts = [narrow_B[category_B == number] for number in range(CATEGORIES - 1)]
     return torch.tensor([len(part) >= MIN_FOR_LENGTH and bool(part.std() >= LEAST_SPREAD) for part in parts] + [False])
 
 
 def category_of(model: Diagnosis, raw: RawAnswers) -> Tensor:
-    """(B,) of the true severities."""
+    """Return (B,) category of the true severities."""
     return torch.bucketize(raw.standard_B, model.category_edges(), right=True)
 
 
 def set_or_move(model: Diagnosis, raw: RawAnswers) -> None:
-    """Set the interval's scales by labels, where each category has enough of them; else move those that it has."""
+    """Set the interval's scales by labels, if each category has enough of them; else shift the present scales."""
     if bool((category_of(model, raw).bincount(minlength=CATEGORIES) >= MIN_CATEGORY).all()):
         set_scales(model, raw)
     else:
@@ -219,7 +219,7 @@ def set_or_move(model: Diagnosis, raw: RawAnswers) -> None:
 
 
 def move_scales(model: Diagnosis, raw: RawAnswers) -> float:
-    """Add to all scales as many halves as it takes for the interval to hold its share; return that number.
+    """Add to all scales the number of halves with which the interval holds its share; return that number.
 
     Split conformal prediction with what a building would need added as its score (Angelopoulos and Bates 2023,
     Conformal prediction: a gentle introduction, section 2): one number, which fifty labels can tell. How categories and
@@ -233,7 +233,7 @@ def move_scales(model: Diagnosis, raw: RawAnswers) -> float:
 
 
 def needed_halves(model: Diagnosis, raw: RawAnswers) -> Tensor:
-    """(B,) halves that must be added to all scales for each building to lie inside; negative where there are too many.
+    """Return (B,) halves to add to all scales for each building to lie inside; negative if fewer suffice.
 
     An interval only grows with what is added, so bisection finds it.
     """

@@ -67,7 +67,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, shifts: int) -> None:
-    """Set scale and shifts of each kind of building; what few of a kind tell is drawn to what all tell."""
+    """Set scale and shifts of each kind of building; those of rare kinds are drawn to the fit over all."""
     rows = torch.nonzero(inside)[:, 0]
     if not len(rows):
         return
@@ -82,7 +82,7 @@ def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAns
 
 
 def _fitted(loss_of: Callable[[Tensor, Tensor], Tensor], centre: Tensor, sd: float) -> Tensor:
-    """The logarithm of the scale, and the shifts, of the least loss; as likely beforehand as near to `centre`."""
+    """Return the logarithm of the scale, and the shifts, of the least loss; the prior is normal around `centre`."""
     unknown = centre.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([unknown], max_iter=STEPS, line_search_fn="strong_wolfe")
 

@@ -30,7 +30,7 @@ MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
 
 
 def say_if_few(count: int) -> None:
-    """Warn where the interval is no 90 % one, or one of a share that hardly anyone knows."""
+    """Warn if too few buildings calibrate the interval: it then misses 90 %, or its share is uncertain."""
     if count < LEAST_BUILDINGS:
         log.warning(
             "%d buildings to calibrate on: of fewer than %d the interval is their largest error, which holds %.0f %% "
@@ -54,7 +54,7 @@ def say_if_few(count: int) -> None:
 
 
 def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
-    """Warn where so many of `count` buildings are beyond the largest answer that the interval cannot hold its share."""
+    """Warn if more of `count` buildings lie beyond the largest possible answer than the interval may miss."""
     if beyond > MOST_BEYOND * count:
         log.warning(
             "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "
@@ -67,7 +67,7 @@ def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
 
 
 def say_if_bounded(temperature: float, defined: int) -> None:
-    """Warn where the quadrants' probabilities are not calibrated, `defined` buildings having a quadrant."""
+    """Warn if the quadrant probabilities are not calibrated; `defined`: number of buildings with a quadrant."""
     if not defined:
         log.warning(
             "temperature: none of the buildings to calibrate on has a quadrant (category 1 and more), so that it stays "
@@ -103,7 +103,7 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
 
 
 def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
-    """The answers to all buildings, by length."""
+    """Return the answers to all buildings, by length."""
     model.eval()
     parts = []
     with torch.inference_mode():
@@ -118,7 +118,7 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
 
 
 def best_temperature(logits_B4: Tensor, quadrant_B: Tensor, accepted_B4: Tensor) -> float:
-    """The temperature with the smallest cross-entropy (Guo et al. 2017, On calibration of modern neural networks)."""
+    """Return the temperature of least cross-entropy (Guo et al. 2017, On calibration of modern neural networks)."""
     defined = quadrant_B >= 0
     if not defined.any():
         return 1.0

@@ -1,4 +1,4 @@
-"""Turn and mirror buildings by the eight symmetries of the compass: a mirrored house is as good an example."""
+"""Turn and mirror buildings by the eight symmetries of the compass: mirrored buildings are equally good examples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Symmetry(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """What the eight symmetries do to the columns of one table."""
+    """Effect of the eight symmetries on the columns of one table."""
 
     source_8F: NDArray[np.intp]
     """which column comes to each place"""
@@ -35,7 +35,7 @@ class Turns(NamedTuple):
 
 
 def turns_of(columns: tuple[Column, ...]) -> Turns:
-    """By `features.symmetry`."""
+    """Return the turns of a table's columns, by `features.symmetry`."""
     sources, signs = zip(*(symmetry(columns, *which) for which in SYMMETRIES), strict=True)
     return Turns(np.stack(sources), np.stack(signs))
 
@@ -47,7 +47,7 @@ QUADRANTS_TURNED = np.stack([quadrant_symmetry(*which) for which in SYMMETRIES])
 
 
 class _Tables(NamedTuple):
-    """All of it on one device, where a step's buildings look their rows up: nothing is sent, which a GPU waits for."""
+    """Tables on one device. A step looks its rows up there, so that a GPU need not wait for transfers."""
 
     symmetry_83: Tensor
     quadrant_84: Tensor
@@ -65,12 +65,12 @@ def _tables(device: torch.device) -> _Tables:
 
 
 def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
-    """The same buildings in the other frame; sequences still run along the long axis."""
+    """Return the same buildings in another frame; sequences still run along the long axis."""
     return turn(batch, torch.full_like(batch.quadrant_B, SYMMETRIES.index(which)))
 
 
 def turn(batch: Batch, choice_B: Tensor) -> Batch:
-    """Each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
+    """Return each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
     tables = _tables(choice_B.device)
     mirror_x_B, mirror_y_B, _ = tables.symmetry_83[choice_B].unbind(1)
     place_BL = _places(batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B))
@@ -91,7 +91,7 @@ def turn(batch: Batch, choice_B: Tensor) -> Batch:
 
 
 def _runs_along_x(batch: Batch) -> Tensor:
-    """(B,) whether the sequence runs along x: the longer side, and on a square the axis that it is in order of."""
+    """Return (B,) whether the sequence runs along x: the longer side; on a square, the axis it is sorted by."""
     side_x_B, side_y_B = batch.geometry_BF[:, SIDE_X], batch.geometry_BF[:, SIDE_Y]
     beyond_BL = ~batch.mask_BL[:, 1:]
     along_x_B, along_y_B = ((beyond_BL | (batch.distance_BLF[..., axis].diff(dim=1) >= 0)).all(1) for axis in (X, Y))
@@ -99,14 +99,14 @@ def _runs_along_x(batch: Batch) -> Tensor:
 
 
 def _places(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
-    """(B, L) which scatterer comes to each place: the last first where `reverse_B`; padding stays at the end."""
+    """Return (B, L) the scatterer for each place: reversed where `reverse_B`; padding stays at the end."""
     place_BL = torch.arange(mask_BL.shape[1], device=mask_BL.device).expand(mask_BL.shape)
     backward_BL = mask_BL.sum(1, keepdim=True) - 1 - place_BL
     return torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)
 
 
 def _turn(values_BLF: Tensor, turns: tuple[Tensor, Tensor], choice_B: Tensor, place_BL: Tensor) -> Tensor:
-    """Columns and scatterers in their new places, in one pass."""
+    """Move columns and scatterers to their new places, in one pass."""
     source_BF, sign_BF = (table_8F[choice_B] for table_8F in turns)
     from_BLF = place_BL[..., None] * values_BLF.shape[-1] + source_BF[:, None]
     return values_BLF.flatten(1).gather(1, from_BLF.flatten(1)).view(values_BLF.shape) * sign_BF[:, None]

@@ -1,4 +1,4 @@
-"""Batch buildings of similar length, from arrays on the disk or kept whole on the device.
+"""Batch buildings of similar length, from arrays on disk or in the device's memory.
 
 Batches are cut without a Python loop over buildings. A small data set can stay on the device: a batch is gathered
 there, and nothing is sent in a step.
@@ -31,7 +31,7 @@ POOL = 64
 
 
 class Batch(NamedTuple):
-    """The network's raw inputs and the labels of B buildings."""
+    """Raw inputs of the network and labels of B buildings."""
 
     distance_BLF: Tensor
     slope_BLF: Tensor
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 class SimilarLengths(Sampler[NDArray[np.intp]]):
-    """Index lists of buildings of similar length; another order each epoch, the same for a seed and epoch.
+    """Index lists of buildings of similar length, in a new order each epoch, fixed by seed and epoch.
 
     Holds 4 bytes a building while it runs, and what `length`, `weight` and `first_epoch` take.
     """
@@ -66,7 +66,7 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         shares: int = 1,
         first_epoch: NDArray[np.int32] | None = None,
     ) -> None:
-        """Lists of `shares` batches each, see `distributed_sampler`.
+        """Make lists of `shares` batches each, see `distributed_sampler`.
 
         Args:
             length: (B,) scatterers of each building.
@@ -82,7 +82,7 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by the trainer at the start of each epoch."""
+        """Set the epoch; the trainer calls this at the start of each."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
             yield order[slice(*cuts[i])].astype(np.intp)
 
     def _order(self, generator: np.random.Generator) -> NDArray[np.integer]:
-        """Buildings of this epoch, in pools sorted by length."""
+        """Return the buildings of this epoch, in pools sorted by length."""
         if self.seed is None:
             return np.argsort(self.length, kind="stable")
         drawn = np.arange(len(self.length), dtype=np.int32)
@@ -118,7 +118,7 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         return order
 
     def _cuts(self, order: NDArray[np.integer]) -> list[tuple[int, int]]:
-        """Where each list begins and ends; of each pool the longest buildings first, which say how many fit."""
+        """Return begin and end of each list; the longest buildings of a pool come first and decide how many fit."""
         most = self.batch_size * self.shares
         if not self.tokens:
             return [(i, min(i + most, len(order))) for i in range(0, len(order), most)]
@@ -141,7 +141,7 @@ class Buildings(Dataset[Batch]):
     def __init__(
         self, sequences: SequenceSet, losses: Train | None = None, sampler: SimilarLengths | None = None
     ) -> None:
-        """With `losses`, as training sees them: perturbed, padded and weighted as the section says.
+        """Wrap the buildings; with `losses`, perturb, pad and weight them as in training.
 
         `sampler` tells the seed and the epoch, so that perturbations differ from epoch to epoch and can be repeated.
         """
@@ -161,7 +161,7 @@ class Buildings(Dataset[Batch]):
         return self.rows(index, np.arange(len(index)))
 
     def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
-        """Some of the buildings `index`: those at the places `own`, ascending, as they are in the batch of all."""
+        """Return the buildings of `index` at the places `own` (ascending), as they are in the batch of all."""
         padded = self._padded(index, own)
         index = index[own]
         distance, slope, geometry, mask = (
@@ -191,7 +191,7 @@ class Buildings(Dataset[Batch]):
 def loader(
     sequences: SequenceSet, batch_size: int, seed: int | None = None, losses: Train | None = None
 ) -> DataLoader[Batch]:
-    """Batches of `sequences`; shuffled where there is a seed, and as training sees them where there are `losses`."""
+    """Return batches of `sequences`, shuffled with a `seed`, and prepared as for training with `losses`."""
     weight = None
     if losses is not None and losses.balance == "oversample":
         weight = building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
@@ -200,7 +200,7 @@ def loader(
 
 
 def is_resident(train: SequenceSet, losses: Train, device: torch.device) -> bool:
-    """Whether `train.resident` asks for it, or (`auto`) the device is a GPU with room for the data."""
+    """Return whether the data go to the device: by `train.resident`, or (`auto`) if a GPU has room."""
     if losses.resident == "never" or losses.perturbs or losses.padding != "mask":
         return False
     if losses.resident == "always":
@@ -211,12 +211,12 @@ def is_resident(train: SequenceSet, losses: Train, device: torch.device) -> bool
 
 
 def data_bytes(train: SequenceSet) -> int:
-    """What the arrays take, in float32."""
+    """Return the bytes of the arrays in float32."""
     return 4 * (int(np.sum(train.length)) * (len(DISTANCE) + len(SLOPE)) + len(train) * (len(GEOMETRY) + 6))
 
 
 class Resident(Buildings):
-    """As `Buildings`, with unperturbed features in `device`'s memory."""
+    """Buildings with unperturbed features in `device`'s memory; otherwise as `Buildings`."""
 
     def __init__(self, table: Buildings, device: torch.device) -> None:
         super().__init__(table.sequences, table.losses, table.sampler)
@@ -235,7 +235,7 @@ class Resident(Buildings):
         self.weight_B = self.weight_B.to(device)
 
     def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
-        """As `Buildings.rows`, gathered on the device."""
+        """Return the same as `Buildings.rows`, gathered on the device."""
         width = int(self.length[index[own]].max(initial=1))
         index_B = torch.from_numpy(index[own])
         if self.start_B.is_cuda:

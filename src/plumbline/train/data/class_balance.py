@@ -1,4 +1,4 @@
-"""Balance rare and common buildings: how much each counts in the loss, and how often it is drawn."""
+"""Balance rare and common buildings, by weights in the loss or by the frequency of drawing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _by_both(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> NDAr
 
 
 def _by_severity(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Smoothed density of the labels (Yang et al. 2021, Delving into deep imbalanced regression, equation 1).
+    """Return the smoothed density of labels (Yang et al. 2021, Delving into deep imbalanced regression, equation 1).
 
     On the scale of the loss: the logarithm of permille. A kernel that reaches beyond the first or last bin is divided
     by what of it lies inside, so that even labels get even weights up to their ends.
@@ -47,7 +47,7 @@ def _by_severity(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> 
 
 
 def _share(code: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Number of buildings in the class of each."""
+    """Return the size of each building's class."""
     return np.asarray(np.bincount(code).astype(float)[code])
 
 
@@ -61,7 +61,7 @@ RARITIES: dict[str, Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[n
 
 
 def building_weights(severity: NDArray[np.float32], quadrant: NDArray[np.int64], losses: Train) -> NDArray[np.float32]:
-    """(B,) inverse frequency of each building's kind to the power `balance_strength`; 1 on average.
+    """Return (B,) inverse frequency of each building's kind to the power `balance_strength`; 1 on average.
 
     At strength 1 all classes have the same sum of weights, `B / classes` (King and Zeng 2001, section 4).
 
@@ -75,7 +75,7 @@ def building_weights(severity: NDArray[np.float32], quadrant: NDArray[np.int64],
 
 
 def draw_by_weight(weight: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.int32]:
-    """(B,) indices, as many as there are weights and in random order, building b `B weight[b] / sum(weight)` times.
+    """Draw (B,) indices in random order, building b `B weight[b] / sum(weight)` times.
 
     Systematic sampling (Madow and Madow 1944): evenly spaced places on the cumulative weights of a shuffled list, so
     each building comes that often, rounded down or up, and exactly that often on average. Drawing each place for

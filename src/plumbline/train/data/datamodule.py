@@ -42,7 +42,7 @@ class Data(LightningDataModule):
         resumed: bool = False,
         section: str = "train",
     ) -> None:
-        """Everything as the sections say, but the batch size.
+        """Keep data and sections; the batch size is set later.
 
         Args:
             train, tune, optimise, losses, seed: of the run.
@@ -82,7 +82,7 @@ class Data(LightningDataModule):
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
 
     def setup(self, stage: str) -> None:
-        """Agree on where to begin and on one batch size, and put the data on the device where that is wanted.
+        """Agree on the start and on one batch size, and put the data on the device if wanted.
 
         Raises:
             InputError: some of the processes found a checkpoint to go on from, and others did not.
@@ -107,7 +107,7 @@ class Data(LightningDataModule):
         self.ahead: dict[str, Any] = {"num_workers": AHEAD, "pin_memory": True} if gpu else {}
 
     def train_dataloader(self) -> DataLoader[Example]:
-        """This process's shares of this epoch's steps."""
+        """Return this process's shares of this epoch's steps."""
         trainer: Any = self.trainer
         steps = SimilarLengths(
             self.tables[0].length,
@@ -126,7 +126,7 @@ class Data(LightningDataModule):
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
 
     def val_dataloader(self) -> DataLoader[Example]:
-        """This process's part of the tune split."""
+        """Return this process's part of the tune split."""
         trainer: Any = self.trainer
         steps = SimilarLengths(self.tables[1].length, TUNE_BATCH, None, shares=trainer.world_size)
         deal = ShareSampler(steps, 1, trainer.global_rank, trainer.world_size)
@@ -135,7 +135,7 @@ class Data(LightningDataModule):
 
 
 def first_epochs(train: SequenceSet, optimise: Optimise, section: str = "train") -> NDArray[np.int32] | None:
-    """(B,) from which epoch on, counted from 0, each building is drawn; None: all from the first.
+    """Return (B,) the epoch, from 0, in which each building is first drawn; None: all from the first.
 
     Raises:
         InputError: there is none for the first epoch.

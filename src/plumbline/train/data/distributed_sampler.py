@@ -1,4 +1,4 @@
-"""Deal a step's buildings among processes and turns: the sum of their gradients is that of one batch.
+"""Divide a step's buildings among processes and turns, so that the summed gradients equal those of one batch.
 
 Each step has one list of buildings, the same on all processes. It is dealt like cards into `accumulate * processes`
 shares; each share's loss is scaled by what it holds of the whole, so that whoever computes it, and in how many turns,
@@ -25,7 +25,7 @@ from plumbline.train.data.batches import Batch, Buildings, SimilarLengths
 
 
 class ShareScale(NamedTuple):
-    """What a share's mean losses are multiplied by: its part of the whole step's, times the number of shares.
+    """Factors of a share's mean losses: its part of the whole step, times the number of shares.
 
     The trainer divides by the number of shares again: processes average their gradients, and turns their losses. The
     weight of a step's buildings is taken over what as many of the split have on average: over their own, a step of one
@@ -41,7 +41,7 @@ class ShareScale(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One share, as the module gets it."""
+    """One share, in the form that the module gets."""
 
     batch: Batch
     symmetry_B: Tensor
@@ -50,7 +50,7 @@ class Example(NamedTuple):
 
 
 class Share(NamedTuple):
-    """One process's part of one of its turns."""
+    """Indices of one process's buildings in one of its turns."""
 
     index_S: NDArray[np.intp]
     step: int
@@ -59,13 +59,13 @@ class Share(NamedTuple):
 
 
 class ShareSampler(Sampler[Share]):
-    """The shares of one process, `accumulate` of each step, in the order of the steps."""
+    """Shares of one process, `accumulate` of each step, in the order of the steps."""
 
     def __init__(self, steps: SimilarLengths, accumulate: int = 1, rank: int = 0, processes: int = 1) -> None:
         self.steps, self.accumulate, self.rank, self.processes = steps, accumulate, rank, processes
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by the trainer at the start of each epoch."""
+        """Set the epoch; the trainer calls this at the start of each."""
         self.steps.set_epoch(epoch)
 
     def __len__(self) -> int:
@@ -79,12 +79,12 @@ class ShareSampler(Sampler[Share]):
 
 
 class Examples(Dataset[Example]):
-    """The share of a `Share`."""
+    """Data set that turns a `Share` into an `Example`."""
 
     def __init__(
         self, buildings: Buildings, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None
     ) -> None:
-        """With `augment`, each building comes in a frame of its own choice; `quadrant` says how much each counts."""
+        """Wrap the buildings; with `augment`, each gets a random frame. `quadrant` gives the weight of each."""
         self.buildings, self.steps, self.augment = buildings, steps, augment
         self.quadrant = quadrant or QuadrantLoss()
         self.usual_count = self._usual_count()
@@ -127,5 +127,5 @@ class Examples(Dataset[Example]):
 
 
 def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], total: float, shares: int) -> float:
-    """The part of `total` that `own` has, times the number of shares; 0 where the total is 0."""
+    """Return the part of `total` in `own`, times the number of shares; 0 where the total is 0."""
     return shares * float(value_S[own].sum()) / total if total else 0.0

@@ -1,4 +1,4 @@
-"""Perturb examples as if there were fewer or worse scatterers: point dropout, track dropout and noise.
+"""Perturb examples to simulate fewer or worse scatterers: point dropout, track dropout and noise.
 
 Each perturbed building is fitted and described anew, by the code that prepares buildings. So no input contradicts
 another: fits of shapes, gradients and standard errors are those of the scatterers that are left.
@@ -19,7 +19,7 @@ from plumbline.prepare.scatterers import Scatterers
 
 
 class Draws(NamedTuple):
-    """Random numbers for B buildings of N scatterers; a building's own do not depend on which are left out."""
+    """Random numbers for B buildings of N scatterers; those of a building do not depend on the other ones."""
 
     chosen_B: NDArray[np.float64]
     """even in 0 to 1: whether it is perturbed"""
@@ -33,7 +33,7 @@ class Draws(NamedTuple):
     """standard normal"""
 
     def take(self, index: NDArray[np.intp], length: NDArray[np.int64]) -> Draws:
-        """Those of the buildings `index`, ascending, of buildings with `length` (B,) scatterers."""
+        """Return the numbers of the buildings `index`, ascending; `length` (B,) counts scatterers."""
         own = np.zeros(len(length), dtype=bool)
         own[index] = True
         rows = np.repeat(own, length)
@@ -42,14 +42,14 @@ class Draws(NamedTuple):
 
 
 def draw_numbers(length: NDArray[np.int64], generator: np.random.Generator) -> Draws:
-    """Numbers for buildings with `length` (B,) scatterers."""
+    """Draw the numbers for buildings with `length` (B,) scatterers."""
     count = int(length.sum())
     chosen, lost, loses = generator.random((3, len(length)))
     return Draws(chosen, lost, loses, generator.random(count), generator.standard_normal(count))
 
 
 def perturb(sequences: Sequences, losses: Train, least: int, draws: Draws) -> Sequences:
-    """The same buildings in the same order, a share `losses.perturb` of them perturbed; labels stay.
+    """Return the same buildings in the same order, a share `losses.perturb` of them perturbed; labels stay.
 
     Args:
         sequences: in memory.
@@ -74,7 +74,7 @@ def perturb(sequences: Sequences, losses: Train, least: int, draws: Draws) -> Se
 
 
 def drop_tracks(scatterers: Scatterers, rate: float, least: int, draws: Draws) -> NDArray[np.bool_]:
-    """(N,) False for the scatterers of one track, drawn evenly, of a share `rate` of the buildings with several.
+    """Return (N,) False for the scatterers of one random track, in a share `rate` of the buildings with several.
 
     A building that would be left with fewer than `least` scatterers keeps all.
     """
@@ -91,7 +91,7 @@ def drop_tracks(scatterers: Scatterers, rate: float, least: int, draws: Draws) -
 
 
 def drop_points(scatterers: Scatterers, rate: float, least: int, draw_N: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(N,) False for each scatterer with probability `rate`; of each building, `least` stay in any case."""
+    """Return (N,) False for each scatterer with probability `rate`; each building keeps at least `least`."""
     order = np.lexsort((-draw_N, scatterers.building))
     _, starts, size = np.unique(scatterers.building, return_index=True, return_counts=True)
     rank = np.empty(len(draw_N), dtype=np.intp)
@@ -100,7 +100,7 @@ def drop_points(scatterers: Scatterers, rate: float, least: int, draw_N: NDArray
 
 
 def add_noise(scatterers: Scatterers, scale: float, normal_N: NDArray[np.float64]) -> Scatterers:
-    """Errors of `scale` times each scatterer's standard error on its displacement along the line of sight.
+    """Add normal errors of `scale` standard errors to each scatterer's displacement along the line of sight.
 
     The standard error grows to that of the sum, by sqrt(1 + scale^2).
     """
@@ -111,7 +111,7 @@ def add_noise(scatterers: Scatterers, scale: float, normal_N: NDArray[np.float64
 
 
 def _keep(scatterers: Scatterers, keep: NDArray[np.bool_]) -> Scatterers:
-    """The scatterers that stay; heights count from the lowest of them, as far as they did before."""
+    """Return the kept scatterers; heights count from the lowest of them, to the same degree as before."""
     if keep.all():
         return scatterers
     _, starts = np.unique(scatterers.building, return_index=True)
@@ -121,7 +121,7 @@ def _keep(scatterers: Scatterers, keep: NDArray[np.bool_]) -> Scatterers:
 
 
 def _put(sequences: Sequences, index: NDArray[np.intp], part: Sequences) -> Sequences:
-    """`sequences` with the buildings `index` (ascending) replaced by those of `part`."""
+    """Return `sequences` with the buildings `index` (ascending) replaced by those of `part`."""
     length = sequences.length
     length[index] = part.length
     offsets = np.r_[0, np.cumsum(length)].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Load the prepared splits and check them before a run: numbers, labels, and lengths that the network takes."""
+"""Load the prepared splits and check them before a run: numbers, labels, and lengths that the network accepts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGAIN = "Run `plumbline prepare` again; if that does not help, leave the buildin
 
 
 class Splits(NamedTuple):
-    """What training needs; `test` is for `validate` alone."""
+    """Splits for training; `test` is for `validate` alone."""
 
     train: Shards
     tune: Shards
@@ -48,7 +48,7 @@ def load_splits(prepared: Path) -> Splits:
 
 
 def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> None:
-    """Refuse a split that cannot be trained on, chosen by or calibrated on.
+    """Refuse a split that is unfit for training, choosing or calibrating.
 
     Args:
         split: of the folder.
@@ -72,7 +72,7 @@ def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> N
 
 
 def _check_numbers(part: Sequences, folder: Path) -> None:
-    """Features and severities."""
+    """Refuse features and severities that are NaN or infinite."""
     per_building = {"geometry": names(GEOMETRY), "severity": ["permille"]}
     for array, columns in {"distance": names(DISTANCE), "slope": names(SLOPE), **per_building}.items():
         values = getattr(part, array)
@@ -98,7 +98,7 @@ def _wrong(folder: Path, part: Sequences, building: int, column: str, found: Any
 
 
 def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Path | None = None) -> None:
-    """Refuse buildings that are longer than the network's longest, and warn of attention that no building gets.
+    """Refuse buildings that are too long for the network, and warn if all are too long for its attention.
 
     Args:
         splits: of the folder `prepared`, which is for messages.

@@ -1,4 +1,4 @@
-"""Measure what the model keeps of the training data: means, spreads, and how far apart its buildings lie.
+"""Measure the statistics of the training data that the model keeps: means, spreads, and distances between buildings.
 
 The data are read part by part and some thousand rows at a time, so that their number does not matter.
 """
@@ -46,7 +46,7 @@ class Scatter:
         self.lowest, self.highest = np.full(columns, np.inf), np.full(columns, -np.inf)
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Count in rows (n, columns), one at least."""
+        """Add rows (n, columns), at least one."""
         mean, count = values.mean(0), len(values)
         apart, centred = mean - self.mean, values - mean
         total = self.count + count
@@ -58,7 +58,7 @@ class Scatter:
 
     @property
     def sd(self) -> NDArray[np.float64]:
-        """(columns,) standard deviation of the rows."""
+        """Return (columns,) standard deviation of the rows."""
         return np.asarray(np.sqrt(np.diag(self.scatter) / self.count))
 
 
@@ -100,7 +100,7 @@ def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool =
 
 
 def _bound(model: Diagnosis, lowest: NDArray[np.float64], highest: NDArray[np.float64]) -> None:
-    """Set how far each column of geometry may lie from the middle of its range."""
+    """Set the limit for each geometry column: its distance from the middle of its range."""
     reach = np.maximum(REACH * (highest - lowest) / 2, 1e-3)
     reach[_unbounded()] = np.inf
     _set(model, "least_years", lowest[YEARS] / REACH)
@@ -113,7 +113,7 @@ def _unbounded() -> list[int]:
 
 
 def _distances(model: Diagnosis, parts: Sequence[Sequences], count: int) -> NDArray[np.float32]:
-    """Novelty distances of all buildings, or of every n-th where there are more than `SAMPLE`."""
+    """Return novelty distances of all buildings, or of every n-th if there are more than `SAMPLE`."""
     step = -(-count // SAMPLE)
     found, start = [], 0
     for values in _chunks(parts, "geometry"):
@@ -124,7 +124,7 @@ def _distances(model: Diagnosis, parts: Sequence[Sequences], count: int) -> NDAr
 
 
 def _chunks(parts: Sequence[Sequences], name: str) -> Iterator[NDArray[np.float64]]:
-    """Rows of one array of all parts, (n, columns), in memory."""
+    """Yield rows of one array of all parts, (n, columns), in memory."""
     for part in parts:
         values = getattr(part, name)
         for start in range(0, len(values), CHUNK):

@@ -38,7 +38,7 @@ BLOCK = 2048
 
 
 class Int8State:
-    """What each rounding still owes, by bucket."""
+    """Rounding errors that are still to be sent, by bucket."""
 
     def __init__(self) -> None:
         self.own: dict[int, Tensor] = {}
@@ -47,7 +47,7 @@ class Int8State:
 
 
 def int8_hook(state: Int8State, bucket: Any) -> tuple[Future[Tensor], int]:
-    """Mean of the bucket over all processes, and the bytes it was sent in."""
+    """Return the mean of the bucket over all processes, and the bytes it was sent in."""
     buffer, key, world = bucket.buffer(), bucket.index(), dist.get_world_size()
     size = -(-buffer.numel() // world)
     value_WC = torch.nn.functional.pad(buffer, (0, size * world - buffer.numel())).view(world, size).float()
@@ -80,7 +80,7 @@ def int8_hook(state: Int8State, bucket: Any) -> tuple[Future[Tensor], int]:
 
 
 def quantise(value_WC: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers from -127 to 127 (W, C), and what one of them is worth in each block (W, K)."""
+    """Return whole numbers from -127 to 127 (W, C), and the value of one step in each block (W, K)."""
     blocks = -(-value_WC.shape[1] // BLOCK)
     padded = torch.nn.functional.pad(value_WC, (0, blocks * BLOCK - value_WC.shape[1]))
     value_WKb = padded.view(len(value_WC), blocks, BLOCK)
@@ -92,7 +92,7 @@ def quantise(value_WC: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dequantise(code_WC: Tensor, scale_WK: Tensor) -> Tensor:
-    """(W, C) float32."""
+    """Return (W, C) float32 values."""
     return code_WC.float() * scale_WK.repeat_interleave(BLOCK, dim=1)[:, : code_WC.shape[1]]
 
 
@@ -106,7 +106,7 @@ class Hook:
         self._ring = 2 * (world - 1) / world
 
     def send(self, bucket: Any) -> Future[Tensor]:
-        """Mean of a bucket of gradients over all processes."""
+        """Return the future mean of a bucket of gradients over all processes."""
         future, sent = self.exchange(bucket)
         self._bytes += self._ring * sent
         self._plain += self._ring * bucket.buffer().numel() * bucket.buffer().element_size()
@@ -116,12 +116,12 @@ class Hook:
         return future
 
     def exchange(self, bucket: Any) -> tuple[Future[Tensor], int]:
-        """The mean to come, and the bytes of the tensors that are summed."""
+        """Return the future mean, and the bytes of the tensors that are summed."""
         return allreduce_hook(_everybody(), bucket), bucket.buffer().numel() * bucket.buffer().element_size()
 
 
 class Half(Hook):
-    """In 16 bits."""
+    """Sends gradients in 16 bits."""
 
     kind: Callable[..., Future[Tensor]]
 
@@ -131,19 +131,19 @@ class Half(Hook):
 
 
 class Float16(Half):
-    """In float16."""
+    """Sends gradients in float16."""
 
     kind = staticmethod(fp16_compress_hook)
 
 
 class BFloat16(Half):
-    """In bfloat16."""
+    """Sends gradients in bfloat16."""
 
     kind = staticmethod(bf16_compress_hook)
 
 
 class PowerSGD(Hook):
-    """Matrices as products of two narrow ones (Vogels, Karimireddy and Jaggi 2019); what is lost is sent later.
+    """Matrices as products of two narrow ones (Vogels, Karimireddy and Jaggi 2019); the rest is sent later.
 
     Vectors are sent whole.
     """
@@ -169,7 +169,7 @@ class PowerSGD(Hook):
 
 
 class Int8(Hook):
-    """In 8 bits, see `int8_hook`."""
+    """Sends gradients in 8 bits, see `int8_hook`."""
 
     def __init__(self, losses: FitOptions) -> None:
         super().__init__(losses)
@@ -196,7 +196,7 @@ HOOKS: dict[str, Callable[[FitOptions], Hook]] = {
 
 
 def say_what_is_lost(losses: FitOptions, resuming: bool) -> None:
-    """What a user might expect of `train.communication`, and does not get."""
+    """Log the limits of `train.communication` that a user might not expect."""
     if losses.communication != "none" and losses.devices * losses.nodes == 1:
         log.info("train.communication: %s changes nothing with one process", losses.communication)
     elif losses.communication in OWING and resuming:
@@ -214,7 +214,7 @@ class Communication(Callback):
         self.hook: Hook | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The gradient's buckets are there; before the first of them is sent, say how."""
+        """Register the hook once the gradient's buckets exist, before the first is sent."""
         model: Any = trainer.strategy.model
         if not isinstance(model, DistributedDataParallel):
             return

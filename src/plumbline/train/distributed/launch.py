@@ -30,7 +30,7 @@ GLOO_NETWORK = "GLOO_SOCKET_IFNAME"
 
 
 def one_process_a_device(losses: FitOptions) -> None:
-    """Go on in each of `train.devices` processes: this one starts them, waits, and ends with their exit code.
+    """Run the command in each of `train.devices` processes: this one starts them, waits, and exits with their code.
 
     Returns at once where one process is enough, and in the processes that torchrun or SLURM have started.
 
@@ -63,7 +63,7 @@ def one_process_a_device(losses: FitOptions) -> None:
 
 
 def named_as_loopback() -> bool:
-    """Whether this machine's own name leads to loopback, as Debian's installer has it, or nowhere."""
+    """Return whether this machine's own name leads to loopback, as Debian's installer sets it, or nowhere."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(socket.gethostname())).is_loopback
     except OSError:
@@ -71,7 +71,7 @@ def named_as_loopback() -> bool:
 
 
 def network_to(address: str) -> str | None:
-    """Name of the network interface by which this machine reaches `address`, or has it; None: none that gloo could use.
+    """Return the network interface by which this machine reaches or has `address`; None if gloo cannot use any.
 
     Raises:
         InputError: nothing has this name, or it is loopback's address by another name.
@@ -103,16 +103,16 @@ def network_to(address: str) -> str | None:
 
 
 def _order(failure: ProcessFailure) -> tuple[int, int]:
-    """The least is the cause of the end of all, whoever was seen to end first.
+    """Return the sort key of a failure: the least one is the cause of all others.
 
-    One that was killed ends the others, and torchrun ends by SIGTERM whoever is left when one has failed.
+    A killed process ends the others, and after a failure torchrun ends the remaining ones by SIGTERM.
     """
     code = failure.exitcode
     return (2 if code == -signal.SIGTERM else 0 if code < 0 else 1), failure.timestamp
 
 
 def run(processes: int, arguments: Sequence[str]) -> int:
-    """Run Python with these arguments in several processes; the exit code of the first that failed, or 0.
+    """Run Python with these arguments in several processes; return the exit code of the first failure, or 0.
 
     The same as `torchrun --standalone --nproc-per-node PROCESSES`, by torchrun's own library: the command would turn
     every exit code into 1, and put a page of its own under the message.

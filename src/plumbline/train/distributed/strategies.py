@@ -57,7 +57,7 @@ def choose_strategy(losses: FitOptions) -> Strategy | str:
 
 
 def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
-    """Refuse what the machine does not have; `attention` is that of the network, for which torch may compile.
+    """Refuse settings that this machine cannot run. `attention`: that of the network, which torch may compile.
 
     Raises:
         InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
@@ -82,7 +82,7 @@ def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
 
 
 def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language: str) -> None:
-    """Of what is `wanted`, a key and its value: a compiler of `language`, a `usual` one if `variable` names none."""
+    """Check that Python's headers and a compiler of `language` are there: that of `variable`, else a `usual` one."""
     # Torch and Triton run the variable's whole value as one command: "ccache gcc", options or nothing do not start.
     named = os.environ.get(variable)
     compilers, header = usual if named is None else (named,), Path(sysconfig.get_path("include"), "Python.h")
@@ -101,7 +101,7 @@ def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language
 
 
 def gpus(losses: FitOptions) -> int:
-    """GPUs that a run may use on this machine."""
+    """Count the GPUs that a run may use on this machine."""
     return 0 if losses.accelerator == "cpu" else torch.cuda.device_count()
 
 
@@ -118,12 +118,12 @@ def repeatable() -> None:
 
 
 def process_number() -> int:
-    """Of this process among all; the first one, 0, writes files and speaks."""
+    """Return the number of this process among all; number 0 writes files and logs."""
     return int(getattr(rank_zero_only, "rank", 0))
 
 
 def parted(error: Exception) -> bool:
-    """Whether it says that another process of the run cannot be reached."""
+    """Return whether the error means that another process of the run cannot be reached."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and GLOO in str(error))
 
 
@@ -161,12 +161,12 @@ def first_alone(stage: str) -> Iterator[None]:
 
 
 def threads(losses: FitOptions) -> int:
-    """CPU threads of one process: as asked for, or its share of the cores."""
+    """Return the CPU threads of one process: as set, or its share of the cores."""
     return losses.threads or max(1, len(os.sched_getaffinity(0)) // losses.devices)
 
 
 def has_batch_norm(module: nn.Module) -> bool:
-    """Whether statistics of a batch would differ between processes."""
+    """Return whether a module has batch statistics, which would differ between processes."""
     return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
 
 
@@ -178,9 +178,10 @@ def clip(module: LightningModule, most: float | None) -> Tensor:
 
 
 def leave_together() -> None:
-    """Part from the other processes of a run, if there are any, when all have come here.
+    """Leave the process group of the run, if there is one, once all processes have come here.
 
-    Else those that end first leave a group that NCCL wants to be left at once, while the first one writes for minutes.
+    Without this, the processes that end first would leave early, while the first one writes for minutes; NCCL wants all
+    to leave at once.
     """
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
@@ -188,7 +189,7 @@ def leave_together() -> None:
 
 
 def gather(value: AnyThing) -> list[AnyThing]:
-    """What each process has, in the order of their numbers."""
+    """Return the value of each process, in the order of their numbers."""
     if not (dist.is_available() and dist.is_initialized()):
         return [value]
     found: list[Any] = [None] * dist.get_world_size()

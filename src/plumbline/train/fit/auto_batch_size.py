@@ -1,4 +1,4 @@
-"""Find the largest batch that the memory holds, from what autograd keeps for the backward pass."""
+"""Find the largest batch that fits into memory, from what autograd keeps for the backward pass."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SAMPLE = 4
 
 
 def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train") -> int:
-    """`batch_size` of the section; where it says `auto`, the largest power of two that the memory holds.
+    """Return `batch_size` of the section; for `auto`, the largest power of two that fits into memory.
 
-    Where that is less than the smallest, a warning says so.
+    If even the smallest does not fit, a warning is logged.
     """
     if optimise.batch_size:
         return optimise.batch_size
@@ -53,13 +53,13 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
 
 
 def fitting(by_memory: float, by_data: float) -> int:
-    """The largest power of two up to both numbers, from `SMALLEST` to `LARGEST`."""
+    """Return the largest power of two up to both numbers, from `SMALLEST` to `LARGEST`."""
     bound = max(SMALLEST, min(by_memory, by_data, LARGEST))
     return int(2 ** np.floor(np.log2(bound)))
 
 
 def building_bytes(model: Diagnosis, train: SequenceSet, losses: Train) -> float:
-    """What a training step needs for each building of a batch of the longest ones, bytes.
+    """Return the bytes that a training step needs for each building of a batch of the longest ones.
 
     Counted by autograd: what it keeps for twice the buildings, less what it keeps for them once.
     """
@@ -72,7 +72,7 @@ def building_bytes(model: Diagnosis, train: SequenceSet, losses: Train) -> float
 
 
 def _kept(model: Diagnosis, batch: Batch, losses: Train) -> int:
-    """Bytes of the tensors that the backward pass needs, each memory counted once."""
+    """Return the bytes of the tensors that the backward pass needs, each storage counted once."""
     storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:

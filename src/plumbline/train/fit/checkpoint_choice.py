@@ -1,4 +1,4 @@
-"""Score the answers of an epoch, keep the best checkpoint, and stop when the score rises no more."""
+"""Score the answers of an epoch, keep the best checkpoint, and stop when the score no longer rises."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ as much."""
 
 
 class Checkpoint(ModelCheckpoint):
-    """Lightning's, in a folder that may be elsewhere when the run is gone on with: a project can be moved."""
+    """Lightning's checkpoint, in a folder that may have moved before the run is resumed."""
 
     @property
     def state_key(self) -> str:
-        """As Lightning names it, so that checkpoints of former versions are resumed from."""
+        """Return Lightning's own name, so that checkpoints of former versions can be resumed."""
         return super().state_key.replace(type(self).__name__, ModelCheckpoint.__name__, 1)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up what was kept, each file by its name in the folder of today."""
+        """Restore the state, with each file by its name in the present folder."""
 
         def here(path: str) -> str:
             return str(Path(str(self.dirpath)) / Path(path).name) if path else path
@@ -46,13 +46,13 @@ class Best(Checkpoint):
         self.first = first
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look at the epoch's score."""
+        """Check the epoch's score."""
         if trainer.current_epoch >= self.first:
             super().on_train_epoch_end(trainer, pl_module)
 
 
 class Patience(EarlyStopping):
-    """Stops when the score rises no more; every epoch before `first`, counted from 0, is run."""
+    """Stops when the score no longer rises; every epoch before `first`, counted from 0, is run."""
 
     def __init__(self, first: int, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -60,22 +60,22 @@ class Patience(EarlyStopping):
 
     @property
     def state_key(self) -> str:
-        """As `Checkpoint.state_key`."""
+        """Return Lightning's own name, as `Checkpoint.state_key`."""
         return super().state_key.replace(type(self).__name__, EarlyStopping.__name__, 1)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """A run that had stopped, and was killed before its results were written, is not gone on with."""
+        """Stop a resumed run at once if it had stopped before it was killed."""
         if self.wait_count >= self.patience:
             trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look at the epoch's score."""
+        """Check the epoch's score."""
         if trainer.current_epoch >= self.first:
             super().on_train_epoch_end(trainer, pl_module)
 
 
 class SplitScore(NamedTuple):
-    """How good the answers of a split are."""
+    """Accuracy of the answers of a split."""
 
     quadrant_accuracy: float
     """Share of right quadrants among the buildings from category 1 up; 0 where there is none."""

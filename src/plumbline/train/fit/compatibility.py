@@ -1,4 +1,4 @@
-"""Check that the weights of a trained model mean the same in the network that the parameters ask for.
+"""Check that a trained model's weights have the same meaning in the network of the parameters.
 
 Shapes do not tell: with other heads, another pooling of the same width or another preparation of the points they are
 the same, and the answers are not.
@@ -34,7 +34,7 @@ FREE = ("dropout", "checkpoint_activations")
 
 
 def check_spec(folder: Path, needed: NetworkSpec, position: str) -> None:
-    """Refuse a model of another network than `needed`.
+    """Refuse a model with another network than `needed`.
 
     Args:
         folder: of the trained model.
@@ -66,7 +66,7 @@ def check_spec(folder: Path, needed: NetworkSpec, position: str) -> None:
 
 
 def differences(found: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
-    """Fields in which the same weights would mean something else, with both values."""
+    """Return the fields that change the meaning of equal weights, with both values."""
     free = set(FREE)
     mixes = [ATTENTION[spec.attention] is not None and bool(spec.attention_layers) for spec in (found, needed)]
     if all(mixes):
@@ -88,7 +88,7 @@ def differences(found: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, obje
 
 
 def check_preparation(folder: Path) -> None:
-    """Refuse a model that was trained on points that were prepared in another way, by `features.PREPARATION`.
+    """Refuse a model trained on points that were prepared in another way, by `features.PREPARATION`.
 
     Raises:
         InputError: it was, or its weights are not readable.
@@ -104,7 +104,7 @@ def check_preparation(folder: Path) -> None:
 
 
 def _is_whole(spec: NetworkSpec) -> bool:
-    """Whether all widths are those that the parameters give a network before it is pruned."""
+    """Return whether all widths are those of an unpruned network with these parameters."""
     width = spec.distance_channels
     layers = {(layer.inner, layer.feedforward) for layer in spec.attention_layers}
     return {spec.slope_channels, *spec.distance_hidden, *spec.slope_hidden} == {width} and layers <= {
@@ -113,12 +113,12 @@ def _is_whole(spec: NetworkSpec) -> bool:
 
 
 def _any_length(position: str) -> bool:
-    """Whether a code of positions is the same for all lengths of sequences."""
+    """Return whether a position code is the same for all lengths of sequences."""
     return bool(getattr(POSITION[position], "any_length", POSITION[position] is None))
 
 
 def _said(spec: NetworkSpec, name: str, counted: bool) -> object:
-    """What a spec says by a field; of heads and layers, what is built from it.
+    """Return the value of a spec's field; for heads and layers, what is built from it.
 
     `counted`: say how many blocks and layers there are, as the parameters do, and not their widths.
     """

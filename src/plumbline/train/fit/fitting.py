@@ -19,7 +19,7 @@ from plumbline.train.monitor.alarms import StepAlarm
 
 
 class Fitting(LightningModule):
-    """What the runs of both families share; a family adds its steps, and calls `end_epoch` when the tune split is seen.
+    """Shared part of the runs of both families. A family adds its steps, and calls `end_epoch` after the tune split.
 
     A training step appends its loss, detached, to `step_losses`.
     """
@@ -49,7 +49,7 @@ class Fitting(LightningModule):
         self.step_losses: list[Tensor] = []
 
     def parameter_counts(self) -> dict[str, int]:
-        """How many parameters are trained."""
+        """Count the trained parameters."""
         return {"trained": sum(p.numel() for p in self.parameters() if p.requires_grad)}
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
@@ -119,7 +119,7 @@ class Fitting(LightningModule):
         self.history = list(checkpoint["history"])
 
     def configure_optimizers(self) -> Optimizer:
-        """AdamW; its rate is set at each step, see `schedule`."""
+        """Return AdamW; its rate is set at each step, see `schedule`."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         # One pass over all weights; a scaled loss would have to be dealt with inside of it.
         fused = self.losses.precision != "fp16"

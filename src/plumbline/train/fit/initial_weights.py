@@ -1,4 +1,4 @@
-"""Choose the weights that a run begins with, and freeze those that it may not change."""
+"""Choose the initial weights of a run, and freeze those that it must not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADS = {f"heads.{name}_head": f"{name}_weight" for name in ("quadrant", "severi
 
 
 def check_sources(losses: Train, out: Path) -> None:
-    """Refuse in `train.start_from` what would be passed over without being meant to, before anything is read.
+    """Refuse entries of `train.start_from` that would be ignored, before anything is read.
 
     Args:
         losses: section `train`.
@@ -97,7 +97,7 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position:
 
 
 def pretrained_folders(losses: Train) -> list[Path]:
-    """Folders of models whose content the run depends on."""
+    """Return the model folders that the run depends on."""
     folders = [_folder(source) for source in losses.start_from if source not in (CHECKPOINT, RANDOM)]
     return [folder for folder in folders if folder.is_dir()]
 
@@ -140,7 +140,7 @@ def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
 
 
 def check_learns(model: Diagnosis, losses: Train) -> None:
-    """Refuse a run none of whose weights a loss can move: decay alone would change them.
+    """Refuse a run in which losses cannot move any weight, so that only weight decay would.
 
     Raises:
         InputError: all that is not frozen belongs to heads whose losses have no weight.
@@ -157,7 +157,7 @@ def check_learns(model: Diagnosis, losses: Train) -> None:
 
 
 def freeze(model: Diagnosis, patterns: list[str], section: str = "train", tell: bool = True) -> None:
-    """Let the network's parameters whose names fit a pattern keep their values.
+    """Freeze the network parameters with names that fit a pattern.
 
     Args:
         model: whose parameters these are.

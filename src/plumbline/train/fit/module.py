@@ -23,7 +23,7 @@ DISTIL_LEVELS, DISTIL_MECHANISM = 0.5, 0.25
 
 
 def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale) -> Tensor:
-    """Weighted sum of the losses, each a mean over the share's buildings, scaled to its part of the step."""
+    """Return the weighted sum of the losses, each a mean over the share's buildings, scaled to its part of the step."""
     weight_B = batch.weight_B if losses.balance == "weights" else None
     means = build_losses(losses)
     standard_B = model.standard_severity(batch.severity_B)
@@ -32,7 +32,7 @@ def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, 
 
 
 def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
-    """How far the answer is from the teacher's: Kullback-Leibler divergence of probabilities, error of severities."""
+    """Return the distance from the teacher's answer: KL divergence of probabilities, error of severities."""
     with torch.no_grad():
         wanted = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
     divergence = _divergence(answer.logits_B4, wanted.logits_B4) + DISTIL_LEVELS * _divergence(
@@ -73,7 +73,7 @@ class Optimisation(Fitting):
         self._seen: list[tuple[Tensor, ...]] = []
 
     def parameter_counts(self) -> dict[str, int]:
-        """By part of the network."""
+        """Count the parameters by part of the network, and the trained ones."""
         return {**count_parameters(self.model.network), **super().parameter_counts()}
 
     def on_fit_start(self) -> None:
@@ -92,7 +92,7 @@ class Optimisation(Fitting):
             teacher.to("cpu")
 
     def training_step(self, batch: Example, batch_index: int) -> Tensor:
-        """Weighted sum of the losses of one share."""
+        """Return the weighted sum of the losses of one share."""
         share = turn(batch.batch, batch.symmetry_B) if self.losses.augment else batch.batch
         answer = self._raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
         # Sums of losses need more than 16 bit.

@@ -1,4 +1,4 @@
-"""Find and read the checkpoint that an interrupted run goes on from."""
+"""Find and read the checkpoint from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ another version of a library, says the same of a whole one."""
 
 
 def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
-    """The checkpoint to go on from, if there is one and it is wanted.
+    """Return the checkpoint to resume from, if one exists and is wanted.
 
     Raises:
         InputError: nothing but a checkpoint is wanted, and there is none.
@@ -56,7 +56,7 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
 
 
 def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
-    """Name the interrupted runs of this stage that are not gone on with, and what was asked of them that is not now.
+    """Name the interrupted runs of this stage that are not resumed, with the settings in which they differ.
 
     A run is gone on with by the same data and params alone: whoever changed one would else wonder where hours went.
 
@@ -81,7 +81,7 @@ def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
 
 
 def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """The values under their whole names, `model.heads`, but for `FREE`."""
+    """Return the values under their full names (`model.heads`), except `FREE`."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
         if before == "train." and key in FREE:
@@ -91,7 +91,7 @@ def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what a checkpoint holds."""
+    """Return the content of a checkpoint."""
     with zipfile.ZipFile(path) as parts:
         if changed := parts.testzip():  # torch does not look at the sums that it has written
             raise zipfile.BadZipFile(f"{changed} is not as it was written")
@@ -100,7 +100,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def remembered(folder: Path, name: str, kind: type[Kind]) -> Kind | None:
-    """What an interrupted run left in a file beside its checkpoints; None without one, or one that tells nothing."""
+    """Read what an interrupted run left in a file beside its checkpoints; None if it is missing or unreadable."""
     path = folder / name
     if not path.exists():
         return None
@@ -115,13 +115,13 @@ def remembered(folder: Path, name: str, kind: type[Kind]) -> Kind | None:
 
 
 def _has_best(found: dict[str, Any]) -> bool:
-    """Whether one of the epochs so far was the best and has a checkpoint of its own."""
+    """Return whether a best epoch so far has its own checkpoint."""
     kept = found.get("callbacks", {})
     return any(Path(state.get("best_model_path", "")).stem == BEST for state in kept.values())
 
 
 def _usable(path: Path) -> dict[str, Any] | None:
-    """What a checkpoint holds, if there is one and it can be read; one cut short by a crash is set aside."""
+    """Return the content of a readable checkpoint, else None; one cut short by a crash is set aside."""
     if not path.exists():
         return None
     try:

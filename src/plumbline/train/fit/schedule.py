@@ -1,4 +1,4 @@
-"""Set the learning rate by the place in the run and the scores so far: a resumed run needs nothing else."""
+"""Set the learning rate from the place in the run and the scores so far, so that a resumed run needs no other state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plumbline.params import Optimise
 
 
 def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) -> float:
-    """What `learning_rate` is multiplied by.
+    """Return the factor of `learning_rate`.
 
     Args:
         optimise: `schedule`, `warmup_epochs` or `warmup_share`, `epochs` and `patience` of it count.
@@ -33,7 +33,7 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
 
 
 def _plateau(scores: Sequence[float], patience: int) -> float:
-    """Halved by the last of `patience` epochs in which the score did not rise."""
+    """Return the factor: halved whenever the score has not risen for `patience` epochs."""
     optimiser = SGD([torch.zeros(1)], lr=1.0)
     # One less, since torch waits for one epoch more than its `patience`.
     # Absolute: relative to a score below 0, every equal score would count as a better one.

@@ -1,4 +1,4 @@
-"""Train shortly on few buildings: no checkpoints, no records, the last weights count."""
+"""Train briefly on few buildings, without checkpoints and records; the last weights count."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from plumbline.train.fit.trainer import interruptible
 
 
 class Late(BaseFinetuning):
-    """Modules that join the training at the beginning of an epoch, counted from 0."""
+    """Modules that join the training at the start of an epoch, counted from 0."""
 
     def __init__(self, modules: Sequence[nn.Module], epoch: int) -> None:
         super().__init__()
         self.modules, self.epoch = list(modules), epoch
 
     def freeze_before_training(self, pl_module: LightningModule) -> None:
-        """Keep them from the optimiser."""
+        """Keep the modules from the optimiser."""
         self.freeze(self.modules)
 
     def finetune_function(self, pl_module: LightningModule, epoch: int, optimizer: Optimizer) -> None:
-        """Hand them over."""
+        """Hand the modules over to the optimiser."""
         if epoch == self.epoch:
             self.unfreeze_and_add_param_group(self.modules, optimizer)
 
@@ -49,7 +49,7 @@ def quick_fit(
     distil_weight: float = 0.0,
     section: str = "train",
 ) -> None:
-    """Train what of `model` requires a gradient, and leave it in evaluation mode.
+    """Train the parameters of `model` that require a gradient, and leave it in evaluation mode.
 
     Args:
         model: what to train, on the CPU.
@@ -92,7 +92,7 @@ def quick_fit(
 
 @contextmanager
 def _on_threads(count: int) -> Iterator[None]:
-    """Let torch, for which a number of threads is one of the process, have `count` for a while."""
+    """Set torch's number of threads, which is per process, to `count` during the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

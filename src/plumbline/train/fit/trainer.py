@@ -1,4 +1,4 @@
-"""Run one optimisation: keep the best checkpoint, and go on where a killed run stopped."""
+"""Run one optimisation: keep the best checkpoint, and resume where a killed run stopped."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from plumbline.train.monitor.record import begin_record, rounded
 
 @contextmanager
 def interruptible(trainer: Trainer) -> Iterator[None]:
-    """Lightning ends an interrupted process with exit code 1, which is a bug's: raise KeyboardInterrupt instead."""
+    """Raise KeyboardInterrupt on interruption: Lightning would exit with code 1, which means a bug."""
     try:
         yield
     except SystemExit:
@@ -73,7 +73,7 @@ PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mi
 
 
 class RunData(Protocol):
-    """What gives Lightning the data of a run."""
+    """Source of a run's data for Lightning."""
 
     batch_size: int
     complete: int
@@ -139,7 +139,7 @@ def run(
     settings: dict[str, Any],
     start_from: Sequence[str] = (CHECKPOINT, RANDOM),
 ) -> Fitted[AnyFitting]:
-    """Train `module`. Of several processes only the first returns; the others end here.
+    """Train `module`. Among several processes only the first returns; the others end here.
 
     A checkpoint is kept after every epoch under `key`; a run with the same key that did not finish is resumed.
 
@@ -257,7 +257,7 @@ def run(
 
 
 def _profiler(losses: FitOptions, run: str) -> Profiler | None:
-    """Of `train.profile`; writes into `.plumbline/profile`. `pytorch` records three steps each of both splits."""
+    """Return the profiler of `train.profile`, writing into `.plumbline/profile`. `pytorch`: three steps per split."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would tell of its own calls in between

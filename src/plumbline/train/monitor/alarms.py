@@ -22,10 +22,11 @@ class StepAlarm:
     """Looks at each step before it changes the weights."""
 
     def __init__(self, losses: FitOptions, section: str = "train") -> None:
-        """
+        """Set up the alarm.
+
         Args:
             losses: `alarms` and `precision` of it count.
-            section: of the params, whose `learning_rate` the run has; `alarms` are always those of `train`.
+            section: of the params with the run's `learning_rate`; `alarms` are always those of `train`.
         """
         self.losses, self.section = losses, section
         self._left_out = 0
@@ -34,7 +35,7 @@ class StepAlarm:
         """last epoch that a warning was given in"""
 
     def look(self, epoch: int, step: int, loss: Tensor, norm: Tensor, last: Path | None = None) -> None:
-        """Look at one step; a norm beyond its bound is warned of once an epoch.
+        """Check one step; warn once an epoch of a gradient norm beyond its bound.
 
         Args:
             epoch, step: where the run is, counted from 0.
@@ -67,7 +68,7 @@ class StepAlarm:
             _raise_alarm(self.losses, what, last, self.section)
 
     def look_at_answers(self, epoch: int, finite: bool, last: Path | None = None) -> None:
-        """Look at the answers after an epoch, whose last step nothing else looks at.
+        """Check the answers after an epoch, since its last step has no later check.
 
         Args:
             epoch: counted from 0.
@@ -85,16 +86,16 @@ class StepAlarm:
 
 
 class MemoryAlarm(Callback):
-    """Looks at the memory in every batch, where it holds most: all is computed, and no gradient yet."""
+    """Checks the memory in every batch at its peak: all is computed, and no gradient yet."""
 
     def __init__(self, losses: FitOptions, last: Path | None = None, section: str = "train") -> None:
-        """`last`, `section`: as for `StepAlarm`."""
+        """Set up the alarm; `last`, `section`: as for `StepAlarm`."""
         self.losses, self.last, self.section = losses, last, section
         self.most = 0.0
         """largest share so far"""
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        """See `memory_share`; a warning is given once."""
+        """Check `memory_share`, and warn once."""
         before, share, bound = self.most, memory_share(pl_module.device), self.losses.alarms.memory_share
         self.most = max(before, share)
         if before <= bound < share:
@@ -114,7 +115,7 @@ def _raise_alarm(losses: FitOptions, what: str, last: Path | None, section: str)
 
 
 def _kept(last: Path | None, go_on: bool = False) -> str:
-    """What is left of the run; in its first epoch nothing is. `go_on`: whether another bound lets it go on."""
+    """Say where the last epoch's weights are kept; empty in the first epoch. `go_on`: the run can be resumed."""
     if last is None or not last.exists():
         return ""
     way = " With another bound, or `action: warn`, the same command goes on from there." if go_on else ""

@@ -25,7 +25,7 @@ ASKED = {
 
 
 class _Record(MLFlowLogger):
-    """Lightning's. Where MLflow falls silent during a run, that is told of once, and the run goes on without it."""
+    """Lightning's logger. If MLflow fails during a run, one warning is given and the run goes on."""
 
     def __init__(self, name: str, run_id: str | None, **named: Any) -> None:
         super().__init__(name, run_id=run_id, **named)
@@ -34,7 +34,7 @@ class _Record(MLFlowLogger):
         self._last_steps: dict[str, int] = {}
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """As Lightning's, but no point twice: a run may have been killed between its curves and its checkpoint."""
+        """Log metrics, but never a point twice: a run may be killed between its curves and its checkpoint."""
         self._tried(self._log_new, metrics, step)
 
     def _log_new(self, metrics: Mapping[str, float], step: int | None) -> None:
@@ -43,14 +43,14 @@ class _Record(MLFlowLogger):
         super().log_metrics(metrics, step)
 
     def _last_step(self, name: str) -> int:
-        """The last point of a curve from before, or -1."""
+        """Return the last point of an earlier curve, or -1."""
         if name not in self._last_steps:
             points = self.experiment.get_metric_history(self.run_id, name)
             self._last_steps[name] = max((point.step for point in points), default=-1)
         return self._last_steps[name]
 
     def finalize(self, status: str = "success") -> None:
-        """As Lightning's."""
+        """Finish the record, as Lightning does."""
         self._tried(super().finalize, status)
 
     def _tried(self, tell: Callable[..., None], *what: Any) -> None:
@@ -67,14 +67,14 @@ class _Record(MLFlowLogger):
 
 
 def _first_line(error: Exception) -> str:
-    """Behind it stands the whole statement that a database refused."""
+    """Return the first line of an error; after it comes the whole statement that a database refused."""
     return str(error).strip().partition("\n")[0]
 
 
 def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
-    """TensorBoard and MLflow. The record never stops the work: an unreachable MLflow is a warning.
+    """Return loggers for TensorBoard and MLflow. An unreachable MLflow is only a warning.
 
-    Of several processes only the first opens MLflow: two would make its tables at once, and break them for good.
+    Only the first of several processes opens MLflow: two would create its tables at once, and break them for good.
 
     Args:
         name: of the stage.
@@ -119,7 +119,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
 
 
 def _still_there(run_id: str | None, address: str) -> str | None:
-    """The run, unless somebody has removed it since: then a new one is begun."""
+    """Return the run's number if it still exists in MLflow; None if it was removed, for a new run."""
     if run_id is None:
         return None
     from mlflow.exceptions import MlflowException
@@ -147,7 +147,7 @@ def _hashed(address: str) -> str:
 
 
 def recorded(found: list[Logger]) -> dict[str, str]:
-    """Where the curves are, for `loggers` to go on with."""
+    """Return the places of the curves, for `loggers` to resume."""
     where = {}
     for logger in found:
         if isinstance(logger, TensorBoardLogger):
@@ -158,7 +158,7 @@ def recorded(found: list[Logger]) -> dict[str, str]:
 
 
 def log_record(found: list[Logger], record: dict[str, Any]) -> None:
-    """Put the record, and the metrics of the best epoch, beside the curves in MLflow."""
+    """Store the record, and the metrics of the best epoch, beside the curves in MLflow."""
     for logger in found:
         if isinstance(logger, _Record) and not logger.silent:
             try:

@@ -1,4 +1,4 @@
-"""Measure memory, total, free and in use, and how busy the GPU is."""
+"""Measure memory (total, free and in use) and the load of the GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = Path("/sys/fs/cgroup")
 
 
 class Memory(NamedTuple):
-    """Bytes."""
+    """Total and free memory, bytes."""
 
     total: int
     free: int
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
 
 def memory_share(device: torch.device) -> float:
-    """Of the machine's or container's memory, what is in use by anybody; of a GPU's, what this process has needed.
+    """Return the share of memory in use by all processes; on a GPU, the peak share of this process.
 
     On a GPU: what others hold, and the most that tensors of this process took at once. What torch keeps beyond that for
     later tensors counts as free: it grows to all there is, and nothing is wrong.
@@ -42,7 +42,7 @@ def memory_share(device: torch.device) -> float:
 
 
 def memory_bytes(device: torch.device) -> int:
-    """Most that this process has used of the GPU's memory, or else of the machine's."""
+    """Return the peak memory of this process on the GPU, or else on the machine."""
     if device.type == "cuda":
         import torch
 
@@ -51,7 +51,7 @@ def memory_bytes(device: torch.device) -> int:
 
 
 def gpu_share(device: torch.device) -> float | None:
-    """Of the last moments, the share in which the GPU was busy; None without one, or where its driver does not say."""
+    """Return the share of recent time in which the GPU was busy; None without a GPU or a driver that reports it."""
     if device.type != "cuda":
         return None
     import torch
@@ -63,7 +63,7 @@ def gpu_share(device: torch.device) -> float | None:
 
 
 def free_bytes(gpu: bool) -> int:
-    """Free memory of this process's GPU, or of the machine."""
+    """Return the free memory of this process's GPU, or of the machine."""
     if gpu:
         import torch
 
@@ -72,17 +72,17 @@ def free_bytes(gpu: bool) -> int:
 
 
 def number_here() -> int:
-    """Of this process among those of the run on this machine, as torchrun or SLURM says; 0 where neither started it."""
+    """Return the number of this process on this machine, from torchrun or SLURM; 0 without them."""
     return int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0")
 
 
 def total_bytes() -> int:
-    """Memory of the machine, or of the container."""
+    """Return the memory of the machine, or of the container."""
     return machine().total
 
 
 def machine(group: Path = GROUP) -> Memory:
-    """Memory of the machine, or of the container where that has less; `group` is its control group, version 2."""
+    """Return the memory of the machine, or of a smaller container; `group` is its control group, version 2."""
     memory = psutil.virtual_memory()
     whole = Memory(int(memory.total), int(memory.available))
     try:

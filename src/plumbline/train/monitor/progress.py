@@ -1,4 +1,4 @@
-"""Report how a run is doing: JSON lines, a line of log an epoch, figures for TensorBoard and MLflow."""
+"""Report the progress of a run: JSON lines, one log line per epoch, figures for TensorBoard and MLflow."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from plumbline.train.monitor.memory import gpu_share, memory_bytes
 
 
 class EpochLine(Callback):
-    """Without a terminal: one line an epoch."""
+    """Logs one line per epoch where there is no terminal."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say how far the run is and how good its answers are."""
+        """Log the progress of the run and its scores."""
         history: Any = getattr(pl_module, "history", None)
         metrics: Any = getattr(pl_module, "metrics", ())
         row = history[-1] if history else {}
@@ -35,7 +35,7 @@ class EpochLine(Callback):
 
 
 class Monitor(Callback):
-    """Appends to a file of JSON lines, one every `log_every_n_steps` steps and one an epoch, and logs the same figures.
+    """Appends JSON lines to a file, one every `log_every_n_steps` steps and one per epoch, and logs the same figures.
 
     A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
     all processes, and memory: the most that this process has used (bytes), and the largest share that was in use by
@@ -45,7 +45,7 @@ class Monitor(Callback):
     """
 
     def __init__(self, path: Path, memory: MemoryAlarm, device_stats: bool = False) -> None:
-        """Write into `path`; `memory` looks at the memory in each batch."""
+        """Write into `path`; `memory` checks the memory in each batch."""
         self.path, self.memory, self.device_stats = path, memory, device_stats
         self._buildings = 0
         self._step = 0
@@ -54,24 +54,24 @@ class Monitor(Callback):
         self._ended: float | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Of an interrupted run keep the lines of the epochs that are not run again; of one before, none."""
+        """Keep the lines of epochs that are not repeated; drop all lines of an earlier run."""
         if not trainer.is_global_zero or not self.path.exists():
             return
         with atomic_file(self.path) as partial, self.path.open(encoding="utf-8") as lines:
             partial.write_text("".join(line for line in lines if _epoch(line) <= trainer.current_epoch), "utf-8")
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._buildings, self._begun, self._ended = 0, time.monotonic(), None
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop the clock: what follows is no training."""
+        """Stop the clock: training ends here."""
         self._ended = time.monotonic()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Write a line now and then."""
+        """Write a line every few steps."""
         self._buildings += len(batch.symmetry_B)
         step = trainer.global_step
         if step != self._step and step % trainer.log_every_n_steps == 0:  # batches that add up share their step
@@ -121,7 +121,7 @@ class Monitor(Callback):
 
 
 def _epoch(line: str) -> float:
-    """Of a line of `Monitor`; one that a kill has cut belongs to none."""
+    """Return the epoch of a line of `Monitor`; infinity for a line cut by a kill."""
     try:
         return float(json.loads(line)["epoch"])
     except ValueError:
@@ -129,6 +129,6 @@ def _epoch(line: str) -> float:
 
 
 def monitors(losses: FitOptions, path: Path, last: Path, section: str) -> list[Callback]:
-    """What watches a run, by the section; arguments as for `MemoryAlarm`, and `path` of the lines."""
+    """Return the callbacks that watch a run, by the section; arguments as for `MemoryAlarm`; `path` of the lines."""
     memory = MemoryAlarm(losses, last, section)
     return [memory, Monitor(path, memory, losses.device_stats)]

@@ -1,4 +1,4 @@
-"""Record a run: what went in, what it ran on, what came out, and its curve as a file."""
+"""Record a run: its inputs, its machine, its results, and its curve as a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = ("torch", "lightning", "numpy")
 
 
 def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What is known before the first step.
+    """Return the facts that are known before the first step.
 
     Args:
         parameters: how many there are, by part of the network.
@@ -38,13 +38,13 @@ def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, sett
 
 
 def surroundings() -> dict[str, Any]:
-    """What a run is made on: the `hardware`, and the `versions` of what its numbers come from."""
+    """Return the `hardware` of a run, and the `versions` of the packages behind its numbers."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {"hardware": hardware(), "versions": {"python": platform.python_version(), **versions}}
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
-    """The commit that is checked out, and whether files of it were changed; None outside of a repository."""
+    """Return the checked-out commit, and whether its files were changed; None outside a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -58,7 +58,7 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, memory and GPUs of this machine."""
+    """Return processor, cores, memory and GPUs of this machine."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -68,7 +68,7 @@ def hardware() -> dict[str, Any]:
 
 
 def _gpus() -> list[str]:
-    """Names of the GPUs; without torch, as the driver's own program tells them."""
+    """Return the names of the GPUs, from torch or else from `nvidia-smi`."""
     if is_installed("torch"):
         import torch
 
@@ -96,7 +96,7 @@ def _processor() -> str:
 
 
 def write_history(history: list[dict[str, float]], metrics: Sequence[str], path: Path) -> None:
-    """The run's curve as CSV, one row an epoch."""
+    """Write the run's curve as CSV, one row per epoch."""
     with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, _columns(metrics), lineterminator="\n")
         writer.writeheader()
@@ -104,7 +104,7 @@ def write_history(history: list[dict[str, float]], metrics: Sequence[str], path:
 
 
 def rounded(history: list[dict[str, float]], metrics: Sequence[str]) -> list[dict[str, float]]:
-    """Epoch (from 1), loss, the `metrics` of the tune split and the rate of each epoch."""
+    """Return the rounded figures of each epoch: number (from 1), loss, `metrics` of the tune split, and rate."""
     rows = [{key: round(row.get(key, float("nan")), 6) for key in _columns(metrics)} for row in history]
     return [{**row, "epoch": int(row["epoch"]) + 1} for row in rows]
 

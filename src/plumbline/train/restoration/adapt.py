@@ -1,4 +1,4 @@
-"""Train an adapter for each domain of degradation on a denoiser that stays as it is, but for a little of it late."""
+"""Train an adapter for each domain of degradation; of the denoiser itself only few weights change, late in the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADAPTERS = "adapters"
 
 
 class AdapterOptimisation(FieldOptimisation):
-    """Fits an adapter; the weights `late` join after a share of the epochs. Checkpoints hold these alone."""
+    """Fits an adapter; the weights `late` join after a share of the epochs. Checkpoints hold only these."""
 
     def __init__(self, model: FieldDenoiser, params: AdapterFields, late: dict[str, Tensor]) -> None:
         super().__init__(model, params, "adapt")
@@ -39,19 +39,19 @@ class AdapterOptimisation(FieldOptimisation):
             parameter.requires_grad_(True)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Leave the late weights alone until their time has come."""
+        """Hold the late weights until their epoch."""
         if self.current_epoch < self._begins:
             for parameter in self._late:
                 parameter.grad = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what is trained."""
+        """Keep only the trained parameters."""
         super().on_save_checkpoint(checkpoint)
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         checkpoint["state_dict"] = {k: v for k, v in checkpoint["state_dict"].items() if k in trained}
 
     def load_state_dict(self, state_dict: Any, strict: bool = False, assign: bool = False) -> Any:
-        """Take up what was kept; the rest is the base's."""
+        """Restore the saved parameters; the others are the base's."""
         return nn.Module.load_state_dict(self, state_dict, strict=False, assign=assign)
 
 

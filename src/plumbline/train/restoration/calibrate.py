@@ -1,4 +1,4 @@
-"""Fit the spread on scenes held back from training, so that 90 % means 90 %, and find how far a field may be told."""
+"""Fit the spread on held-out scenes, so that 90 % means 90 %, and find the largest distance for a field."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FARTHEST_M = (40.0, 100.0)
 
 
 class _Cells(NamedTuple):
-    """Of one component: n cells of all scenes."""
+    """Errors, spreads and distances of n cells of all scenes, for one component."""
 
     error: Float
     samples: Float
@@ -52,14 +52,14 @@ class _Cells(NamedTuple):
 
 
 class TorchDenoiser:
-    """The network in torch, as `sampling.Denoiser`."""
+    """The network in torch, as a `sampling.Denoiser`."""
 
     def __init__(self, model: FieldDenoiser) -> None:
         self.model = model.eval()
         self.alphas = model.alphas.double().cpu().numpy()
 
     def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `sampling.Denoiser`."""
+        """Return the clean field; see `sampling.Denoiser`."""
         device = next(self.model.parameters()).device
         given = torch.from_numpy(conditions).to(device)[None].expand(len(noisy), -1, -1, -1)
         with torch.inference_mode():
@@ -69,7 +69,7 @@ class TorchDenoiser:
 
 
 def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float) -> Spread:
-    """The spread by which 90 % of the truth of `scenes` lies in the intervals, at every distance."""
+    """Return the spread with which the intervals hold 90 % of the truth of `scenes`, at every distance."""
     denoiser = TorchDenoiser(model)
     gathered: dict[str, list[_Cells]] = {name: [] for name in COMPONENTS}
     count = min(len(scenes), MOST_SCENES)
@@ -113,7 +113,7 @@ def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: 
 
 
 def _gain(cells: _Cells) -> float:
-    """Share of what the samples say beyond the Gaussian process that leaves least error; scenes count alike."""
+    """Return the share of the samples' part beyond the Gaussian process that gives least error; scenes count alike."""
     weight = 1 / (cells.missed**2 + LEAST_MISSED_MM**2)
     start = cells.error - cells.beyond
     needed, said = float((-start * cells.beyond * weight).sum()), float((cells.beyond**2 * weight).sum())
@@ -121,7 +121,7 @@ def _gain(cells: _Cells) -> float:
 
 
 def _fit(cells: _Cells, gain: float) -> Component:
-    """Shares by the least continuous ranked probability score, then the reach by quantiles."""
+    """Fit the shares by the least continuous ranked probability score, then the reach by quantiles."""
 
     def score(logs: Float) -> float:
         deviation = np.sqrt(
@@ -143,7 +143,7 @@ def _fit(cells: _Cells, gain: float) -> Component:
 
 
 def _farthest(cells: _Cells) -> float:
-    """The distance up to which the error is at most `KNOWN_SHARE` of the movement, in scenes that move."""
+    """Return the distance up to which the error is at most `KNOWN_SHARE` of the movement, in moving scenes."""
     moving = cells.moved > 1.0
     share = np.abs(cells.error) / cells.moved
     edges = np.arange(0, FARTHEST_M[1] + 1, 20.0)

@@ -1,4 +1,4 @@
-"""Give Lightning crops of scenes, drawn anew in each epoch, for each process."""
+"""Give Lightning random crops of scenes, new ones in each epoch, for each process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DISTANCE = CHANNELS.index("distance")
 
 
 class FieldBatch(NamedTuple):
-    """B crops."""
+    """Batch of B crops."""
 
     conditions_BCHW: Tensor
     clean_BFHW: Tensor
@@ -48,7 +48,7 @@ class Crops(Dataset[FieldBatch]):
     """Batches by number: crop origin, scene and mirror of each example are given."""
 
     def __init__(self, scenes: SceneSet, crop: int, batches: list[NDArray[np.int64]]) -> None:
-        """`batches`: of rows (scene, row, column, mirror)."""
+        """Keep the scenes; `batches`: of rows (scene, row, column, mirror)."""
         self.scenes, self.crop, self.batches = scenes, crop, batches
 
     def __len__(self) -> int:
@@ -64,7 +64,8 @@ class CropData(LightningDataModule):
     steps_vary = True
 
     def __init__(self, train: SceneSet, tune: SceneSet, params: TrainFields | AdapterFields) -> None:
-        """
+        """Check scenes and crop size, and set up the data.
+
         Raises:
             InputError: there is no scene to train on, or to choose by, or the crop is larger than they are.
         """
@@ -85,7 +86,7 @@ class CropData(LightningDataModule):
         self.complete = int(self.first.max())
 
     def train_dataloader(self) -> DataLoader[FieldBatch]:
-        """This process's batches of this epoch."""
+        """Return this process's batches of this epoch."""
         trainer: Any = self.trainer
         # As the trainer itself counts: where a run is gone on with, `current_epoch` is still one behind.
         epoch = trainer.fit_loop.epoch_progress.current.processed
@@ -97,7 +98,7 @@ class CropData(LightningDataModule):
         return DataLoader(Crops(self.train, self.params.crop, list(own)), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[FieldBatch]:
-        """This process's part of the tune split: the middle of each scene."""
+        """Return this process's part of the tune split: the middle of each scene."""
         trainer: Any = self.trainer
         corner = (self.tune.truth.shape[-1] - self.params.crop) // 2
         rows = np.array([(number, corner, corner, 0) for number in range(len(self.tune))], np.int64)
@@ -109,7 +110,7 @@ class CropData(LightningDataModule):
 def drawn_rows(
     scenes: SceneSet, params: TrainFields | AdapterFields, epoch: int, drawn: NDArray[np.intp]
 ) -> NDArray[np.int64]:
-    """(N, 4) scene, row, column and mirror of each example of an epoch, from the seed and the epoch alone."""
+    """Draw (N, 4) scene, row, column and mirror of each example of an epoch, from the seed and the epoch alone."""
     rng = np.random.default_rng([params.seed, epoch])
     count = len(drawn) * params.crops_a_scene
     room = scenes.truth.shape[-1] - params.crop + 1

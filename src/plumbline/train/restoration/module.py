@@ -1,4 +1,4 @@
-"""Optimise the denoiser: noise is added at a random step, and the clean field is asked."""
+"""Optimise the denoiser: noise is added at a random step, and the network predicts the clean field."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class FieldOptimisation(Fitting):
     network: ClassVar[str] = "model.unet"
 
     def __init__(self, model: FieldDenoiser, params: TrainFields | AdapterFields, section: str = "train") -> None:
-        """`section`: of the params, that `params` is; for messages."""
+        """Set up the run. `section`: name of the section that `params` is, for messages."""
         super().__init__(params, params, section)
         self.model = model
         self.params: TrainFields | AdapterFields = params
         self._seen: list[NDArrayList] = []
 
     def parameter_counts(self) -> dict[str, int]:
-        """All, and those that are trained."""
+        """Count all parameters, and the trained ones."""
         return {"total": count_parameters(self.model), **super().parameter_counts()}
 
     def training_step(self, batch: FieldBatch, batch_index: int) -> Tensor:
-        """Mean loss of the crops; where the Gaussian process is far off, an example counts less."""
+        """Return the mean loss of the crops; where the Gaussian process is far off, an example counts less."""
         clean = batch.clean_BFHW
         noise = torch.randn_like(clean)
         last = self.model.spec.train_steps - 1
@@ -61,7 +61,7 @@ class FieldOptimisation(Fitting):
         return loss
 
     def _unit(self, size_B: Tensor) -> Tensor:
-        """What a loss grows with: the square of the field's size for `mse`, else the size."""
+        """Return the scale of the loss: the square of the field's size for `mse`, else the size."""
         return size_B if self.params.loss == "mse" else size_B.sqrt()
 
     def validation_step(self, batch: FieldBatch, batch_index: int) -> None:
@@ -109,7 +109,7 @@ NDArrayList = list[Any]
 
 
 def field_loss(error: Tensor, kind: str) -> Tensor:
-    """Loss of each cell: squared, absolute, or Charbonnier's smooth absolute error."""
+    """Return the loss of each cell: squared, absolute, or Charbonnier's smooth absolute error."""
     if kind == "mse":
         return error**2
     if kind == "l1":

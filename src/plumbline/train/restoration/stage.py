@@ -1,4 +1,4 @@
-"""Run the stage `train` of restoration: prepared scenes in, a denoiser, its spread and its adapters out."""
+"""Run the stage `train` of restoration: make a denoiser, its spread and its adapters from prepared scenes."""
 
 from __future__ import annotations
 

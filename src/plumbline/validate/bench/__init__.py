@@ -1,1 +1,1 @@
-"""`plumbline bench`: size, speed, parity and accuracy of a package on this machine."""
+"""Measure size, speed, parity and accuracy of a package on this machine: `plumbline bench`."""

@@ -1,4 +1,4 @@
-"""What a benchmark is run on: prepared buildings, or random ones that look like them."""
+"""Choose the buildings of a benchmark: prepared ones, or random ones with similar features."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class BenchInputs:
-    """Buildings, and where they come from."""
+    """Buildings and their source."""
 
     sequences: SequenceSet
     source: str
@@ -33,12 +33,12 @@ class BenchInputs:
 
     @property
     def labelled(self) -> bool:
-        """Whether every building has a label, so that accuracy can be told."""
+        """Return whether every building has a label, so that accuracy can be measured."""
         return bool(np.isfinite(np.asarray(self.sequences.severity)).all())
 
 
 def prepared_inputs(folder: Path) -> BenchInputs:
-    """At most `BUILDINGS` of a split, drawn by a fixed seed.
+    """Draw at most `BUILDINGS` of a split, by a fixed seed.
 
     Args:
         folder: that of the stage `prepare`, of which the test split is taken, or of one split.
@@ -54,7 +54,7 @@ def prepared_inputs(folder: Path) -> BenchInputs:
 
 
 def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
-    """At most `BUILDINGS` of these, drawn by a fixed seed; those with a feature that is no number are left out.
+    """Draw at most `BUILDINGS` of these by a fixed seed; those with NaN or infinite features are left out.
 
     Raises:
         InputError: there is none.
@@ -73,7 +73,7 @@ def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
 
 
 def all_finite(sequences: SequenceSet) -> NDArray[np.bool_]:
-    """(B,) whether all features of a building, and of its scatterers, are finite numbers."""
+    """Return (B,) whether all features of a building, and of its scatterers, are finite numbers."""
     parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
     found = [np.zeros(0, bool)]
     for part in parts:
@@ -84,7 +84,7 @@ def all_finite(sequences: SequenceSet) -> NDArray[np.bool_]:
 
 
 def random_inputs(trained: Trained) -> BenchInputs:
-    """Buildings without labels whose features are normal, with the means and deviations of the model's training data.
+    """Draw unlabelled buildings with normal features: means and deviations are those of the training data.
 
     Each feature is drawn by itself: good for speed and parity, and no house that ever stood.
     """

@@ -1,4 +1,4 @@
-"""Every artifact of a package under every runtime of this machine: size, speed, parity and accuracy."""
+"""Measure every artifact of a package under every runtime of this machine: size, speed, parity and accuracy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Row:
     """Why it could not run; then there is no figure."""
 
     def as_json(self) -> dict[str, Any]:
-        """Without what is not a number: JSON has none."""
+        """Return the row without NaN and infinity, which JSON does not have."""
         content = asdict(self)
         content["figures"] = {key: value for key, value in self.figures.items() if np.isfinite(value)}
         content["buildings_per_second"] = {str(batch): value for batch, value in self.buildings_per_second.items()}
@@ -70,7 +70,7 @@ class Row:
 
 
 def artifacts(manifest: Manifest) -> list[str]:
-    """The ONNX files of a package, its default model first."""
+    """List the ONNX files of a package, its default model first."""
     return sorted((n for n in manifest.files if n.endswith(".onnx")), key=lambda n: (n != manifest.default_model, n))
 
 
@@ -82,7 +82,7 @@ def bench(
     batches: Sequence[int] = BATCHES,
     rounds: int = ROUNDS,
 ) -> list[Row]:
-    """Measure everything.
+    """Measure every artifact under every runtime.
 
     Latency is that of one building of median length; throughput that of batches drawn by a fixed seed, each padded to
     its longest building.
@@ -131,7 +131,7 @@ def bench(
 
 @contextmanager
 def _threads_kept(reference: Diagnosis | None) -> Iterator[None]:
-    """The number of torch's threads stays what it was, where torch is measured."""
+    """Restore torch's number of threads afterwards, if torch is measured."""
     if reference is None:
         yield
         return
@@ -147,7 +147,7 @@ def _threads_kept(reference: Diagnosis | None) -> Iterator[None]:
 def _open(
     package: Path, manifest: Manifest, reference: Diagnosis | None, inputs: Inputs
 ) -> tuple[list[Row], list[OnnxModel]]:
-    """All rows, and what runs those of them that have no trouble with `inputs`; what is compared with first."""
+    """Return all rows, and the models that run on `inputs` without an error; the reference comes first."""
     rows: list[Row] = []
     opened: list[OnnxModel] = []
 

@@ -1,4 +1,4 @@
-"""What can run a model on this machine: ONNX Runtime on each of its devices, and torch eager."""
+"""List what can run a model on this machine: ONNX Runtime on each of its devices, and torch eager."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Runtime:
 
 
 def thread_counts() -> list[int]:
-    """One, two and all cores, as far as there are as many."""
+    """Return one, two and all cores, as far as this machine has them."""
     return sorted({count for count in (1, 2, cores()) if count <= cores()})
 
 
 def runtimes() -> list[Runtime]:
-    """ONNX Runtime on the CPU with each of `thread_counts`, and on what else it lists of `ON_GPU`."""
+    """List ONNX Runtime on the CPU with each of `thread_counts`, and on the available devices of `ON_GPU`."""
     found = [Runtime(f"ONNX Runtime CPU, {_threads(count)}", CPU, count) for count in thread_counts()]
     listed = onnxruntime.get_available_providers()
     return found + [Runtime(f"ONNX Runtime {ON_GPU[key]}", key, cores()) for key in ON_GPU if key in listed]
@@ -58,7 +58,7 @@ class Eager(Released):
         self._model, self._count = model, threads
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
-        """The outputs; the number of threads, which is torch's for the whole process, stays changed."""
+        """Return the outputs. This changes torch's number of threads for the whole process."""
         import torch
 
         torch.set_num_threads(self._count)

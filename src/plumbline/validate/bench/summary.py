@@ -1,4 +1,4 @@
-"""What a benchmark says: a table, a JSON document, and advice on which artifact to take on this machine."""
+"""Summarise a benchmark: a table, a JSON document, and advice on the artifact for this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLEARLY = 1.05
 
 
 def advice(rows: Sequence[Row], default: str) -> list[str]:
-    """Which artifact is fastest here, and of each other than `default` whether it is slower than that.
+    """Name the fastest artifact here, and say of each other one whether it is slower than `default`.
 
     An artifact is taken at its best, over all runtimes and batches.
     """
@@ -61,7 +61,7 @@ def advice(rows: Sequence[Row], default: str) -> list[str]:
 def bench_document(
     rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any], said: Sequence[str]
 ) -> dict[str, Any]:
-    """All of it as JSON content; a figure that is not a number is left out.
+    """Return the benchmark as JSON content, without figures that are NaN or infinite.
 
     Args:
         rows: see `bench`. machine: processor, cores, memory and GPUs. said: see `advice`.
@@ -89,7 +89,7 @@ def bench_document(
 
 
 def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any]) -> Table:
-    """The rows for a terminal; `B 16 /s` is buildings a second in batches of 16; empty where there is no figure."""
+    """Return the rows as a table for a terminal; `B 16 /s` is buildings a second in batches of 16."""
     compared = rows[0].artifact if rows[0].artifact.endswith(".onnx") else "torch"
     batches = sorted({batch for row in rows for batch in row.buildings_per_second})
     result = Table(

@@ -1,1 +1,1 @@
-"""Rules that a candidate must meet, and the bootstrap that they judge by."""
+"""Apply the rules that a candidate must meet, with bounds from the bootstrap."""

@@ -1,4 +1,4 @@
-"""How much worse an artifact may be than another on buildings like those of the test: a paired bootstrap.
+"""Bound how much worse an artifact is than another on similar buildings, by a paired bootstrap.
 
 A rule `max_drop_vs` is a test of non-inferiority (CONSORT extension, Piaggio et al. 2012; EMA guideline on the choice
 of the non-inferiority margin, 2005): not "no difference was found", but "a drop as large as the margin is ruled out".
@@ -37,7 +37,7 @@ Resampled = dict[tuple[str, str], Float]
 
 
 class Pair(NamedTuple):
-    """What is compared: a metric of an artifact with that of a reference."""
+    """Comparison of one metric between an artifact and a reference."""
 
     metric: str
     artifact: str
@@ -50,7 +50,7 @@ def resampled_figures(
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
 ) -> Resampled:
-    """The figures of each (metric, name) in each resample.
+    """Return the figures of each (metric, name) in each resample.
 
     Metrics of quadrants are resampled among the buildings that have one. All see the same resamples, and a second call
     sees them again.
@@ -83,7 +83,7 @@ def resampled_figures(
 
 
 def drops_in(found: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
-    """How much worse the artifact of each pair is than its reference, in each resample.
+    """Return how much worse each pair's artifact is than its reference, in each resample.
 
     Returns:
         Pair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no such figure. A pair is
@@ -101,13 +101,13 @@ def drops_in(found: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
 def resampled_drops(
     pairs: Collection[Pair], everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64], severity_true: Float
 ) -> dict[Pair, Float]:
-    """The drops of `pairs` on these buildings: `drops_in` the figures of `resampled_figures`."""
+    """Return the drops of `pairs` on these buildings: `drops_in` the figures of `resampled_figures`."""
     wanted = {(pair.metric, who) for pair in pairs for who in (pair.artifact, pair.reference)}
     return drops_in(resampled_figures(wanted, everyone, quadrant_true, severity_true), pairs)
 
 
 def upper_bound(drops: Float, confidence: float) -> float:
-    """The value that a share `confidence` of the drops do not exceed; infinite where too few of them are known.
+    """Return the quantile `confidence` of the drops; infinite if too few of them are known.
 
     A resample without a figure counts as the worst drop of all.
     """
@@ -116,7 +116,7 @@ def upper_bound(drops: Float, confidence: float) -> float:
 
 
 def resamples(count: int, number: int = RESAMPLES, seed: int = SEED) -> Iterator[Float]:
-    """(R, B) how often each of `count` buildings is in each resample, some resamples at a time."""
+    """Yield (R, B) how often each of `count` buildings is in each resample, some resamples at a time."""
     rng = np.random.default_rng(seed)
     rows = max(1, CELLS // count)
     for start in range(0, number, rows):
@@ -133,7 +133,7 @@ def _way(
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
 ) -> OfResamples | None:
-    """How to compute the metric on the buildings `inside`; None where it has no figure there."""
+    """Return the function that computes the metric on the buildings `inside`; None where it has no figure there."""
     if judged is None or not inside.any():
         return None
     needed = {"interval_coverage": ("low", "high"), "interval_width": ("low", "high")}

@@ -1,4 +1,4 @@
-"""The metrics of many resamples of the same buildings at once.
+"""Compute metrics for many resamples of the same buildings at once.
 
 A resample is given by how often each building is in it, so every metric here is one of weighted buildings. With every
 weight 1 it is the figure of `validate.metrics`.
@@ -23,7 +23,7 @@ OfResamples = Callable[[Float], Float]
 
 
 def of_all(metric: str, judged: Judged, severity_true: Float) -> OfResamples | None:
-    """How to compute a metric of severities or intervals; None where `metric` is another one.
+    """Return the function for a metric of severities or intervals; None for any other `metric`.
 
     Args:
         judged: finite answers for B buildings. severity_true: (B,) permille.
@@ -46,7 +46,7 @@ def of_all(metric: str, judged: Judged, severity_true: Float) -> OfResamples | N
 
 
 def of_quadrants(metric: str, judged: Judged, quadrant_true: NDArray[np.int64]) -> OfResamples | None:
-    """How to compute a metric of quadrants; None where `metric` is another one.
+    """Return the function for a metric of quadrants; None for any other `metric`.
 
     Args:
         judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.

@@ -1,4 +1,4 @@
-"""Rules as data: each holds one figure, or one drop, against one bound. No figure, no pass. See docs/gates.md."""
+"""Evaluate rules: each compares one figure or drop with one bound. A missing figure fails. See docs/gates.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Drops = Mapping[str, Mapping[Pair, NDArray[np.floating]]]
 
 
 def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
-    """The verdict over `rules`: `pass` only if there is a rule and every one is met.
+    """Return the verdict over `rules`: `pass` only if at least one rule exists and all are met.
 
     Args:
         params: section `validate`, for the confidence, and for the slices that `worst` and `city:*` look at.
@@ -46,14 +46,14 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Validate
 
 
 def failed_rules(gate: Mapping[str, Any]) -> list[str]:
-    """The sentences of the rules that were not met; where there is none to meet, that."""
+    """Return the sentences of the failed rules; one sentence if the gate has no rules."""
     if not gate["rules"]:
         return ["no rule of validate.gates is asked here, and without one nothing passes"]
     return [str(rule["text"]) for rule in gate["rules"] if not rule["passed"]]
 
 
 def check_format(gate: Mapping[str, Any], path: object) -> None:
-    """Refuse a gate.json whose words this version does not know: a `pass` there may mean something else.
+    """Refuse a gate.json of an unknown format: a `pass` there may mean something else.
 
     Raises:
         InputError: it is of another format than 1 or 2.
@@ -67,7 +67,7 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
 
 
 def covers(rule: Gate, part: str) -> bool:
-    """Is the slice `part` one that the rule may be asked on?"""
+    """Return whether the rule applies to the slice `part`."""
     return rule.slice in (part, WORST) or (rule.slice.endswith(EACH) and part.startswith(rule.slice.removesuffix("*")))
 
 
@@ -88,7 +88,7 @@ def _one(rule: Gate, table: Table, drops: Drops, params: Validate) -> dict[str, 
 
 
 def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
-    """A figure against a bound."""
+    """Compare a figure with a bound."""
     value = _figure(table, part, rule.artifact, rule.metric)
     kind, bound = ("min", rule.min) if rule.min is not None else ("max", rule.max)
     excess = math.inf
@@ -100,7 +100,7 @@ def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Validat
 
 
 def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
-    """A drop against a margin: its confidence bound, or the drop itself where the metric is not over buildings."""
+    """Compare a drop with its margin: by its confidence bound, or directly for a metric that is not over buildings."""
     against = str(rule.max_drop_vs)
     value, reference = (_figure(table, part, who, rule.metric) for who in (rule.artifact, against))
     difference = None if value is None or reference is None else value - reference
@@ -132,7 +132,7 @@ def _result(rule: Gate, part: str, about: Mapping[str, Any], excess: float, pass
 
 
 def _told(result: dict[str, Any]) -> dict[str, Any]:
-    """The result as it stands in gate.json: with its sentence, without what only served to find the worst."""
+    """Return the result for gate.json: with its sentence, without the keys that served to find the worst slice."""
     told = {key: value for key, value in result.items() if key not in ("words", "excess")}
     where = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
     text = f"{result['metric']} of {result['artifact']} on {where}: {_show(result['value'])} found, {result['words']}"
@@ -155,7 +155,7 @@ def drops_of(
     parts: Mapping[str, NDArray[np.bool_]],
     min_slice: int,
 ) -> Drops:
-    """Resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers.
+    """Return resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers.
 
     Args:
         everyone: what each artifact and reference said of the B buildings of `test`. parts: slice -> (B,) which.

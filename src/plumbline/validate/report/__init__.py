@@ -1,1 +1,1 @@
-"""The report of a candidate: its content, the HTML page, and the plots for DVC."""
+"""Write the report of a candidate: its content, the HTML page, and the plots for DVC."""

@@ -1,4 +1,4 @@
-"""What the report of a candidate says, as plain data: the HTML page and the model card are drawn from it."""
+"""Collect the content of a candidate's report as plain data, for the HTML page and the model card."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def intervals(
     reference: str,
     confidence: float = SHARE,
 ) -> tuple[Intervals, Intervals]:
-    """95 % intervals of every metric over buildings of every contender, and bounds of its difference from a reference.
+    """Return 95 % intervals of each contender's metrics over buildings, and bounds of the difference from a reference.
 
     Each end of a difference is a one-sided bound with `confidence`, as a rule `max_drop_vs` asks for it: the end on the
     worse side *is* that rule's `drop_bound`, of the same resamples. (The two together hold `2 confidence - 1`.)
@@ -63,7 +63,7 @@ def intervals(
 
 
 def _told(metric: str, values: Float, confidence: float) -> dict[str, Interval]:
-    """Both one-sided bounds; nothing where too many resamples have no figure, as for a gate."""
+    """Return both one-sided bounds; empty if too many resamples lack a figure, as for a gate."""
     low, high = 0 - upper_bound(-values, confidence), upper_bound(values, confidence)
     return {metric: Interval(low, high)} if np.isfinite((low, high)).all() else {}
 
@@ -110,7 +110,7 @@ def report_content(
     confidence: float = SHARE,
     reference: str = REFERENCE,
 ) -> dict[str, Any]:
-    """All that the report tells; strict JSON.
+    """Return the whole content of the report, as strict JSON.
 
     Args:
         test: B labelled buildings. everyone: contender -> what it said of them.
@@ -154,7 +154,7 @@ def report_content(
 
 
 def compared_with(content: Mapping[str, Any]) -> str:
-    """Who the champion is, in a sentence; or why there is none in the report."""
+    """Name the champion in a sentence, or say why the report has none."""
     if content["champion"]:
         return f"champion is version {content['champion']}, the default model of what is released today."
     return (
@@ -168,7 +168,7 @@ def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:
 
 
 def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
-    """Confusions (rows are the truth), reliability, and accuracy against coverage; nothing of what was NaN."""
+    """Return confusions (rows are the truth), reliability, and accuracy against coverage, without NaN answers."""
     found: dict[str, Any] = {}
     if np.isfinite(judged.severity).all():
         categories = len(CATEGORY_BOUNDS_PERMILLE) + 1

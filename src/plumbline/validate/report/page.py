@@ -1,4 +1,4 @@
-"""`report.html`: the verdict on a candidate with its evidence, in one file for a screen or a phone, offline."""
+"""Draw `report.html`: the verdict on a candidate with its evidence, in one file for a screen or a phone, offline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_report(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def report_page(content: Mapping[str, Any]) -> str:
-    """The page for the content of a `report.json`."""
+    """Return the page for the content of a `report.json`."""
     tested = content["test_data"]
     of = f"{number(tested['buildings'])} test buildings, SHA-256 {say(tested['sha256'][:12])}…" if tested else ""
     body = [

@@ -1,4 +1,4 @@
-"""The tables and drawings that stand behind the figures: what `dvc plots show` and a reader look at."""
+"""Write the tables and drawings behind the figures, for `dvc plots show` and for readers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from plumbline.validate.metrics import Figures, Judged
 def write_evidence(
     folder: Path, test: Shards, said: Judged, table: Mapping[str, Mapping[str, Figures]], name: str
 ) -> None:
-    """Tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage, and
-    what its interval holds on each slice; and of reliability and coverage a drawing (SVG).
+    """Write tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage,
+    interval coverage on each slice; and drawings (SVG) of reliability and coverage.
 
     Args:
         folder: is there. test: B labelled buildings. said: what the artifact `name` said of them.

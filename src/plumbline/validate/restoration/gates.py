@@ -1,4 +1,4 @@
-"""Rules on the figures of scenes: a mean against a bound, or a ratio of means by its confidence bound."""
+"""Evaluate rules on the figures of scenes: a mean against a bound, or the bound of a ratio of means."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ Fixed = Mapping[str, Mapping[str, float]]
 
 
 def evaluate(rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: ValidateFields) -> dict[str, Any]:
-    """The verdict over `rules`: `pass` only if there is a rule and every one is met; no figure, no pass."""
+    """Return the verdict over `rules`: `pass` only if a rule exists and all are met; a missing figure fails."""
     results = [_one(rule, table, fixed, params) for rule in rules]
     passed = bool(results) and all(result["passed"] for result in results)
     return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
 
 
 def mean_of(rows: Sequence[Figures], metric: str) -> float | None:
-    """Mean over scenes that have a figure; None without any, or where an answer in one of them was no number."""
+    """Return the mean over scenes that have a figure; None without any, or if an answer in one of them is NaN."""
     values = told(rows, metric)
     mean = float(np.mean(values)) if values else math.nan
     return mean if math.isfinite(mean) else None
 
 
 def told(rows: Sequence[Figures], metric: str) -> list[float]:
-    """Figures of the scenes in which anything was told."""
+    """Return the figures of the scenes in which any cell was restored."""
     return [row[metric] for row in rows if metric in row and not math.isnan(row[metric])]
 
 
 def ratio_bound(own: Sequence[float], other: Sequence[float], confidence: float) -> float:
-    """One-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
+    """Return a one-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
 
-    As decision 11: what could be worse by chance is not ruled out by a mean.
+    Decision 11 asks for the bound: a mean does not rule out that a loss is chance.
     """
     a, b = np.asarray(own, float), np.asarray(other, float)
     drawn = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))

@@ -35,7 +35,7 @@ REFERENCE = "float32"
 
 
 def validate(prepared: Path, exported: Path, params: RestorationParams, out: Path) -> None:
-    """Write `gate.json`, `metrics.json` and `scenes.csv` into `out`. The verdict is written whatever it is.
+    """Write `gate.json`, `metrics.json` and `scenes.csv` into `out`, also if the verdict is `fail`.
 
     Raises:
         InputError: an input folder is missing or damaged.
@@ -88,7 +88,7 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
 
 
 def settings_of(params: RestorationParams) -> Settings:
-    """How this project restores its test scenes."""
+    """Return the settings with which this project restores its test scenes."""
     given, asked = params.restore, params.validate_
     return Settings(
         asked.steps or given.steps,
@@ -101,7 +101,7 @@ def settings_of(params: RestorationParams) -> Settings:
 
 
 def limited(scenes: SceneSet, params: RestorationParams) -> SceneSet:
-    """At most `validate.max_scenes` of them, spread over the levels of difficulty."""
+    """Return at most `validate.max_scenes` of the scenes, spread over the levels of difficulty."""
     most = params.validate_.max_scenes
     if not len(scenes):
         return scenes.take([])
@@ -110,7 +110,7 @@ def limited(scenes: SceneSet, params: RestorationParams) -> SceneSet:
 
 
 def summary(table: Table, fixed: Any) -> dict[str, Any]:
-    """Means over scenes: slice -> who -> metric -> figure; `fixed` stand with those of all."""
+    """Return means over scenes: slice -> contender -> metric -> figure; `fixed` go to the slice of all."""
     found: dict[str, Any] = {
         part: {
             who: {"scenes": len(rows), **{metric: mean_of(rows, metric) for metric in METRICS}}

@@ -51,13 +51,13 @@ RANGES = {
 
 
 def is_egms(header: list[str]) -> bool:
-    """Whether columns of this name make it an EGMS product, be it of L2 or L3, complete or not."""
+    """Return whether the names of columns are those of an EGMS product of L2 or L3, complete or not."""
     known = {"mp_type", "easting", "northing", "rmse", "rmse_ts", "mean_velocity", "track_angle", COHERENCE, *LOS}
     return len(known.intersection(header)) >= 3 and ("pid" in header or "mp_type" in header)
 
 
 def whole_names(header: list[str]) -> list[str]:
-    """The header, where it is an EGMS product's, with the names in full of what is read and a Shapefile has cut.
+    """Restore names in an EGMS product's header that a Shapefile has cut, for the columns that are read.
 
     Else `temporal_c` would be some other column, and points below `ingest.min_coherence` would pass.
     """
@@ -107,7 +107,7 @@ def open_egms(product: CsvFile, header: list[str], missing: Sequence[float | str
 
 @dataclass(frozen=True)
 class L2Columns:
-    """Which columns of an L2 table are read."""
+    """Columns of an L2 table to read."""
 
     height: str
     quality: tuple[str, ...]
@@ -132,7 +132,7 @@ class _Fail:
 def make_track(
     name: str, epochs: NDArray[np.datetime64], columns: L2Columns, table: pa.Table, missing: Missing, fail: _Fail
 ) -> Track:
-    """The points of an L2 table, every cell checked.
+    """Make a track of the points of an L2 table, with every cell checked.
 
     Raises:
         InputError: by `fail`, for the first cell that is not what it has to be.
@@ -178,7 +178,7 @@ def _is_day(name: str) -> bool:
 
 
 def _epochs(product: CsvFile, header: list[str]) -> list[str]:
-    """Names of the columns YYYYMMDD, ascending."""
+    """Return the names of the columns YYYYMMDD, ascending."""
     days = sorted(name for name in header if _is_day(name))
     for name in days:
         try:
@@ -209,7 +209,7 @@ def _numbers(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fa
 
 
 def _known(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
-    """As `_numbers`, with NaN where there is no value, or what programs write in its place."""
+    """Read numbers as `_numbers` does, with NaN for missing values and their codes."""
     values = np.array(table[column].to_numpy(), float)
     drop = drop_height_codes if column in HEIGHTS else drop_codes
     drop(values)

@@ -20,12 +20,12 @@ CELLS = "an EGMS L3 product: its points are means over cells of 100 m"
 
 
 def is_ortho(header: list[str]) -> bool:
-    """Whether it is an EGMS product without any line of sight."""
+    """Return whether the columns are those of an EGMS product without any line of sight."""
     return is_egms(header) and not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header)
 
 
 def open_ortho(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open an L3 product as a track whose line of sight points up, or east.
+    """Open an L3 product as a track with a line of sight that points up, or east.
 
     Raises:
         InputError: a column is missing or a day impossible, or nothing says which component it is; what concerns rows,
@@ -37,7 +37,7 @@ def open_ortho(product: CsvFile, header: list[str], about: params.Product, crs: 
 
 
 def ortho_layout(product: CsvFile, header: list[str], component: str) -> TableLayout:
-    """What the columns are.
+    """Return the layout of the columns.
 
     Raises:
         InputError: a column named by eight digits is no day.
@@ -61,7 +61,7 @@ def ortho_layout(product: CsvFile, header: list[str], component: str) -> TableLa
 
 
 def find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple[str, ...]]:
-    """`up` or `east`, as stated or by the letter in the csv's or the file's name; and what is to be said of it.
+    """Return `up` or `east`, as stated or by the letter in the csv's or the file's name, and notes on the choice.
 
     Raises:
         InputError: neither says it, or the two names contradict each other.

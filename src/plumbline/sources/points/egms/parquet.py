@@ -34,12 +34,12 @@ WHOLE: Groups = (0, None)
 
 
 def is_parquet(start: bytes) -> bool:
-    """Whether a file that begins so is Parquet, be it whole or not."""
+    """Return whether a file with this beginning is Parquet, whole or not."""
     return start.startswith(START)
 
 
 def is_point_table(path: Path) -> bool:
-    """Whether a Parquet file is a product, and not one of footprints.
+    """Return whether a Parquet file is a product, and not one of footprints.
 
     Raises:
         InputError: it cannot be read.
@@ -49,7 +49,7 @@ def is_point_table(path: Path) -> bool:
 
 
 def read_names(path: Path) -> list[str]:
-    """Names of the columns.
+    """Read the names of the columns.
 
     Raises:
         InputError: the file is damaged.
@@ -59,7 +59,7 @@ def read_names(path: Path) -> list[str]:
 
 
 def group_parts(path: Path, part_bytes: int) -> list[Groups]:
-    """Runs of row groups with about `part_bytes` each, unpacked, or a single one; together, the file.
+    """Group the file's row groups into runs of about `part_bytes` each, unpacked, or of a single group.
 
     Raises:
         InputError: the file is damaged.
@@ -118,7 +118,7 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
 
 
 def _l2_layout(path: Path, header: list[str]) -> TableLayout:
-    """L2a and L2b: as `egms.make_track` takes the columns of the csv."""
+    """Return the layout of L2a and L2b, as `egms.make_track` takes the columns of the csv."""
     days = find_days(str(path), header, "%Y%m%d")
     warn_of_unread(str(path), [name for name in header if name not in days], "YYYYMMDD")
     return TableLayout(

@@ -1,4 +1,4 @@
-"""Find the files that belong to a time series of MintPy, and read what its attributes say of its pixels."""
+"""Find the files that belong to a time series of MintPy, and read its attributes on pixels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONVENTIONS = tuple(
 
 
 def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product) -> Geometry:
-    """Find and look into what belongs to the time series `path` with the attributes `attrs`.
+    """Find and inspect the files that belong to the time series `path` with the attributes `attrs`.
 
     Raises:
         InputError: a file that is named is missing; no geometry of the right size is there and `about` does not say
@@ -82,7 +82,7 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
 
 
 def _chosen(path: Path, geometry: Path | None, coherence: Path | None, about: params.Product) -> list[str]:
-    """Which files were taken without being named, and what they lack."""
+    """Return notes on files that were chosen without being named, and on what they lack."""
     notes = []
     if geometry is None:
         notes.append("no geometry file beside it; all points are taken to be of one height")
@@ -137,7 +137,7 @@ def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[
 def _companion(
     path: Path, named: str | None, usual: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], shape: tuple[int, int]
 ) -> Path | None:
-    """The file that is named, or the first of the usual ones with all arrays of one of `wanted`, of this size."""
+    """Return the named file, or the first of the usual ones with all arrays of one of `wanted`, of this size."""
     if named is not None:
         chosen = path.parent / named
         if not chosen.is_file():
@@ -153,13 +153,13 @@ def _companion(
 
 
 def _candidates(path: Path, usual: tuple[str, ...]) -> Iterator[Path]:
-    """The time series itself, and the files of the usual names beside it."""
+    """Yield the time series itself, and the files of the usual names beside it."""
     yield path
     yield from (found for folder in FOLDERS for name in usual if (found := path.parent / folder / name).is_file())
 
 
 def _vector(geometry: Path) -> tuple[str, ...]:
-    """Names of the arrays of the line of sight, where the file has no incidence angle; up may be missing."""
+    """Return the names of the arrays of the line of sight, if the file lacks an incidence angle; up may be missing."""
     with open_hdf5(geometry) as file:
         if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
             return ()
@@ -167,7 +167,7 @@ def _vector(geometry: Path) -> tuple[str, ...]:
 
 
 def _without_view(path: Path, shape: tuple[int, int]) -> str:
-    """Say which file has the right size, but not how the satellite looked; empty where none has."""
+    """Return a message if a file has the right size but lacks viewing angles; else empty."""
     for candidate in _candidates(path, GEOMETRIES):
         with open_hdf5(candidate) as file:
             if has_array(file, "height") and array(candidate, file, "height", dimensions=2).shape == shape:
@@ -179,7 +179,7 @@ def _without_view(path: Path, shape: tuple[int, int]) -> str:
 
 
 def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of `Geometry` that say from where the satellite looked, and notes, by its arrays and by HEADING.
+    """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
 
     Raises:
         InputError: neither says it, or they contradict each other in a way that is no known convention.
@@ -231,7 +231,7 @@ def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any
 
 
 def _middle(path: Path, file: h5py.File, name: str) -> float | None:
-    """The median of what an array has; None without it. What programs write beside the image, 0 or NaN, is left out."""
+    """Return the median of an array without 0 and NaN, which programs write beside the image; None without array."""
     if not has_array(file, name):
         return None
     values = array(path, file, name, dimensions=2)

@@ -1,4 +1,4 @@
-"""Read where MintPy's pixels lie, how the satellite looked at them, and how coherent they are."""
+"""Read position, viewing geometry and coherence of MintPy's pixels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pixels:
     """(P,) whether place and line of sight are known."""
 
     def take(self, rows: NDArray[np.bool_]) -> Pixels:
-        """Those where `rows` (P,) is true."""
+        """Select the pixels where `rows` (P,) is true."""
         coherence = None if self.coherence is None else self.coherence[rows]
         return Pixels(self.x[rows], self.y[rows], self.height[rows], self.los[rows], coherence, self.known[rows])
 
@@ -53,21 +53,21 @@ class Grid:
 
 @dataclass(frozen=True)
 class Convention:
-    """How a file writes an angle: times `scale`, plus `offset_deg`, it is MintPy's, in degrees."""
+    """Convention of a file for an angle: times `scale`, plus `offset_deg`, it is MintPy's, in degrees."""
 
     scale: float = 1.0
     offset_deg: float = 0.0
     called: str = "MintPy's"
 
     def degrees(self, values: Floats) -> Floats:
-        """The angles by MintPy's convention, from -180 to 180."""
+        """Convert angles to MintPy's convention, from -180 to 180."""
         turned = values * self.scale + self.offset_deg
         return np.asarray((turned + 180) % 360 - 180)
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The files beside a time series, and what is stated in their place."""
+    """Files beside a time series, and stated values that replace them."""
 
     shape: tuple[int, int]
     crs: str
@@ -98,7 +98,7 @@ class Geometry:
 
     @property
     def sight(self) -> str:
-        """Where the line of sight is taken from, for people."""
+        """Source of the line of sight, for messages."""
         if self.angles is not None:
             return f"incidence {self.angles[0]:g}, heading {self.angles[1]:g}, as stated"
         if self.vector:
@@ -130,7 +130,7 @@ class Geometry:
             yield replace(self, arrays=arrays)
 
     def box(self) -> Box | None:
-        """West, south, east, north of the pixels, over the date line beyond 180; None where no place is known."""
+        """Return west, south, east, north of the pixels, beyond 180 across the date line; None without positions."""
         if self.grid is not None:
             corners = [self._on_grid(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
             (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
@@ -151,7 +151,7 @@ class Geometry:
         return float(west), float(south), float(-east), float(-north)
 
     def read(self, rows: slice, columns: slice) -> Pixels:
-        """The pixels of a window, row by row.
+        """Read the pixels of a window, row by row.
 
         Raises:
             InputError: a latitude, longitude, angle or coherence is out of range.
@@ -195,7 +195,7 @@ class Geometry:
         return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
 
     def _given_vector(self, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
-        """(P, 3) the vector that the file has, up from the other two where it is missing; (P,) whether it is known."""
+        """Return the file's vector (P, 3), up from the other two if it is missing, and (P,) whether it is known."""
         east, north, *rest = (self._values(name, window) for name in self.vector)
         sees = np.isfinite(east) & np.isfinite(north) & ~((east == 0) & (north == 0))
         level = np.hypot(east, north)

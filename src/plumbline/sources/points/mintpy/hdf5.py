@@ -1,4 +1,4 @@
-"""Open HDF5 files of others safely: only arrays in the file itself, of a size that was looked at first."""
+"""Open foreign HDF5 files safely: only arrays in the file itself, after a check of their size."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ IN_EOS = {
 
 
 def is_hdf5(path: Path, start: bytes) -> bool:
-    """Whether the file's content is HDF5; what begins as something else (`NOT_HDF5`) is not opened for that.
+    """Return whether the file's content is HDF5; a file that begins otherwise (`NOT_HDF5`) is not opened.
 
     Args:
         path: the file. start: its first bytes. They may be of anything: HDF5 may begin behind a block of the user's.
@@ -72,7 +72,7 @@ def is_hdf5(path: Path, start: bytes) -> bool:
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
-    """Open for reading; damage met inside the block becomes an `InputError`, too.
+    """Open for reading; damage found inside the block also raises an `InputError`.
 
     Raises:
         InputError: the file is missing, cut off or damaged.
@@ -89,17 +89,17 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
 
 
 def attributes(file: h5py.File) -> dict[str, str]:
-    """The attributes of the file, as text."""
+    """Return the attributes of the file, as text."""
     return {str(name): _text(value) for name, value in file.attrs.items()}
 
 
 def has_array(file: h5py.File, name: str) -> bool:
-    """Whether the file has something of this name, be it good or not."""
+    """Return whether the file has an entry of this name, usable or not."""
     return all(part in group.keys() for group, part in _way(file, name))  # noqa: SIM118  (`in file` would follow links)
 
 
 def _way(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
-    """The groups on the way to an array, each with what comes next; to its end, or to what is no group."""
+    """Yield the groups on the way to an array, each with the next name; stop at the first entry that is not a group."""
     group = file
     eos = EOS[0] in file.keys()  # noqa: SIM118
     for part in (*EOS, *IN_EOS.get(name, ("geometry", name))) if eos else (name,):
@@ -112,7 +112,7 @@ def _way(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
 
 
 def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = "fiu") -> h5py.Dataset:
-    """An array of numbers (or other `kinds` of NumPy's) with so many dimensions.
+    """Return an array of numbers (or of other NumPy `kinds`) with `dimensions` dimensions.
 
     Raises:
         InputError: there is none, it lies in another file, is of another type, or of a suspect size.
@@ -145,7 +145,7 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
 
 
 def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
-    """An attribute as a finite number.
+    """Return an attribute as a finite number.
 
     Raises:
         InputError: there is none, or it is none.
@@ -162,7 +162,7 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
 
 
 def _check_harmless(path: Path) -> None:
-    """Let another process look at the file first: a changed byte can make libhdf5 crash, where nothing can be caught.
+    """Let another process read the file first: a changed byte can crash libhdf5, which cannot be caught.
 
     Raises:
         InputError: that process was killed, or did not end.

@@ -27,7 +27,7 @@ CORNER, STEP = ("corner_lon", "corner_lat"), ("post_lon", "post_lat")
 
 
 def is_licsbas(path: Path) -> bool:
-    """Whether an HDF5 file is a time series of LiCSBAS.
+    """Return whether an HDF5 file is a time series of LiCSBAS.
 
     Raises:
         InputError: the file is damaged.
@@ -37,7 +37,7 @@ def is_licsbas(path: Path) -> bool:
 
 
 def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSource:
-    """Open a time series of LiCSBAS: mm, positive where the line of sight gets shorter (towards the satellite).
+    """Open a time series of LiCSBAS: mm, positive towards the satellite (shorter line of sight).
 
     Layout: LiCSBAS13_sb_inv.py and LiCSBAS133_write_h5.py. `corner_lat` and `corner_lon` are the middle of the first
     pixel. `coh_avg`, of interferograms, is no temporal coherence and is not taken.

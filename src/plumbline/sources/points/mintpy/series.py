@@ -41,7 +41,7 @@ NO_DATA = "no_data"
 
 
 def is_timeseries(path: Path) -> bool:
-    """Whether an HDF5 file is a time series, and not what lies beside one.
+    """Return whether an HDF5 file is a time series, and not a file beside one.
 
     Raises:
         InputError: the file is damaged.
@@ -89,7 +89,7 @@ class Stack:
 def stack_source(
     stack: Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
 ) -> PointSource:
-    """Give the pixels of a stack that have data as points, block by block, with notes on how it was read.
+    """Open the pixels of a stack that have data as points, block by block, with notes on how it was read.
 
     Raises:
         InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
@@ -126,7 +126,7 @@ def stack_source(
 
 
 def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
-    """What was taken for granted of sign and reference."""
+    """Yield notes on the assumed sign and reference."""
     if about.positive is None:
         yield "displacements are taken as positive towards the satellite, as MintPy writes them"
     if "REF_Y" in attrs and "REF_X" in attrs:
@@ -161,7 +161,7 @@ def check_shape(path: Path, series: h5py.Dataset) -> None:
 
 
 def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
-    """Order of the epochs in time, their days in that order, and notes on days that have several."""
+    """Return the order of the epochs in time, their days in that order, and notes on days with several."""
     read = array(path, file, "date", dimensions=1, kinds="S")[:]
     whole = [bytes(text).decode("utf-8", "replace") for text in read]
     texts = [text.partition("T")[0] for text in whole]  # some have the time behind
@@ -183,7 +183,7 @@ def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], 
 
 
 def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
-    """Rows to read at a time: whole chunks where they fit, since part of a chunk costs as much as all of it."""
+    """Yield the rows to read at a time: whole chunks if they fit, since part of a chunk costs as much as all of it."""
     count, height, width = series.shape
     step = max(BLOCK_POINTS // width, 1)
     chunk = series.chunks[1] if series.chunks else 1
@@ -195,7 +195,7 @@ def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
 
 
 def _windows(rows: slice, width: int) -> Iterator[Window]:
-    """Portions of what was read, in the file's order: some rows, or part of one that is long."""
+    """Yield windows of the rows read, in the file's order: several rows, or part of a long one."""
     step = max(BLOCK_POINTS // width, 1)
     for row in range(rows.start, rows.stop, step):
         for column in range(0, width, width if width <= BLOCK_POINTS else BLOCK_POINTS):
@@ -211,7 +211,7 @@ def _track(
     window: Window,
     values: NDArray[np.float32],
 ) -> Track:
-    """The pixels of a block that have data; `values` (T, R, C) in mm."""
+    """Make a track of the pixels of a block that have data; `values` (T, R, C) in mm."""
     row, column = (grid.ravel() for grid in np.mgrid[window])
     series = values.reshape(len(epochs), -1).T
     pixels = geometry.read(*window)

@@ -1,1 +1,1 @@
-"""Read tables of points whose layout a program or a service has published."""
+"""Read tables of points in layouts that programs or services have published."""

@@ -1,4 +1,4 @@
-"""Declare the published layouts of tables of points: which column is what, in which unit and with which sign."""
+"""Declare the published layouts of tables of points: the role, unit and sign of each column."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Layout:
 
     @property
     def has_view(self) -> bool:
-        """Whether nothing is to be asked of the line of sight."""
+        """Whether the layout itself gives the line of sight."""
         return self.has_vector or self.component is not None
 
 
@@ -160,7 +160,7 @@ LAYOUTS = (
 
 
 def find_column(header: Iterable[str], names: Iterable[str]) -> str | None:
-    """Return the column that has one of some names, as the header writes it; None where there is none.
+    """Return the first column with one of the names, as the header writes it; None without any.
 
     Capital letters do not matter, and a Shapefile may have cut the name.
 

@@ -27,7 +27,7 @@ from plumbline.sources.points.vector_layer import PointLayer, check_stated_crs, 
 
 
 def is_layout(layout: Layout, header: list[str]) -> bool:
-    """Whether columns of these names make a table one of this layout."""
+    """Return whether the names of columns are those of this layout."""
     if any(find_column(header, [mark]) is None for mark in layout.marks):
         return False
     if layout.one_of and find_column(header, layout.one_of) is None:
@@ -108,7 +108,7 @@ def _line_of_sight(
 
 
 def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
-    """Columns of x and y, and their CRS where the file says it; of a layer, the geometry counts first."""
+    """Return the columns of x and y, and their CRS if it is known; in a layer, the geometry takes precedence."""
     if isinstance(product, PointLayer):
         return (*product.places, product.crs)
     for xs, ys, crs in ((LONGITUDE, LATITUDE, GLOBE), (EASTING, NORTHING, None)):
@@ -122,7 +122,7 @@ def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
 
 
 def _days(layout: Layout, product: CsvFile, header: list[str]) -> dict[str, np.datetime64]:
-    """Column -> day, by the first way of writing that finds epochs."""
+    """Return column -> day, by the first pattern that finds epochs."""
     days: dict[str, np.datetime64] = {}
     for pattern in layout.days:
         days = find_days(str(product), header, pattern)
