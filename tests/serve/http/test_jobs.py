@@ -146,7 +146,7 @@ def test_jobs_are_cancelled_removed_and_unknown(served, judged, tiny):
     assert not (folder / job_files.JOBS / judged["id"]).exists()
     assert is_problem(client.get("/v1/jobs/" + "0" * 32), 404, "no such job")
     assert is_problem(client.get("/v1/jobs/..%2f..%2fetc"), 404, "no such page")
-    assert is_problem(client.get("/v1/jobs/nothex"), 422, "job")
+    assert is_problem(client.get("/v1/jobs/nothex"), 404, "no such job")
 
 
 def test_a_full_queue_and_a_locked_list_are_told(tiny, tiny_fields, tmp_path):
