@@ -65,7 +65,7 @@ class Missing:
                 values_PT[equal] = np.nan
 
     def drop_stated(self, values: Values) -> None:
-        """Replace the stated codes by NaN, in place, in a column other than a series; no codes are searched for."""
+        """Replace only the stated codes by NaN, in place, in a column other than a series."""
         if not self._finds:
             for code in self._codes:
                 values[values == values.dtype.type(code)] = np.nan
