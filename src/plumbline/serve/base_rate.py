@@ -56,8 +56,8 @@ class DamageRate(NamedTuple):
         interval = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
         if self.is_vague:
             return (
-                f"these points do not show which share of the buildings is damaged (90 % interval {interval}); "
-                f"{100 * self.rate:.1f} % is used. If you know it, give it, as --damage-rate 0.01"
+                f"{100 * self.rate:.1f} % of the buildings are taken to be damaged; the points do not show the share "
+                f"(90 % interval {interval}). Give it, if you know it: --damage-rate 0.01"
             )
         return f"about {100 * self.rate:.1f} % of the judged buildings are damaged (90 % interval {interval})"
 

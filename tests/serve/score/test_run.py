@@ -50,7 +50,7 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert plain.code == 0, plain.err
     found, wanted = read_predictions(result / "predictions.gpkg"), read_predictions(town.folder / "plain.gpkg")
     pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wanted), atol=1e-4)
-    (told,) = re.findall("INFO (About .*)", plain.err)
+    (told,) = re.findall("INFO (.*90 % interval .*)", plain.err)
     assert f"INFO {PLACE}: {told}" in ended.err
 
     manifest = json.loads((result / "manifest.json").read_text())
