@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from plumbline.model.restoration.denoiser import DenoiserSpec, FieldDenoiser, co
 from plumbline.model.restoration.spread import FILE as SPREAD
 from plumbline.params.restoration import RestorationParams
 from plumbline.prepare.restoration.scenes import SPLITS, SceneSet, load_scenes
-from plumbline.train.distributed.strategies import check_devices, first_alone
+from plumbline.train.distributed.strategies import check_devices, first_alone, process_number
 from plumbline.train.fit.trainer import Fitted, run
 from plumbline.train.monitor.record import write_history
 from plumbline.train.restoration.adapt import ADAPTERS, train_adapter
@@ -54,6 +55,8 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         with atomic_folder(base) as folder:
             _write_base(done, splits["calibrate"].of_domain(BASE_DOMAIN), params, folder)
         shutil.rmtree(done.checkpoints)
+    if process_number():
+        sys.exit(0)  # adapters are trained, and the results written, by one process
     figures = {}
     with atomic_folder(out) as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
