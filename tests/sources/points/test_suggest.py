@@ -120,8 +120,7 @@ def test_the_lines_of_the_docs_turn_a_long_table_into_one_that_is_read(tmp_path,
     lines = [f"p{n},52.{n},5.{n},2019-01-{4 + 12 * t:02d},{n + t}" for n in range(3) for t in range(2)]
     Path("long.csv").write_text("id,lat,lon,date,displacement\n" + "\n".join(lines) + "\n")
     page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
-    block = page[page.index("import pandas as pd") :].split("\n\n")[0]
-    exec("\n".join(line.strip() for line in block.splitlines()), {})
+    exec(page[page.index("import pandas as pd") :].split("```")[0], {})
     wide = pd.read_csv("wide.csv")
     assert list(wide) == ["id", "lat", "lon", "D20190104", "D20190116"]
     assert wide.D20190116.tolist() == [1, 2, 3]
