@@ -53,9 +53,10 @@ def test_its_answers_are_recorded_and_never_published(town: Town, challenger: Pa
     assert (record["champion"], record["challenger"]) == (champion, version)
     differences = pd.read_csv(shadow / "differences.csv")
     assert record["differences"]["changed"] == len(differences)
-    of_status = differences["what"].str.contains("status").sum()
-    assert of_status == (published["status"] != said["status"]).sum() > 0
-    assert set(differences["status_challenger"]) == {"insufficient_points"}
+    # Without the few, another share of damaged buildings is estimated, and that may move a category.
+    of_status = differences[differences["what"].str.contains("status")]
+    assert len(of_status) == (published["status"] != said["status"]).sum() > 0
+    assert set(of_status["status_challenger"]) == {"insufficient_points"}
     assert unsent(town.out, PLACE) == []
 
     # Whatever becomes of the challenger, the champion's answers are published.
