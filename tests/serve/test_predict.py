@@ -132,7 +132,9 @@ def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by
     case.output = case.folder / "out.gpkg"
     table = answers(case)
     layers = [str(name) for name, _ in pyogrio.list_layers(case.output)]
-    assert layers == ["predictions", "scatterers_a", "scatterers_b", "layer_styles"]
+    assert layers == ["predictions", "not_judged", "scatterers_a", "scatterers_b", "layer_styles"]
+    left = geopandas.read_file(case.output, layer="not_judged")
+    assert left["building_id"].tolist() == table.loc[table["status"] != "ok", "building_id"].tolist()
     product = {track.name: track for track in read_tracks(case.points)}
     count = pd.Series(0, index=table["building_id"])
     for name in ("a", "b"):

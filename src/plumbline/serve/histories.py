@@ -17,7 +17,7 @@ from plumbline.prepare.assignment.collect import usable_rows
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.map.content import velocity_mm_per_year
 from plumbline.serve.predictions import SCATTERERS
-from plumbline.serve.qgis.geopackage import PointLayer
+from plumbline.serve.qgis.geopackage import Layer
 from plumbline.serve.qgis.styles import scatterers_style
 from plumbline.sources.track import Track
 
@@ -46,7 +46,7 @@ class _Chosen(NamedTuple):
 
 def scatterer_layers(
     tracks: Sequence[Track], owners: Sequence[Index], predictions: geopandas.GeoDataFrame
-) -> list[PointLayer]:
+) -> list[Layer]:
     """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
     Where all points are more than `MOST_VALUES` displacements, the buildings most probably damaged have theirs, each
@@ -63,7 +63,7 @@ def scatterer_layers(
     names = layer_names([track.name for track in tracks])
     ids = predictions["building_id"].to_numpy(object)
     return [
-        PointLayer(name, _pieces(track, own, ids), scatterers_style(name, _limit(own.velocity), _days(track)[0]))
+        Layer(name, _pieces(track, own, ids), scatterers_style(name, _limit(own.velocity), _days(track)[0]))
         for name, track, own in zip(names, tracks, chosen, strict=True)
         if len(own.row)
     ]

@@ -10,10 +10,15 @@ import pyogrio
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten
-from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, check_output
+from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, UNJUDGED, check_output
 from plumbline.serve.qgis.geopackage import STYLES
 
-OWN_LAYERS = {PREDICTIONS: "model_version", BUILDINGS: "model_version", SCATTERERS: "attention_share"}
+OWN_LAYERS = {
+    PREDICTIONS: "model_version",
+    UNJUDGED: "explanation",
+    BUILDINGS: "model_version",
+    SCATTERERS: "attention_share",
+}
 """Of a GeoPackage that Plumbline has written, and a column of each: others call a layer `buildings`, too."""
 HISTORIES = {"point_id", "building_id", "track", "velocity"}
 """Columns of the layers `scatterers_TRACK`."""

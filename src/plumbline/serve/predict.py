@@ -23,6 +23,7 @@ from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damage
 from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
+from plumbline.serve.unjudged import unjudged_layer
 from plumbline.sources.in_memory import NOTHING, Say, read_city_files, read_tracks
 from plumbline.sources.track import Track
 
@@ -71,14 +72,15 @@ def predict(
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
     judged, owners = judge_and_assign(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
     table, reason, _ = judged
-    has_layers = output.suffix.lower() == ".gpkg"
-    scatterers = scatterer_layers(city.points, owners, table) if has_layers else []
+    layers = []
+    if output.suffix.lower() == ".gpkg":
+        layers = [*unjudged_layer(judged, prepare), *scatterer_layers(city.points, owners, table)]
     with ExitStack() as staged:
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
             write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", prepare)
-        write_predictions(table, output, scatterers)
+        write_predictions(table, output, layers)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())
     warn_of_unjudged(reason, prepare)

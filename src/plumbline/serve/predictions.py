@@ -18,7 +18,7 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
-from plumbline.serve.qgis.geopackage import PointLayer, add_points, add_styles
+from plumbline.serve.qgis.geopackage import Layer, add_layers, add_styles
 from plumbline.serve.qgis.styles import predictions_style
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
@@ -60,8 +60,8 @@ SET_SHARE = 0.8
 SURE_MECHANISM = 0.6
 """Least probability of a mechanism that is named."""
 
-PREDICTIONS, SCATTERERS, BUILDINGS = "predictions", "scatterers", "buildings"
-"""Layers of a GeoPackage: of `plumbline predict`, the others of `plumbline explain`."""
+PREDICTIONS, UNJUDGED, SCATTERERS, BUILDINGS = "predictions", "not_judged", "scatterers", "buildings"
+"""Layers of a GeoPackage: the first two of `plumbline predict`, the others of `plumbline explain`."""
 SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 
@@ -162,17 +162,17 @@ def check_output(path: Path) -> None:
     check_writable(path)
 
 
-def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, scatterers: Sequence[PointLayer] = ()) -> None:
+def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: Sequence[Layer] = ()) -> None:
     """Write the table, atomically, in the format of the path's suffix.
 
     `.csv`: UTF-8, empty cells for nulls, the footprint as WKT in the CRS of `predictions` (which a CSV cannot
-    name). `.gpkg`: GeoPackage, first the layer `predictions`, then those of scatterers, with their styles for QGIS.
+    name). `.gpkg`: GeoPackage, first the layer `predictions`, then the others, with their styles for QGIS.
     `.geojson`: RFC 7946, so reprojected to WGS 84, with seven decimals (1 cm). `.parquet`: GeoParquet.
 
     Args:
         predictions: the table.
         path: file to write.
-        scatterers: further layers of a GeoPackage; the other formats leave them out.
+        layers: further ones of a GeoPackage; the other formats leave them out.
 
     Raises:
         InputError: as `check_output`, or the disk refused.
@@ -187,7 +187,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, scatterer
                 table.to_wkt().to_csv(temporary, index=False)
             elif suffix == ".gpkg":
                 table.to_file(temporary, driver="GPKG", layer=PREDICTIONS)
-                styles = {PREDICTIONS: predictions_style(PREDICTIONS), **add_points(temporary, scatterers)}
+                styles = {PREDICTIONS: predictions_style(PREDICTIONS), **add_layers(temporary, layers)}
                 add_styles(temporary, styles)
             elif suffix == ".geojson":
                 temporary.write_text(geojson_text(table), encoding="utf-8")

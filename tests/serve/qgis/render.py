@@ -62,7 +62,7 @@ def about_features(layer):
     fields = {field.name(): field.alias() for field in layer.fields()}
     tips, quarters = {}, {}
     generator = None
-    if isinstance(layer.renderer(), QgsRuleBasedRenderer):
+    if "quadrant" in fields and isinstance(layer.renderer(), QgsRuleBasedRenderer):
         generator = layer.renderer().rootRule().children()[-1].symbol().symbolLayer(0).geometryExpression()
     for feature in layer.getFeatures():
         context = QgsExpressionContext(QgsExpressionContextUtils.globalProjectLayerScopes(layer))

@@ -16,13 +16,16 @@ import shapely
 from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.params import Prepare
+from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
 from plumbline.serve.histories import scatterer_layers
 from plumbline.serve.map.content import quarters
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.qgis.styles import NOT_JUDGED, QUADRANT_LABEL, field_style
+from plumbline.serve.unjudged import REASON_GROUPS, unjudged_layer
 from tests.prepare.made import EPOCHS, make_track
-from tests.serve.made import table_of
+from tests.serve.made import judged_of, table_of
 
 rasterio = pytest.importorskip("rasterio")
 PYTHON = os.environ.get("PLUMBLINE_QGIS_PYTHON", "/usr/bin/python3")
@@ -103,16 +106,19 @@ def drawn(tmp_path_factory):
     track = make_track("asc 1", place, np.zeros(len(owner)), (0, 0, 1), velocity[:, None] * years)
     (layer,) = scatterer_layers([track], [owner], table)
     points = layer._replace(pieces=[piece.set_crs(CRS, allow_override=True) for piece in layer.pieces])
-    write_predictions(table, folder / "out.gpkg", [points])
+    reason = table["status"].to_numpy(object)
+    reason[10] = UNSURE_WHERE
+    left = unjudged_layer(judged_of(table, reason), Prepare())
+    write_predictions(table, folder / "out.gpkg", [*left, points])
     field = np.tile(np.linspace(-2 * LIMIT, 2 * LIMIT, 340, dtype=np.float32), (100, 1))
     about = {"driver": "GTiff", "height": 100, "width": 340, "count": 1, "dtype": "float32", "crs": CRS}
     transform = rasterio.transform.from_origin(336970, 4285070, 1, 1)
     with rasterio.open(folder / "field.tif", "w", **about, transform=transform, nodata=np.nan) as target:
         target.write(field, 1)
     (folder / "field.qml").write_text(field_style(LIMIT))
-    names = ("scatterers_asc_1", "predictions")
+    names = ("scatterers_asc_1", "not_judged", "predictions")
     sources = [*(f"{folder / 'out.gpkg'}|layername={name}" for name in names), str(folder / "field.tif")]
-    return table, dict(zip(("scatterers", "predictions", "field"), render(folder, *sources), strict=True))
+    return table, dict(zip(("scatterers", "not_judged", "predictions", "field"), render(folder, *sources), strict=True))
 
 
 def test_buildings_have_the_colours_of_their_categories_and_hatches_where_not_judged(drawn):
@@ -154,7 +160,7 @@ def test_a_quadrant_is_where_the_compass_has_it(drawn):
         assert shapely.area(shapely.symmetric_difference(found, own)) < 0.01 * shapely.area(own), name
 
 
-@pytest.mark.parametrize("layer", ["predictions", "scatterers"])
+@pytest.mark.parametrize("layer", ["predictions", "scatterers", "not_judged"])
 def test_every_field_has_an_alias_and_the_sld_is_read_too(drawn, layer):
     said = drawn[1][layer]
     assert all(said["fields"].values()), said["fields"]
@@ -171,6 +177,16 @@ def test_map_tips_say_the_judgement_its_interval_or_why_there_is_none(drawn):
     assert "Not judged: its points are too few" in tips["b10"] + tips["b11"]
     assert "unlike anything the model was trained on" in tips["b12"] + tips["b13"]
     assert all("12 points" in tip for tip in tips.values())
+
+
+def test_what_may_be_damaged_is_orange_and_says_so(drawn):
+    said = drawn[1]["not_judged"]
+    assert said["colours"][ORANGE] > 50
+    assert said["colours"][GREY] > 50
+    assert said["legend"] == [label for label, _ in REASON_GROUPS.values()]
+    assert set(said["tips"]) == {"b10", "b11", "b12", "b13"}
+    assert "<b>b10</b><br>Not judged: it may be damaged" in said["tips"]["b10"]
+    assert "12 points" in said["tips"]["b10"]
 
 
 def test_scatterers_have_the_colours_of_their_velocities(drawn):

@@ -4,8 +4,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from plumbline.params import Prepare
 from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
 from plumbline.serve.predictions import COLUMNS, STATUSES
 from plumbline.serve.qgis import qml
@@ -16,6 +18,9 @@ from plumbline.serve.qgis.styles import (
     predictions_style,
     scatterers_style,
 )
+from plumbline.serve.unjudged import HATCHINGS, unjudged_layer
+from tests.serve.made import judged_of
+from tests.serve.test_predictions import predictions
 
 SLD = {"sld": "http://www.opengis.net/sld", "se": "http://www.opengis.net/se", "ogc": "http://www.opengis.net/ogc"}
 EPOCHS = ["D20200103", "D20200115"]
@@ -29,10 +34,18 @@ def option(element, name):
     return [one.get("value") for one in element.iter("Option") if one.get("name") == name]
 
 
+def unjudged():
+    """Style of the layer of a building that is not judged."""
+    table = predictions(["a"], ["out_of_distribution"])
+    (layer,) = unjudged_layer(judged_of(table, np.array(["out_of_distribution"], object)), Prepare())
+    return layer.style
+
+
 def styles():
     return {
         "predictions": predictions_style("predictions"),
         "scatterers_a": scatterers_style("scatterers_a", 7, EPOCHS),
+        "not_judged": unjudged(),
     }
 
 
@@ -81,6 +94,14 @@ def test_what_is_not_judged_is_hatched_grey_and_each_status_otherwise():
     assert all(option(one, "color")[-1] == qml.rgba(GREY) for one in symbols)
     shapes = [one.text for one in parsed(predictions_style("p").sld).iterfind(".//se:WellKnownName", SLD)]
     assert shapes == ["slash", "x"]
+
+
+def test_each_group_of_reasons_has_a_hatching():
+    symbols = list(parsed(unjudged().qml).find("renderer-v2/symbols"))
+    assert [option(one, "style")[-1] for one in symbols] == [one.brush for one in HATCHINGS.values()]
+    assert [option(one, "color")[-1] for one in symbols] == [qml.rgba(one.colour) for one in HATCHINGS.values()]
+    shapes = [one.text for one in parsed(unjudged().sld).iterfind(".//se:WellKnownName", SLD)]
+    assert shapes == [one.shape for one in HATCHINGS.values()]
 
 
 def test_the_ranges_of_velocity_leave_none_out_and_are_alike_about_zero():

@@ -83,6 +83,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.map.document import make_document
     from plumbline.serve.predict import asked_for, judge_and_assign
     from plumbline.serve.predictions import write_predictions
+    from plumbline.serve.unjudged import unjudged_layer
     from plumbline.sources.in_memory import Say, read_city_files
 
     given = task["options"]
@@ -108,8 +109,10 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     document = make_document(judged, city.points, f"Plumbline: {buildings.stem}", prepare)
     _write_map(folder, task, document)
     for suffix in SUFFIXES:
-        scatterers = scatterer_layers(city.points, owners, judged.table) if suffix == ".gpkg" else []
-        write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", scatterers)
+        layers = []
+        if suffix == ".gpkg":
+            layers = [*unjudged_layer(judged, prepare), *scatterer_layers(city.points, owners, judged.table)]
+        write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", layers)
 
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE, reason_sentences
+from plumbline.prepare.abstention import reason_sentences
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.colours import CATEGORY_NAMES
 from plumbline.serve.judgement import Judged
@@ -29,6 +29,7 @@ from plumbline.serve.map.content import (
 )
 from plumbline.serve.map.histories import histories
 from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES
+from plumbline.serve.unjudged import REASON_GROUPS
 from plumbline.sources.track import Track
 
 Document = dict[str, Any]
@@ -45,13 +46,6 @@ ROUNDING = {
     **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
 }
 """Decimals of a column; the table has them all."""
-REASON_GROUPS = {
-    "unsure": ("damaged? unsure where", (UNSURE_WHERE,)),
-    "points": ("points too few or noisy", ("insufficient_points", "no_points")),
-    "size": ("too small or large", NO_MATTER),
-    "unlike": ("unlike training", ("out_of_distribution",)),
-}
-"""Groups that share a hatching: label in the legend, and the reasons in it, see `abstention.reasons`."""
 
 
 def make_document(judged: Judged, tracks: Sequence[Track], title: str, prepare: Prepare, every: int = 1) -> Document:

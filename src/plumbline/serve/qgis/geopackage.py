@@ -1,4 +1,4 @@
-"""Add layers of points, and styles that QGIS loads automatically, to a GeoPackage."""
+"""Add further layers, and styles that QGIS loads automatically, to a GeoPackage."""
 
 from __future__ import annotations
 
@@ -46,24 +46,27 @@ ROW = (
 )
 
 
-class PointLayer(NamedTuple):
-    """A layer of points that is written in pieces."""
+class Layer(NamedTuple):
+    """A further layer, written in pieces."""
 
     name: str
     pieces: Iterable[geopandas.GeoDataFrame]
     """At least one, all with the same columns; each is made when the one before is written."""
     style: Style
+    geometry_type: str | None = "Point"
+    """None: that of the only piece."""
 
 
-def add_points(path: Path, layers: Sequence[PointLayer]) -> dict[str, Style]:
-    """Append layers of points to the GeoPackage `path`; return the style of each.
+def add_layers(path: Path, layers: Sequence[Layer]) -> dict[str, Style]:
+    """Append layers to the GeoPackage `path`; return the style of each.
 
     Raises:
         pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError: the disk refused.
     """
     for layer in layers:
         for piece in layer.pieces:
-            pyogrio.write_dataframe(piece, path, layer=layer.name, driver="GPKG", geometry_type="Point", append=True)
+            kind = layer.geometry_type
+            pyogrio.write_dataframe(piece, path, layer=layer.name, driver="GPKG", geometry_type=kind, append=True)
     return {layer.name: layer.style for layer in layers}
 
 

@@ -25,6 +25,11 @@ def both(one: ET.Element, other: ET.Element) -> ET.Element:
     return node("ogc:And", {}, one, other)
 
 
+def either(conditions: Sequence[ET.Element]) -> ET.Element:
+    """Combine conditions by `Or`; a single one stays as it is."""
+    return node("ogc:Or", {}, *conditions) if len(conditions) > 1 else conditions[0]
+
+
 def polygon(fill: ET.Element, outline: str, width_px: float = 0.7) -> ET.Element:
     """Make a symbol for polygons. `fill`: see `solid` and `hatched`. `outline`: as `#ffffb2`."""
     line = node("se:Stroke", {}, _value("stroke", outline), _value("stroke-width", f"{width_px:g}"))
@@ -37,7 +42,7 @@ def solid(colour: str) -> ET.Element:
 
 
 def hatched(shape: str, colour: str) -> ET.Element:
-    """Make a filling of lines. `shape`: `slash`, `backslash` or `x`."""
+    """Make a filling of lines. `shape`: `slash`, `backslash`, `horline` or `x`."""
     mark = node("se:Mark", {}, node("se:WellKnownName", text=shape))
     mark.append(node("se:Stroke", {}, _value("stroke", colour), _value("stroke-width", "0.7")))
     size = node("se:Size", text="6")

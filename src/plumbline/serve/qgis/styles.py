@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from plumbline.core.compass import QUADRANTS
@@ -50,6 +50,8 @@ NOT_JUDGED = {
 }
 """Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
 DAMAGED = '"status" = \'ok\' AND "p_damaged" >= 0.5'
+NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
+"""Expression of QGIS: the building's name as HTML."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
 QUARTER = """
 with_variable('box', oriented_bbox($geometry),
@@ -66,6 +68,12 @@ with_variable('quarter', rotate(bounds(make_line(@middle, make_point(
 """.strip()
 """Expression of QGIS: the part of a footprint that lies in its quadrant, as `core.compass.frames` defines it: the
 smallest rectangle's axis turned by at most 45 degrees from east (`turn`, counter-clockwise) is x."""
+UNJUDGED_ALIASES = {
+    **{name: ALIASES[name] for name in (ROW, "building_id", "n_points")},
+    "reason": "Reason",
+    "explanation": "Explanation",
+}
+"""Field of the buildings that are not judged -> its name."""
 SCATTERER_ALIASES = {
     ROW: "Row",
     "point_id": "Scatterer",
@@ -77,6 +85,16 @@ SCATTERER_ALIASES = {
 """Field of the scatterers -> its name with its unit; those of the epochs come after."""
 BEYOND = 1e6
 """End of the outermost classes of velocity, mm/yr."""
+
+
+class Hatching(NamedTuple):
+    """Lines across a building."""
+
+    brush: str
+    """Of QGIS."""
+    shape: str
+    """Of SLD."""
+    colour: str
 
 
 class Style(NamedTuple):
@@ -128,8 +146,28 @@ def map_tip() -> str:
         "coalesce('<br>Fails like: ' || \"mechanism\", '')"
     )
     said = f"if(\"status\" = 'ok', {judged}, 'Not judged: ' || CASE {reasons} ELSE \"status\" END)"
-    name = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
-    return f'<div style="max-width: 280px"><b>[% {name} %]</b><br>[% {said} %]<br>[% "n_points" %] points</div>'
+    return f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% {said} %]<br>[% "n_points" %] points</div>'
+
+
+def unjudged_style(layer: str, shown: Mapping[str, tuple[Sequence[str], Hatching]]) -> Style:
+    """Style the buildings that are not judged: one hatching for each group of reasons.
+
+    Args:
+        layer: its name.
+        shown: line of the legend -> the values of `reason` that it stands for, and their hatching.
+    """
+    rules, lines = [], []
+    for label, (reasons, hatching) in shown.items():
+        listed = ", ".join(f"'{reason}'" for reason in reasons)
+        fills = (qml.simple_fill("#ffffff", None), qml.simple_fill(hatching.colour, hatching.colour, hatching.brush))
+        rules.append(qml.Rule(label, f'"reason" IN ({listed})', qml.symbol("fill", *fills)))
+        is_one = sld.either([sld.compared("PropertyIsEqualTo", "reason", reason) for reason in reasons])
+        lines.append(
+            sld.rule(label, is_one, sld.polygon(sld.hatched(hatching.shape, hatching.colour), hatching.colour))
+        )
+    tip = f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% "explanation" %]<br>[% "n_points" %] points</div>'
+    drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, UNJUDGED_ALIASES, '"building_id"', tip)
+    return Style(drawn, sld.document(layer, lines), "Why buildings are not judged")
 
 
 def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:

@@ -33,6 +33,7 @@ from plumbline.serve.score.results import (
     results,
 )
 from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of, read_answers
+from plumbline.serve.unjudged import unjudged_layer
 from plumbline.sources.in_memory import warn_of_short
 from plumbline.sources.points.points_table import load_points
 from plumbline.sources.track import Track, concatenate_tracks
@@ -62,7 +63,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
     for tile in tiles:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
-        write_predictions(table, folder / PREDICTIONS)
+        write_predictions(table, folder / PREDICTIONS, unjudged_layer(judged, package.prepare))
         title = f"Plumbline: {delivery.place}, {delivery.name}"
         write_map(judged, tracks, folder / MAP, title, package.prepare, tiles[0].every)
         changes = None

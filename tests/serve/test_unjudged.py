@@ -1,0 +1,72 @@
+"""Buildings that are not judged have a layer of their own, which says why in words and in the colours of the map."""
+
+import re
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pyogrio
+
+from plumbline.params import Prepare
+from plumbline.prepare.abstention import UNSURE_WHERE, reason_sentences
+from plumbline.serve.outputs import check_outputs
+from plumbline.serve.predictions import write_predictions
+from plumbline.serve.unjudged import HATCHINGS, REASON_GROUPS, unjudged_layer
+from tests.serve.made import judged_of
+from tests.serve.test_predictions import predictions
+
+REASONS = list(reason_sentences(Prepare()))
+COLOURS_OF_THE_MAP = Path(__file__).parents[2] / "web" / "src" / "colours.js"
+
+
+def town(reasons):
+    """One judged building, and one for each reason."""
+    status = [
+        "ok",
+        *("out_of_distribution" if one == "out_of_distribution" else "insufficient_points" for one in reasons),
+    ]
+    table = predictions([f"b{number}" for number in range(len(status))], status)
+    return judged_of(table, np.array(["ok", *reasons], object))
+
+
+def test_every_building_that_is_not_judged_has_a_row_that_says_why(tmp_path):
+    path = tmp_path / "out.gpkg"
+    judged = town(REASONS)
+    write_predictions(judged.table, path, unjudged_layer(judged, Prepare()))
+    assert [name for name, _ in pyogrio.list_layers(path)] == ["predictions", "not_judged", "layer_styles"]
+    assert geopandas.read_file(path, layer="predictions")["status"].tolist() == judged.table["status"].tolist()
+    found = geopandas.read_file(path, layer="not_judged")
+    assert list(found) == ["building_id", "n_points", "reason", "explanation", "geometry"]
+    assert found["reason"].tolist() == REASONS
+    wanted = judged.table.iloc[1:]
+    assert found["building_id"].tolist() == wanted["building_id"].tolist()
+    assert found["n_points"].tolist() == wanted["n_points"].tolist()
+    assert found.crs == wanted.crs
+    assert found.geometry.geom_equals(wanted.geometry.reset_index(drop=True)).all()
+    (orange,) = found.loc[found["reason"] == UNSURE_WHERE, "explanation"]
+    assert orange == "Not judged: it may be damaged, and its points do not tell in which quadrant"
+
+
+def test_where_all_are_judged_there_is_no_layer():
+    assert unjudged_layer(town([]), Prepare()) == []
+
+
+def test_every_reason_is_in_one_group_and_has_the_hatching_of_the_web_map():
+    assert sorted(name for _, reasons in REASON_GROUPS.values() for name in reasons) == sorted(REASONS)
+    text = COLOURS_OF_THE_MAP.read_text(encoding="utf-8")
+    grey = re.search(r'UNKNOWN = "(#\w+)"', text)[1]
+    lines = {"slash": "/", "backslash": r"\\", "horline": "-", "x": "x"}
+    drawn = dict(re.findall(r"^    (\w+): \{ lines: (.*?) \},$", text, re.MULTILINE))
+    assert drawn == {
+        name: f'"{lines[one.shape]}", colour: ' + ("UNKNOWN" if one.colour == grey else f'"{one.colour}"')
+        for name, one in HATCHINGS.items()
+    }
+
+
+def test_the_layer_is_no_reason_to_refuse_the_file(tmp_path):
+    """A second run replaces it."""
+    path = tmp_path / "out.gpkg"
+    judged = town(REASONS)
+    for _ in range(2):
+        check_outputs(path, None, [], tmp_path / "package")
+        write_predictions(judged.table, path, unjudged_layer(judged, Prepare()))
