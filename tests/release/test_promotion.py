@@ -195,6 +195,22 @@ def test_rollback_walks_back_through_the_champions(registry: Registry, make_pack
     assert rollback().champion.version == one.version
 
 
+def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry, make_package: MakePackage) -> None:
+    one, two, three, four = (promote(make_package(words), agree).champion for words in ("one", "two", "three", "four"))
+    done = rollback(to=two.version)
+    assert (done.champion.number, done.former) == (two.number, four)
+    assert not rollback(to=two.version).changed
+    # What stood between is no longer gone back to, and comes back only on purpose.
+    with pytest.raises(InputError, match=f"{three.version} is no former champion. Former champions: {one.version}"):
+        rollback(to=three.version)
+    for words in ("three", "four"):
+        with pytest.raises(GateRefused, match="again"):
+            promote(Path(f"package_{words}"), agree)
+    assert rollback().champion == one
+    with pytest.raises(InputError, match="none to go back to"):
+        rollback(to=two.version)
+
+
 def test_what_was_rolled_back_is_promoted_only_on_purpose(registry: Registry, make_package: MakePackage) -> None:
     good, bad = make_package("good"), make_package("bad")
     for package in (good, bad):

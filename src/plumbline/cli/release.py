@@ -92,12 +92,20 @@ def is_champion(
 
 
 @app.command(epilog="Example: `plumbline release rollback`")
-def rollback(params: ParamsOption = PARAMS) -> None:
+def rollback(
+    to: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Go back to this former champion, not to the last one.")
+    ] = None,
+    params: ParamsOption = PARAMS,
+) -> None:
     """Make the champion before the present one the champion again."""
     from plumbline.release.promotion import rollback as run
 
-    done = run(_name_in(params))
-    log.info("champion is %s again%s", done.champion.version, f"; it was {done.former.version}" if done.former else "")
+    done = run(_name_in(params), to=to)
+    if done.changed:
+        log.info("champion is %s again; it was %s", done.champion.version, done.former.version if done.former else "-")
+    else:
+        log.info("%s is the champion already; nothing was changed", done.champion.version)
 
 
 @app.command(epilog="Example: `plumbline release challenge data/package`; `plumbline release challenge --none`")

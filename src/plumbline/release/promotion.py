@@ -190,16 +190,23 @@ def fate_of(item: Registered) -> str | None:
     return "was rolled back" if item.rolled_back else REPLACED if item.replaced else None
 
 
-def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Promotion:
-    """Make the former champion the champion again; when repeated, go one further back.
+def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str | None = None) -> Promotion:
+    """Make a former champion the champion again.
+
+    Args:
+        name: registered model. registry: where it is, if not in the usual one.
+        to: version of that champion; None: the one before the present, so that a repeated call goes one further back.
 
     Raises:
-        InputError: there was none before, its files are damaged, or the registry does not answer.
+        InputError: there was none before or none of that version, its files are damaged, or the registry does not
+            answer.
     """
     registry = registry or Registry(name)
     with registry.server.alone():
         present = registry.champion()
-        number = registry.former()
+        if to is not None and present is not None and present.version == to:
+            return Promotion(present, changed=False, former=present)
+        number = registry.former() if to is None else _former_of(registry, to)
         if present is None or number is None:
             raise InputError(
                 f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
@@ -208,6 +215,21 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Prom
         verify_package(registry.folder(_numbered(registry, number)))
         registry.restore(number)
         return Promotion(_numbered(registry, number), changed=True, former=present)
+
+
+def _former_of(registry: Registry, version: str) -> int | None:
+    """Return the number of the last former champion of a version; None if there are no former champions.
+
+    Raises:
+        InputError: none has this version.
+    """
+    versions = {item.number: item.version for item in registry.versions()}
+    former = [number for number in reversed(registry.history()) if number in versions]
+    found = next((number for number in former if versions[number] == version), None)
+    if former and found is None:
+        known = ", ".join(dict.fromkeys(versions[number] for number in former))
+        raise InputError(f"{registry.name}: {version} is no former champion. Former champions: {known}.")
+    return found
 
 
 def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) -> list[Registered]:
