@@ -102,11 +102,9 @@ def test_a_folder_goes_away(place: Path, fault: Fault) -> None:
     said = pushed_while(lambda: sum(1 for _ in store.rglob("*")) > 100, lambda: _move(store, away))
     assert "it is not the store that it was" in said
     assert store.exists()
-    fault.saw(
-        "DVC makes the folder anew and goes on into it; the push fails all the same, since the store's mark is gone"
-    )
+    fault.saw("DVC makes a new folder; the push fails, since the store's mark is gone")
     nobody_takes_a_half(clones)
-    fault.holds("another machine refuses what lies in halves, and computes nothing in its place")
+    fault.holds("another machine neither takes nor recomputes half a result")
     clones.stand_in("one")
     with pytest.raises(UnreachableError, match="it is not the store that it was"):
         remote.check(str)

@@ -55,7 +55,7 @@ def test_worker_killed(system: Broken, fault: Fault) -> None:
     assert [heard(system.said(run), stage) for stage in ("simulate", "ingest", "prepare", "export")] == [1] * 4
     fault.holds("finished stages are not repeated")
     system.everything_is_quiet()
-    fault.holds("no run says Running, no process is left")
+    fault.holds("nothing is left running")
 
     # And the new worker works: a commit that changes one stage.
     system.project.behave(train={"sleep": 0})
@@ -90,7 +90,7 @@ def test_server_killed(system: Broken, fault: Fault) -> None:
     assert heard(system.said(run), "export") == 1
     fault.holds("no stage is made twice")
     system.everything_is_quiet()
-    fault.holds("no run says Running, no process is left")
+    fault.holds("nothing is left running")
     assert (system.home("gpu") / "data/train/file.txt").read_text() == "train"
 
     # Schedules and automations outlived it.
