@@ -27,6 +27,6 @@ def test_a_tidying_cut_at_every_step(fault: Fault, tmp_path: Path) -> None:
     assert {tuple(one["back"]) for one in found} == {("four", "three")}
     fault.holds("every roll-back that is promised works")
     assert not any(one["returned"] for one in found)
-    fault.holds("no champion of the past comes back by itself, though its record is gone")
+    fault.holds("no former champion comes back by itself")
     assert {(one["versions"], one["folders"]) for one in found} == {(3, 3)}
     fault.holds("the next tidying removes what was left")

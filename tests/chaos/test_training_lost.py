@@ -73,7 +73,7 @@ def test_training_killed(system: Broken, fault: Fault) -> None:
     fault.saw(f"both runs Failed: “{found['state']['message']}”")
     assert real(system).champion() == former
     assert not (system.home("gpu") / "data/train").exists()
-    fault.holds("the champion stays, and no half result lies in `data/train`")
+    fault.holds("the champion stays; no half result in `data/train`")
 
     fault.mended()
     found = system.retried(run)
