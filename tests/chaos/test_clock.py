@@ -100,7 +100,7 @@ def test_a_jump_in_a_run(project: Project, tmp_path: Path, fault: Fault) -> None
 
 
 def test_a_jump_in_a_system(prefect_database: Path, tmp_path: Path, fault: Fault) -> None:
-    fault.key, fault.name = "10-jump-system", "clock of server and workers jumps a day ahead while a run is at work"
+    fault.key, fault.name = "10-jump-system", "clock of server and workers jumps a day ahead during a run"
     (tmp_path / "project").mkdir()
     project = make_project(tmp_path / "project")
     home = project.folder / ".plumbline/system/prefect"

@@ -53,7 +53,7 @@ def fill(disk: Path, spare: int) -> Path:
 
 
 def test_a_stage_meets_a_full_disk(disk: Path, fault: Fault) -> None:
-    fault.key, fault.name = "07-disk-full-stage", "disk full in a stage (a tmpfs of 64 MB), the real `simulate`"
+    fault.key, fault.name = "07-disk-full-stage", "disk full in the stage `simulate`"
     project = make_real(disk / "project")
     os.chdir(project.folder)
     ballast = fill(disk, SPARE)

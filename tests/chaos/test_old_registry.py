@@ -12,7 +12,7 @@ from tests.chaos.test_promotion_cut import told_by
 
 @pytest.mark.chaos
 def test_an_old_commit_and_an_old_registry(tmp_path: Path, fault: Fault) -> None:
-    fault.key, fault.name = "09-old-registry", "a machine that missed a release; a registry put back to an old copy"
+    fault.key, fault.name = "09-old-registry", "a machine that missed a release; an old registry"
     found = told_by("tests.chaos.backups", tmp_path)
     assert found["release"] == "changed: new"
     assert found["old commit"] == "exit code 3: new"

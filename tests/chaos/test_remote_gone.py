@@ -156,7 +156,7 @@ def test_an_s3_server_is_killed(place: Path, fault: Fault, monkeypatch: pytest.M
     """It comes back empty, as after the loss of its disk: the worst of what can come back."""
     fault.key, fault.name = (
         "06-remote-s3",
-        "remote gone mid-push: the S3 server killed (-9), and back without its objects",
+        "remote gone mid-push: the S3 server killed (-9), and back empty",
     )
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
@@ -167,7 +167,7 @@ def test_an_s3_server_is_killed(place: Path, fault: Fault, monkeypatch: pytest.M
         reproduce("simulate", str)
         said = pushed_while(lambda: bucket.objects() > 100, bucket.kill)
         assert "does not answer: silent for 120 s" in said
-        fault.saw("the push is ended after 120 s as Unreachable, which the flow tries again after 10 and 60 s")
+        fault.saw("the push ends after 120 s as Unreachable; the flow tries it again after 10 and 60 s")
         bucket.start()
         with pytest.raises(UnreachableError, match="it is not the store that it was"):
             remote.check(str)

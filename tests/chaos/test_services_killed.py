@@ -31,7 +31,7 @@ def system(prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_worker_killed(system: Broken, fault: Fault) -> None:
     """The worker alone: the flow that it started goes on without it."""
-    fault.key, fault.name = "02-worker-killed", "worker killed (-9) while its flow is at work"
+    fault.key, fault.name = "02-worker-killed", "worker killed (-9) at work"
     system.project.behave(train={"sleep": 40})
     system.project.commit()
     run = system.start("pipeline/nightly")
@@ -40,7 +40,7 @@ def test_worker_killed(system: Broken, fault: Fault) -> None:
     time.sleep(5)
     # Who logs a line into the pipe that the worker has left is ended by it (rich: SystemExit), and the stage with it.
     fault.saw(
-        "the flow goes on without its worker; `make up` ends it, and closes its run as Crashed"
+        "the flow goes on; `make up` ends it as Crashed"
         if psutil.pid_exists(stage)
         else "the flow ends as Crashed with the next line that it logs, and its stage with it"
     )
@@ -63,11 +63,11 @@ def test_worker_killed(system: Broken, fault: Fault) -> None:
     found = system.ended(system.start("pipeline/nightly"))
     assert found["state"]["type"] == "COMPLETED", found
     assert found["state"]["message"].startswith("recomputed: train")
-    fault.holds("the worker that `make up` starts takes the next run")
+    fault.holds("the new worker takes the next run")
 
 
 def test_server_killed(system: Broken, fault: Fault) -> None:
-    fault.key, fault.name = "04-server-killed", "server killed (-9) and started again while a run is at work"
+    fault.key, fault.name = "04-server-killed", "server killed (-9) and started again during a run"
     system.project.behave(train={"sleep": 20}, export={"sleep": 20})
     system.project.commit()
     run = system.start("pipeline/nightly")
@@ -102,7 +102,7 @@ def test_server_killed(system: Broken, fault: Fault) -> None:
 
 def test_machine_restored_from_an_old_clone(system: Broken, tmp_path: Path, fault: Fault) -> None:
     """Both machines come back as they were some commits ago: commit, DVC's cache and record, all of the clone."""
-    fault.key, fault.name = "09-old-clone", "machines restored from old clones (old commit, cache and `dvc.lock`)"
+    fault.key, fault.name = "09-old-clone", "machines restored from old clones"
     folder = system.project.folder
     homes = folder / ".plumbline/system/clones"
     shutil.copytree(homes, tmp_path / "old", symlinks=True)

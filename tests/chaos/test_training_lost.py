@@ -84,7 +84,7 @@ def test_training_killed(system: Broken, fault: Fault) -> None:
 
 def test_host_lost(system: Broken, fault: Fault) -> None:
     """Workers, flows and stages of both pools gone at once: nobody is left to tell the server."""
-    fault.key, fault.name = "03-host-lost", "host lost: workers, flow engines and stages killed together"
+    fault.key, fault.name = "03-host-lost", "host lost: all processes killed together"
     former = real(system).champion()
     real(system).train_with(seed=3)
     run = system.start("pipeline/nightly")

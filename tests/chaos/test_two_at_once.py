@@ -27,7 +27,7 @@ def test_two_promotions(tmp_path: Path, fault: Fault) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("prefect_home")
 def test_two_pipelines_in_one_checkout(project: Project, fault: Fault) -> None:
-    fault.key, fault.name = "08-two-in-one", "two pipelines started at once in one checkout"
+    fault.key, fault.name = "08-two-in-one", "two pipelines at once in one clone"
     project.behave(train={"sleep": 20})
     runs = [project.start(*FLOW) for _ in range(2)]
     ended = [(run.communicate(timeout=900)[0], run.returncode) for run in runs]
@@ -52,7 +52,7 @@ def test_two_pipelines_in_one_checkout(project: Project, fault: Fault) -> None:
 @pytest.mark.usefixtures("prefect_home")
 def test_two_pipelines_in_two_clones(project: Project, tmp_path: Path, fault: Fault) -> None:
     """They share a remote, and each takes the commit and hands its results over."""
-    fault.key, fault.name = "08-two-clones", "two pipelines started at once in two clones that share a remote"
+    fault.key, fault.name = "08-two-clones", "two pipelines at once in two clones that share a remote"
     project.behave(train={"sleep": 5})
     project.commit()
     store = tmp_path / "store"
