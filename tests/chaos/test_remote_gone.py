@@ -102,11 +102,9 @@ def test_a_folder_goes_away(place: Path, fault: Fault) -> None:
     said = pushed_while(lambda: sum(1 for _ in store.rglob("*")) > 100, lambda: _move(store, away))
     assert "it is not the store that it was" in said
     assert store.exists()
-    fault.saw(
-        "DVC makes the folder anew and goes on into it; the push fails all the same, since the store's mark is gone"
-    )
+    fault.saw("DVC makes a new folder; the push fails, since the store's mark is gone")
     nobody_takes_a_half(clones)
-    fault.holds("another machine refuses what lies in halves, and computes nothing in its place")
+    fault.holds("another machine neither takes nor recomputes half a result")
     clones.stand_in("one")
     with pytest.raises(UnreachableError, match="it is not the store that it was"):
         remote.check(str)
@@ -119,7 +117,7 @@ def test_a_folder_goes_away(place: Path, fault: Fault) -> None:
     remote.push(["simulate"], str)
     fault.recovered()
     all_of_it_comes(clones)
-    fault.holds("once it is back, the next push sends the rest, and another machine restores all")
+    fault.holds("once it is back, the next push sends the rest")
 
 
 def _move(store: Path, away: Path) -> None:
@@ -158,7 +156,7 @@ def test_an_s3_server_is_killed(place: Path, fault: Fault, monkeypatch: pytest.M
     """It comes back empty, as after the loss of its disk: the worst of what can come back."""
     fault.key, fault.name = (
         "06-remote-s3",
-        "remote gone mid-push: the S3 server killed (-9), and back without its objects",
+        "remote gone mid-push: the S3 server killed (-9), and back empty",
     )
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
@@ -169,11 +167,11 @@ def test_an_s3_server_is_killed(place: Path, fault: Fault, monkeypatch: pytest.M
         reproduce("simulate", str)
         said = pushed_while(lambda: bucket.objects() > 100, bucket.kill)
         assert "does not answer: silent for 120 s" in said
-        fault.saw("the push is ended after 120 s as Unreachable, which the flow tries again after 10 and 60 s")
+        fault.saw("the push ends after 120 s as Unreachable; the flow tries it again after 10 and 60 s")
         bucket.start()
         with pytest.raises(UnreachableError, match="it is not the store that it was"):
             remote.check(str)
-        fault.holds("a store that came back empty is not taken for the old one")
+        fault.holds("the empty store is not taken for the old one")
         nobody_takes_a_half(clones)
         fault.holds("another machine computes nothing in its place")
         clones.stand_in("one")

@@ -19,7 +19,7 @@ def test_two_promotions(tmp_path: Path, fault: Fault) -> None:
     fault.key, fault.name = "08-two-promotions", "two promotions to one registry at once"
     rounds = 4
     assert told_by("tests.chaos.rivals", tmp_path, str(rounds)) == ["3"] * rounds
-    fault.saw("the second waits for the first, and is compared with the champion that the first made")
+    fault.saw("the second waits, and is compared with the first's champion")
     fault.holds("the best of three is the champion, whoever comes first")
 
 
@@ -27,7 +27,7 @@ def test_two_promotions(tmp_path: Path, fault: Fault) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("prefect_home")
 def test_two_pipelines_in_one_checkout(project: Project, fault: Fault) -> None:
-    fault.key, fault.name = "08-two-in-one", "two pipelines started at once in one checkout"
+    fault.key, fault.name = "08-two-in-one", "two pipelines at once in one clone"
     project.behave(train={"sleep": 20})
     runs = [project.start(*FLOW) for _ in range(2)]
     ended = [(run.communicate(timeout=900)[0], run.returncode) for run in runs]
@@ -36,7 +36,7 @@ def test_two_pipelines_in_one_checkout(project: Project, fault: Fault) -> None:
     assert sorted(code for _, code in ended) == [0, 2]
     assert "Another run" in lost
     assert "says hello" not in lost
-    fault.saw("one works, the other ends with exit code 2 and names the process that is at work")
+    fault.saw("one works, the other ends with exit code 2 and names the process")
     assert [won.count(f"{stage} says hello") for stage in STAGES] == [1] * len(STAGES)
     fault.holds("each stage is made once")
     fault.mended()
@@ -52,7 +52,7 @@ def test_two_pipelines_in_one_checkout(project: Project, fault: Fault) -> None:
 @pytest.mark.usefixtures("prefect_home")
 def test_two_pipelines_in_two_clones(project: Project, tmp_path: Path, fault: Fault) -> None:
     """They share a remote, and each takes the commit and hands its results over."""
-    fault.key, fault.name = "08-two-clones", "two pipelines started at once in two clones that share a remote"
+    fault.key, fault.name = "08-two-clones", "two pipelines at once in two clones that share a remote"
     project.behave(train={"sleep": 5})
     project.commit()
     store = tmp_path / "store"
@@ -78,4 +78,4 @@ def test_two_pipelines_in_two_clones(project: Project, tmp_path: Path, fault: Fa
     assert code == 0, said
     assert "says hello" not in said
     assert (third / "data/train/file.txt").read_text() == "train"
-    fault.holds("a third clone restores every stage from what both have pushed")
+    fault.holds("a third clone restores every stage")
