@@ -133,7 +133,7 @@ lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 	$(PIP) install $(PIP_ARGS) pip-tools
 	$(call compile,--extra pipeline,pipeline)
 	$(call compile,--extra pipeline --extra restore --constraint requirements/pipeline.lock,restoration)
-	$(call compile,--extra pipeline --extra restore --extra serve --extra test --constraint requirements/restoration.lock,test)
+	$(call compile,--extra pipeline --extra restore --extra serve --extra test --extra docs --constraint requirements/restoration.lock,test)
 	$(call compile,--extra serve --extra sign --constraint requirements/test.lock,serve)
 	$(call compile,,uv,requirements/uv.in)
 	@$(MAKE) --no-print-directory sbom
