@@ -28,8 +28,6 @@ RARE = 0.02
 """Share of damaged buildings of a place where most are sound; of the held-out cities half are damaged."""
 LEAST_SHARE = 0.0005
 """Share of the damaged buildings, below which a row of the table would show 0.000."""
-SHOWN = (0.1, 0.3, 0.5, 0.7, 1.0)
-"""Coverages in the table of the curve."""
 SLICES_SHOWN = ("all", "points", "category")
 """Kinds of slices in the page's table; `scores.json` has the others too."""
 
@@ -80,7 +78,6 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
             "(category 1 or above) and of the sound ones; and the share of them that are damaged.",
             _sure_table(told),
             "## Quadrant accuracy of the most confident",
-            _curve_table(told),
             "![Accuracy against coverage](coverage.svg)",
         ]
     return "\n\n".join(parts) + "\n"
@@ -139,11 +136,10 @@ def _shown(told: Sequence[Examined]) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _score_rows(cities: Sequence[Examined], told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
-    """Return the rows of the table of scores: beside a row for several cities, a city has the model's row only."""
+    """Return the rows of the table of scores; cities that have a row together have none of their own."""
     together = _together(told)
     kinds = {kind for _, kind, _, _ in together}
-    own = [row for city in cities for row in city.rows if row[1] not in kinds or row[2] == MODEL]
-    return own + together
+    return [row for city in cities for row in city.rows if row[1] not in kinds] + together
 
 
 def _together(told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
@@ -235,20 +231,6 @@ def _status_table(told: Sequence[Examined]) -> str:
         total = sum(counts.values())
         shares = (f"{counts.get(status, 0) / total:.3f}" for status in STATUSES)
         lines.append(line(city.name, total, *shares))
-    return "\n".join(lines)
-
-
-def _curve_table(told: Sequence[Examined]) -> str:
-    lines = [head("city", *(f"{share:.0%}" for share in SHOWN))]
-    for name, answers in _shown(told):
-        confidence, right = of_quadrants(answers)
-        order = np.argsort(-confidence, kind="stable")
-        cells = []
-        for share in SHOWN:
-            first = right[order][: round(share * len(right))]
-            held = float(first.mean()) if len(first) else float("nan")
-            cells.append(cell(held, share_error(held, len(first))))
-        lines.append(line(name, *cells))
     return "\n".join(lines)
 
 
