@@ -12,7 +12,18 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import head, line
-from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell, of_quadrants, score_of, table
+from benchmarks.heldout.scores import (
+    BARS,
+    ENGINEER,
+    ENGINEER_ALL,
+    HELD,
+    MODEL,
+    Scores,
+    cell,
+    of_quadrants,
+    score_of,
+    table,
+)
 from plumbline.core.files import atomic_file, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.reporting.svg_charts import Line, Mark, line_chart
@@ -26,8 +37,6 @@ ERROR_BOUNDS_PERMILLE = (0.03, 0.06, 0.1)
 """Between strain errors that all are judged."""
 RARE = 0.02
 """Share of damaged buildings of a place where most are sound; of the held-out cities half are damaged."""
-LEAST_SHARE = 0.0005
-"""Share of the damaged buildings, below which a row of the table would show 0.000."""
 SLICES_SHOWN = ("all", "points", "category")
 """Kinds of slices in the page's table; `scores.json` has the others too."""
 
@@ -74,8 +83,8 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
             f"Slices with fewer than {MIN_SLICE} buildings are left out.",
             _slice_table(told),
             "## Damaged for sure",
-            "Buildings whose interval begins at the bound of a category or above: their share of the damaged ones "
-            "(category 1 or above) and of the sound ones; and the share of them that are damaged.",
+            f"Buildings whose interval begins at {CATEGORY_BOUNDS_PERMILLE[0]:g} permille (category 1) or above: their "
+            "share of the damaged ones and of the sound ones; and the share of them that are damaged.",
             _sure_table(told),
             "## Quadrant accuracy of the most confident",
             "![Accuracy against coverage](coverage.svg)",
@@ -136,10 +145,14 @@ def _shown(told: Sequence[Examined]) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _score_rows(cities: Sequence[Examined], told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
-    """Return the rows of the table of scores; cities that have a row together have none of their own."""
+    """Return the rows of the table of scores.
+
+    Cities that have a row together have none of their own. Beside a model, least squares have one row.
+    """
     together = _together(told)
     kinds = {kind for _, kind, _, _ in together}
-    return [row for city in cities for row in city.rows if row[1] not in kinds] + together
+    own = [row for city in cities for row in city.rows if row[1] not in kinds]
+    return [row for row in own if not told or row[2] != ENGINEER_ALL] + together
 
 
 def _together(told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
@@ -213,14 +226,11 @@ def _sure(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 def _sure_table(told: Sequence[Examined]) -> str:
     columns = ("of the damaged", "of the sound", "damaged, here", f"damaged, where {RARE:.0%} of all are")
-    lines = [head("city", "from, permille", *columns)]
+    lines = [head("city", *columns)]
     for name, answers in _shown(told):
-        for bound, found in _sure(answers).items():
-            if found.get("of_damaged", 0) < LEAST_SHARE:
-                continue
-            keys = ("of_damaged", "of_sound", "right", "rare")
-            cells = (f"{found[key]:.3f}" if key in found else "–" for key in keys)
-            lines.append(line(name, bound, *cells))
+        found = _sure(answers)[f"{CATEGORY_BOUNDS_PERMILLE[0]:g}"]
+        keys = ("of_damaged", "of_sound", "right", "rare")
+        lines.append(line(name, *(f"{found[key]:.3f}" if key in found else "–" for key in keys)))
     return "\n".join(lines)
 
 
