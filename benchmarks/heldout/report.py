@@ -12,7 +12,18 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import head, line
-from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell, of_quadrants, score_of, table
+from benchmarks.heldout.scores import (
+    BARS,
+    ENGINEER,
+    ENGINEER_ALL,
+    HELD,
+    MODEL,
+    Scores,
+    cell,
+    of_quadrants,
+    score_of,
+    table,
+)
 from plumbline.core.files import atomic_file, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.reporting.svg_charts import Line, Mark, line_chart
@@ -26,8 +37,8 @@ ERROR_BOUNDS_PERMILLE = (0.03, 0.06, 0.1)
 """Between strain errors that all are judged."""
 RARE = 0.02
 """Share of damaged buildings of a place where most are sound; of the held-out cities half are damaged."""
-SHOWN = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0)
-"""Coverages in the table of the curve."""
+SLICES_SHOWN = ("all", "points", "category")
+"""Kinds of slices in the page's table; `scores.json` has the others too."""
 
 
 @dataclass(frozen=True)
@@ -59,25 +70,23 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
     told = [city for city in cities if city.answers is not None]
     parts = [
         f"# {title}",
-        "Each figure with its standard error (binomial; of the mean for severity), its bar in brackets, bold where it "
-        "misses it. Quadrants count from category 1 up. The calibration error is above 0 even where every confidence "
-        "is true: behind it stands what it comes to by chance.",
-        table([row for city in cities for row in city.rows] + _together(told)),
+        "±: standard error. In brackets: the bar; bold: missed. Quadrants count from category 1 up. Behind the "
+        "calibration error stands what chance alone gives.",
+        table(_score_rows(cities, told)),
     ]
     if told:
         parts += [
             "## Status of the buildings, share",
             _status_table(told),
             "## What a 90 % interval holds",
-            f"Slices with fewer than {MIN_SLICE} buildings are left out; bold: outside of {HELD[0]:g} to {HELD[1]:g}. "
-            "Median width in permille behind the number of buildings.",
+            f"Share, number of buildings, and median width in permille. Bold: outside of {HELD[0]:g} to {HELD[1]:g}. "
+            f"Slices with fewer than {MIN_SLICE} buildings are left out.",
             _slice_table(told),
             "## Damaged for sure",
-            "Whose interval begins at a bound of the categories or above: of the damaged (category 1 or above), of the "
-            f"sound, how many of them are damaged, and how many would be where {RARE:.0%} of all buildings are.",
+            f"Buildings whose interval begins at {CATEGORY_BOUNDS_PERMILLE[0]:g} permille (category 1) or above: their "
+            "share of the damaged ones and of the sound ones; and the share of them that are damaged.",
             _sure_table(told),
             "## Quadrant accuracy of the most confident",
-            _curve_table(told),
             "![Accuracy against coverage](coverage.svg)",
         ]
     return "\n\n".join(parts) + "\n"
@@ -128,6 +137,24 @@ def _pooled(told: Sequence[Examined]) -> list[tuple[str, pd.DataFrame]]:
     return columns
 
 
+def _shown(told: Sequence[Examined]) -> list[tuple[str, pd.DataFrame]]:
+    """Return the answers of all cities of a kind together, and those of a city that is alone of its kind."""
+    kinds = [city.kind for city in told if city.kind]
+    several = {city.name for city in told if kinds.count(city.kind) > 1}
+    return [(name, answers) for name, answers in _pooled(told) if name not in several]
+
+
+def _score_rows(cities: Sequence[Examined], told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
+    """Return the rows of the table of scores.
+
+    Cities that have a row together have none of their own. Beside a model, least squares have one row.
+    """
+    together = _together(told)
+    kinds = {kind for _, kind, _, _ in together}
+    own = [row for city in cities for row in city.rows if row[1] not in kinds]
+    return [row for row in own if not told or row[2] != ENGINEER_ALL] + together
+
+
 def _together(told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
     """Rows of the table for all cities of a kind, where there are several."""
     rows = []
@@ -158,18 +185,20 @@ def _held(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def _slice_table(told: Sequence[Examined]) -> str:
-    columns = [(name, _held(answers)) for name, answers in _pooled(told)]
-    names = list(dict.fromkeys(name for _, held in columns for name in held))
+    shown = _shown(told)
+    columns = [(name, _held(answers)) for name, answers in shown]
     lines = [head("slice", *(name for name, _ in columns))]
-    for name in names:
+    for name in slices(shown[0][1]):
+        if not name.startswith(SLICES_SHOWN):
+            continue
         cells = []
         for _, held in columns:
             figures = held.get(name)
             if figures is None or figures["buildings"] < MIN_SLICE:
                 cells.append("")
                 continue
-            shown = cell(figures["held"], figures["se"], *HELD).rpartition(" (")[0]
-            cells.append(f"{shown}; {figures['buildings']:.0f}, {figures['width']:.2f}")
+            held_share = cell(figures["held"], figures["se"], *HELD).rpartition(" (")[0]
+            cells.append(f"{held_share}; {figures['buildings']:.0f}, {figures['width']:.2f}")
         if any(cells):
             lines.append(line(name, *cells))
     return "\n".join(lines)
@@ -196,12 +225,12 @@ def _sure(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def _sure_table(told: Sequence[Examined]) -> str:
-    lines = [head("city", "from, permille", "of the damaged", "of the sound", "damaged", "damaged, where few are")]
-    for name, answers in _pooled(told):
-        for bound, found in _sure(answers).items():
-            keys = ("of_damaged", "of_sound", "right", "rare")
-            cells = (f"{found[key]:.3f}" if key in found else "–" for key in keys)
-            lines.append(line(name, bound, *cells))
+    columns = ("of the damaged", "of the sound", "damaged, here", f"damaged, where {RARE:.0%} of all are")
+    lines = [head("city", *columns)]
+    for name, answers in _shown(told):
+        found = _sure(answers)[f"{CATEGORY_BOUNDS_PERMILLE[0]:g}"]
+        keys = ("of_damaged", "of_sound", "right", "rare")
+        lines.append(line(name, *(f"{found[key]:.3f}" if key in found else "–" for key in keys)))
     return "\n".join(lines)
 
 
@@ -212,20 +241,6 @@ def _status_table(told: Sequence[Examined]) -> str:
         total = sum(counts.values())
         shares = (f"{counts.get(status, 0) / total:.3f}" for status in STATUSES)
         lines.append(line(city.name, total, *shares))
-    return "\n".join(lines)
-
-
-def _curve_table(told: Sequence[Examined]) -> str:
-    lines = [head("city", *(f"{share:.0%}" for share in SHOWN))]
-    for name, answers in _pooled(told):
-        confidence, right = of_quadrants(answers)
-        order = np.argsort(-confidence, kind="stable")
-        cells = []
-        for share in SHOWN:
-            first = right[order][: round(share * len(right))]
-            held = float(first.mean()) if len(first) else float("nan")
-            cells.append(cell(held, share_error(held, len(first))))
-        lines.append(line(name, *cells))
     return "\n".join(lines)
 
 

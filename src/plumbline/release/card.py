@@ -12,6 +12,8 @@ from plumbline.validate.report.page import CATEGORIES
 
 NONE = ""
 """A cell without a figure."""
+DETAILED = "int8"
+"""The released artifact whose slices, confidence and confusion are listed."""
 
 
 def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
@@ -25,19 +27,18 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
         [
             "# Plumbline: damage of buildings from InSAR points",
             "",
-            "For each building: the quadrant that is being damaged, the largest principal tensile strain in permille "
-            "with a 90 % interval, and how far the building is from the training data. `manifest.json` describes "
-            "inputs, outputs and units. A building with too few scatterers, or unlike the training data, is not "
-            "judged.",
+            "For each building: the damaged quadrant, the largest principal tensile strain in permille with a 90 % "
+            "interval, and the distance from the training data. Buildings with too few scatterers, or unlike the "
+            "training data, are not judged. `manifest.json` describes inputs, outputs and units.",
             "",
             f"Trained on {train['buildings']} labelled buildings with {train['points']} scatterers of "
             f"{len(train['cities'])} cities; tested on {report['test_data']['buildings']} buildings of other blocks. "
-            "`baseline` is an engineer's least squares on the same buildings, `float32` the network before pruning. "
-            f"Released are {' and '.join(f'`{file}` (`{kind}`)' for file, kind in MODELS.items())}.",
+            "`baseline` is an engineer's least squares. `float32` is the network before pruning. "
+            f"Files: {', '.join(f'`{file}` (`{kind}`)' for file, kind in MODELS.items())}.",
             "",
             "## How good",
             "",
-            "With 95 % intervals, from test buildings drawn again with replacement.",
+            "In brackets: 95 % intervals, by bootstrap over test buildings.",
             "",
             *_metrics(report),
             "",
@@ -50,25 +51,22 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
             "",
             "## Size and speed",
             "",
-            "On the machine of the stage `validate`; latency of one building, parity with torch.",
+            "Measured on the machine that ran `validate`. Latency is that of one building. Parity compares with torch.",
             "",
             *_costs(report),
             "",
-            "## Slices",
+            "## Slices, confidence and confusion",
+            "",
+            f"Of `{DETAILED}`. The report of the stage `validate` shows the other files, too. In the last tables, rows "
+            "are the truth and columns the answers.",
             "",
             *_slices(report),
-            "## What a confidence is worth",
-            "",
             *_reliability(report),
-            "## Confusion",
-            "",
-            "Rows are the truth, columns what was said.",
-            "",
             *_confusions(report),
             "## Limits",
             "",
-            "Labels come from simulated structures: strain, not cracks. Satellites see north-south movement hardly "
-            "at all. A judgement is a reason to look at a building, not a survey of it.",
+            "Labels come from simulated structures, and state strain, not cracks. Satellites hardly see movement to "
+            "the north or south. A judgement is a reason to look at a building. It does not replace a survey.",
             "",
         ]
     )
@@ -95,8 +93,9 @@ def _differences(report: Mapping[str, Any]) -> list[str]:
         [metric, *(" to ".join(f"{end:+.4g}" for end in one.get(metric, ())) for one in found.values())]
         for metric in METRICS
     ]
-    bound = f"each end a bound with {100 * report['confidence']:g} % confidence"
-    return [f"Less `{report['reference']}`, building by building, {bound}:", "", *_table(["metric", *found], rows), ""]
+    bound = f"Each end is a bound with {100 * report['confidence']:g} % confidence."
+    told = f"Less `{report['reference']}`, on the same buildings. {bound}"
+    return [told, "", *_table(["metric", *found], rows), ""]
 
 
 def _costs(report: Mapping[str, Any]) -> list[str]:
@@ -106,35 +105,28 @@ def _costs(report: Mapping[str, Any]) -> list[str]:
 
 
 def _slices(report: Mapping[str, Any]) -> list[str]:
-    names, lines = report["contenders"], []
-    for key in OF_SLICES[1:]:
-        rows = []
-        for part, row in report["slices"].items():
-            figures = [row.get(name, {}).get(key) for name in names]
-            if any(value is not None for value in figures):
-                count = max(one.get("buildings", 0) for one in row.values())
-                rows.append([part, f"{count:.0f}", *map(_number, figures)])
-        if rows:
-            lines += [*_table([key, "buildings", *names], rows), ""]
-    return lines
+    keys, rows = OF_SLICES[1:], []
+    for part, row in report["slices"].items():
+        one = row.get(DETAILED, {})
+        if any(one.get(key) is not None for key in keys):
+            rows.append([part, f"{one.get('buildings', 0):.0f}", *(_number(one.get(key)) for key in keys)])
+    return [*_table(["slice", "buildings", *keys], rows), ""]
 
 
 def _reliability(report: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for name, one in report["judged"].items():
-        if name in MODELS.values() and "reliability" in one:
-            rows = [[_number(row[key]) for key in ("confidence", "accuracy", "share")] for row in one["reliability"]]
-            lines += [*_table([f"{name}: confidence", "quadrant accuracy", "share"], rows), ""]
-    return lines
+    one = report["judged"].get(DETAILED, {})
+    if "reliability" not in one:
+        return []
+    rows = [[_number(row[key]) for key in ("confidence", "accuracy", "share")] for row in one["reliability"]]
+    return [*_table([f"{DETAILED}: confidence", "quadrant accuracy", "share"], rows), ""]
 
 
 def _confusions(report: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for name, one in report["judged"].items():
-        for key, names in (("quadrant", QUADRANTS), ("category", CATEGORIES)):
-            if name in MODELS.values() and key in one:
-                rows = [[label, *map(str, row)] for label, row in zip(names, one[key], strict=True)]
-                lines += [*_table([f"{name}, {key}", *names], rows), ""]
+    one, lines = report["judged"].get(DETAILED, {}), []
+    for key, names in (("quadrant", QUADRANTS), ("category", CATEGORIES)):
+        if key in one:
+            rows = [[label, *map(str, row)] for label, row in zip(names, one[key], strict=True)]
+            lines += [*_table([f"{DETAILED}, {key}", *names], rows), ""]
     return lines
 
 

@@ -75,10 +75,10 @@ def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
         "It restores the displacement between scatterers of InSAR products, with a 90 % interval, by conditional "
         "diffusion. Run it with `plumbline restore`.",
         "",
-        "**Not for**: single buildings with points of their own (use `plumbline predict`), places farther from points "
-        "than the package's `spread.json` says (no-data there), northward movement (satellites hardly see it).",
+        "**Not for**: buildings with points of their own (use `plumbline predict`); cells farther from points than "
+        "`spread.json` allows (they are no-data); movement to the north or south (satellites hardly see it).",
         "",
-        "Measured on simulated test scenes, means over scenes:",
+        "Means over simulated test scenes:",
         "",
         "| slice | model | scenes | RMSE, mm | PSNR, dB | SSIM | gradient error, mm/m | CRPS, mm | coverage of 90 % |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -73,15 +73,15 @@ def _card(about: AboutAdapter) -> str:
         [
             f"# Plumbline, adapted: {about.name}",
             "",
-            f"A trained model with an adapter fitted to {about.labels} labelled buildings; held out one part after "
-            "another, they say:",
+            f"A trained model with an adapter fitted to {about.labels} labelled buildings. Figures by "
+            "cross-validation on these:",
             "",
             "| | base | adapted |",
             "|---|---|---|",
             *(f"| {key} | {shown(about.before[key])} | {shown(about.after[key])} |" for key in about.before),
             "",
-            "No gate was asked: it is not a released model. A judgement is a reason to look at a building, not a "
-            "survey of it.",
+            "No gate tested it, so it is not a released model. A judgement is a reason to look at a building. It does "
+            "not replace a survey.",
             "",
         ]
     )
