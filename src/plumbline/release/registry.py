@@ -152,15 +152,16 @@ class Registry:
         return next((number for number in reversed(former_champions(model)) if number != current), None)
 
     def restore(self, number: int) -> None:
-        """Make the former champion `number` the champion again, mark the present one, and drop those between."""
+        """Make the former champion `number` the champion again; mark and drop the present one and those between."""
         with self.server.answering():
             model = self._model()
             history, present = former_champions(model), champion_number(model)
-            if present is not None and present != number:
-                when = datetime.now(UTC).isoformat(timespec="seconds")
-                self._client.set_model_version_tag(self.name, str(present), ROLLED_BACK_TAG, when)
+            place = len(history) - 1 - history[::-1].index(number)
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            for left in {*history[place:], present} - {number, None}:
+                self._client.set_model_version_tag(self.name, str(left), ROLLED_BACK_TAG, when)
             self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
-            self._remember(history[: len(history) - 1 - history[::-1].index(number)])
+            self._remember(history[:place])
 
     def history(self) -> list[int]:
         """Return the numbers of the champions before the present one, the last at the end; repeats are possible.
