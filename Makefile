@@ -105,9 +105,7 @@ $(GPU_VENV)/.gpu: requirements/test.lock requirements/torch.txt requirements/gpu
 	$(GPU_VENV)/bin/python $(GPU_INSTALL) install
 	@touch $@
 
-docs: $(VENV)/.test  ## Build the documentation as a site into build/docs; needs MkDocs, which it installs
-	grep -oE '^[A-Za-z0-9._-]+==[^ ;\\]+' requirements/test.lock > $(VENV)/pins.txt
-	$(PIP) install $(PIP_ARGS) --no-build-isolation --constraint $(VENV)/pins.txt -e ".[docs]"
+docs: $(VENV)/.test  ## Build the documentation as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # In folders of their own, so that they neither read nor write what `make run` does there.
