@@ -93,6 +93,7 @@ def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Pr
     assert sorted(states) == [("pipeline", "COMPLETED"), ("pipeline", "CRASHED"), ("score", "RUNNING")]
 
 
+@pytest.mark.chaos
 def test_a_terminated_run_ends_its_stage(project: Project) -> None:
     project.behave(simulate={"sleep": 60})
     run = project.start(*FLOW)

@@ -85,6 +85,7 @@ def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, clus
         on_dask("ingest", cluster)
 
 
+@pytest.mark.chaos
 def test_a_cluster_judges_the_tiles_of_a_delivery_and_score_puts_them_together(town: Path, cluster: str, tiny: Tiny):
     place = Town(tiny, town)
     place.settings(tile_m=100)

@@ -16,7 +16,7 @@ from tests.flows.conftest import PREFECT, ROOT, Server, service, wait_for
 from tests.serve.http.served import ended, files, process
 
 pytest.importorskip("fastapi")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.chaos
 POOL = "service"
 
 
