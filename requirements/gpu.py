@@ -30,6 +30,10 @@ NO_CUDA = (
     "This is not a CUDA build of PyTorch. Point pip to an index or folder that has one (PIP_INDEX_URL, PIP_ARGS or "
     "WHEELS), remove the environment, and repeat."
 )
+NO_CUDA_WHEEL = (
+    "this is PyTorch's CPU build. Point pip to an index that has the CUDA build (PIP_INDEX_URL, PIP_ARGS; no find-links "
+    "with the CPU build), remove this file, and repeat."
+)
 
 
 def pins() -> list[str]:
@@ -70,6 +74,11 @@ def commands(action: str, constraints: Path, wheels: Path | None, pip_args: list
     return found
 
 
+def cpu_wheel(wheels: Path) -> Path | None:
+    """Return PyTorch's CPU build in a folder of wheels; pip would take it before the CUDA build."""
+    return next(iter(sorted(wheels.glob("torch-*+cpu*.whl"))), None)
+
+
 def main() -> int:
     """Call pip; return the exit code."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,6 +102,9 @@ def main() -> int:
                 print("TensorRT could not be had: its parts will say `not measured` (docs/runtimes.md).", flush=True)
             elif code:
                 return code
+    if given.action == "download" and (found := cpu_wheel(given.wheels)):
+        print(f"{found}: {NO_CUDA_WHEEL}", file=sys.stderr)
+        return 2
     if given.action == "install":
         check = "import sys, torch; sys.exit(torch.version.cuda is None)"
         if subprocess.run([sys.executable, "-c", check], check=False).returncode:

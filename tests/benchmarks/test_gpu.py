@@ -110,3 +110,12 @@ def test_the_installation_keeps_to_the_lock_file(tmp_path, wheels):
     assert any(word.startswith("torch-tensorrt==") for word in found["tensorrt"])
     assert all(("--no-index" in found[name]) == bool(wheels) for name in ("lock", "gpu", "tensorrt"))
     assert not {"torch", "onnxruntime"} & {pin.split("==")[0] for pin in installation.pins()}
+
+
+def test_a_cpu_build_of_pytorch_among_the_wheels_is_found(tmp_path):
+    for name in ("torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl", "torch_geometric-2.7.0+cpu-py3-none-any.whl"):
+        (tmp_path / name).touch()
+    assert installation.cpu_wheel(tmp_path) is None
+    found = tmp_path / "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
+    found.touch()
+    assert installation.cpu_wheel(tmp_path) == found
