@@ -31,8 +31,8 @@ NO_CUDA = (
     "WHEELS), remove the environment, and repeat."
 )
 NO_CUDA_WHEEL = (
-    "this is PyTorch's CPU build. Point pip to an index that has the CUDA build (PIP_INDEX_URL, PIP_ARGS; no find-links "
-    "with the CPU build), remove this file, and repeat."
+    "this is PyTorch's CPU build. Point pip to an index that has the CUDA build, and to no folder with the CPU build "
+    "(PIP_INDEX_URL, PIP_FIND_LINKS, PIP_ARGS). Remove this file, and repeat."
 )
 
 
