@@ -116,9 +116,9 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
         return
     log.warning(
         "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them, %d too noisy ones or all on "
-        "one line, %d have a side below %g or above %g m, %d are unlike all that the model was trained on. Do points "
-        "and footprints lie on each other (a map shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single "
-        "houses.",
+        "one line, %d have a side below %g or above %g m, %d are unlike all that the model was trained on, or "
+        "observed for a shorter time. Do points and footprints lie on each other (a map shows it)? Cells of 100 m, as "
+        "of EGMS L3, are too coarse for single houses.",
         number["ok"],
         len(reason),
         number["no_points"],
