@@ -25,7 +25,7 @@ from PIL import Image
 
 from benchmarks.common import head, line, parse, parser, stamp
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.prepare.abstention import UNSURE_WHERE, explanations
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.page import write_map
@@ -88,7 +88,7 @@ def made_city(count: int) -> Judged:
     rest[number, np.maximum(category, 1)] = p_damaged
     rest[:, 0] = 1 - p_damaged
     status = np.array(STATUSES, object)[rng.choice(3, count, p=(0.8, 0.17, 0.03))]
-    reason = status.copy()
+    reason = np.where(status == STATUSES[1], "noisy_points", status).astype(object)
     reason[(status == STATUSES[1]) & (rng.random(count) < 0.2)] = UNSURE_WHERE
     quadrant = rng.dirichlet((0.6, 0.6, 0.6, 0.6), count)
     table = make_predictions(
@@ -105,7 +105,8 @@ def made_city(count: int) -> Judged:
         0.05,
         "made-up",
     )
-    return Judged(table, reason, fixed_rate(0.05))
+    explanation = explanations(reason, Prepare(), np.full(count, 0.9))
+    return Judged(table, reason, explanation, fixed_rate(0.05))
 
 
 def made_tracks(judged: Judged, epochs: int = 120) -> list[Track]:
@@ -128,7 +129,7 @@ def draw(folder: Path, count: int) -> Path:
     """Write the map of a made-up city."""
     judged = made_city(count)
     path = folder / "map.html"
-    write_map(judged, made_tracks(judged), path, f"Made-up city of {count:,} buildings", Prepare())
+    write_map(judged, made_tracks(judged), path, f"Made-up city of {count:,} buildings")
     return path
 
 

@@ -59,8 +59,8 @@ def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
     tracks = read_tracks(city.products)
     buildings = read_buildings(city.footprints, tracks[0].crs)
     # The one method of a released model that the judgement calls.
-    table, _ = judge_footprints(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
-    return pd.DataFrame(table.drop(columns="geometry"))
+    found = judge_footprints(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
+    return pd.DataFrame(found.table.drop(columns="geometry"))
 
 
 def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas.GeoDataFrame]:

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from plumbline.core.strain import MECHANISMS, category, category_of_levels
 from plumbline.export.answers import Answers
+from plumbline.params import Prepare
+from plumbline.prepare.abstention import explanations
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.judgement import Judged
 from plumbline.serve.predictions import make_predictions
@@ -90,6 +92,13 @@ def table_of(
     )
 
 
-def judged_of(table: geopandas.GeoDataFrame, reason: NDArray[np.object_] | None = None, rate: float = 0.1) -> Judged:
-    """The same with the reason of each, or else its status."""
-    return Judged(table, table["status"].to_numpy(object) if reason is None else reason, fixed_rate(rate))
+def judged_of(
+    table: geopandas.GeoDataFrame,
+    reason: NDArray[np.object_] | None = None,
+    rate: float = 0.1,
+    prepare: Prepare = Prepare(),  # noqa: B008
+) -> Judged:
+    """The same with the reason of each; without, those of `insufficient_points` have few points."""
+    if reason is None:
+        reason = table["status"].replace("insufficient_points", "few_points").to_numpy(object)
+    return Judged(table, reason, explanations(reason, prepare, np.full(len(table), np.nan)), fixed_rate(rate))

@@ -19,10 +19,12 @@ from plumbline.prepare.abstention import (
     has_too_little_data,
     is_judged,
     quadrant_confidence,
+    reason_sentences,
     status_of,
 )
+from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.serve.base_rate import estimate_rate
-from plumbline.serve.judgement import Model, asked_of, judge, say_damaged
+from plumbline.serve.judgement import Model, asked_of, judge, say_damaged, say_unjudged
 from plumbline.serve.predictions import JUDGEMENT, PROBABILITIES, write_predictions
 from tests.prepare.features.test_strain_resolution import buildings
 from tests.serve.made import SHARE, answers_of
@@ -65,9 +67,9 @@ def judged(cases, limits=LIMITS, rate=CALIBRATED):
     """The statuses of buildings in a row, and how many were only not sure where."""
     p_damaged, confidence, error, novelty = (np.array(column, float) for column in zip(*cases, strict=True))
     count = len(cases)
-    poor = has_too_little_data(buildings([[float(one)] * 16 for one in error], (10, 10)), limits)
-    asked = Asked(np.arange(count), np.full(count, 16), poor)
-    table, reason, _ = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
+    errors = strain_error(buildings([[float(one)] * 16 for one in error], (10, 10)))
+    asked = Asked(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
+    table, reason, *_ = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
     return table["status"].tolist(), (reason == UNSURE_WHERE).tolist()
 
 
@@ -172,12 +174,33 @@ def nobody():
     return answers_of(np.zeros((0, 4)), np.zeros(0), novelty=np.zeros(0))
 
 
+def nothing_asked(n_points):
+    return Asked(np.arange(0), np.asarray(n_points), np.zeros(0, bool), np.zeros(0))
+
+
 def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
-    asked = Asked(np.arange(0), np.zeros(3, int), np.zeros(0, bool))
-    shapes = np.array([shapely.box(0, 0, 10, 10)] * 3)
-    found = status_of(asked, nobody(), shapes, LIMITS)
-    assert found.status.tolist() == ["insufficient_points"] * 3
-    assert found.reason.tolist() == ["no_points"] * 3
+    side = [(10, 10), (1, 10), (10, 400), (10, 10), (10, 10)]
+    shapes = np.array([shapely.box(0, 0, *one) for one in side])
+    found = status_of(nothing_asked([0, 9, 9, 4, 12]), nobody(), shapes, LIMITS)
+    assert found.status.tolist() == ["insufficient_points"] * 5
+    assert found.reason.tolist() == ["no_points", "too_small", "too_large", "few_points", "noisy_points"]
+    said = reason_sentences(LIMITS)
+    assert found.explanation[:4].tolist() == [said[name] for name in found.reason[:4]]
+    assert "on one line" in found.explanation[4]
+
+
+def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_building():
+    few, error = np.array([True, False, False, False, False]), np.array([9.0, 0.8, 0.3004, 0.1, 0.1])
+    asked = Asked(np.arange(5), np.array([6, 12, 12, 12, 12]), few, error)
+    # The last but one has no probable quadrant either, but its answer is none.
+    answers = answered([0.99, 0.99, 0.2, 0.99, 0.99], [0.3, 0.3, 0.9, 0.3, 0.3], [0.2, 0.2, 0.2, 1.2, 0.2])
+    found = status_of(asked, answers, town(5).geometry.to_numpy(), LIMITS)
+    assert found.status.tolist() == ["insufficient_points"] * 5
+    assert found.reason.tolist() == ["few_points", "noisy_points", "noisy_points", "out_of_distribution", UNSURE_WHERE]
+    assert found.explanation[0] == "it has too few points: 5 and one more for each track are needed"
+    assert found.explanation[1] == "its points are too noisy (strain error 0.8 permille; at most 0.3 is judged)"
+    assert "(strain error 0.31 permille; at most 0.3 is judged)" in found.explanation[2]  # never the limit itself
+    assert set(found.reason) < set(reason_sentences(LIMITS))
 
 
 def city(count=400, rate=0.1, seed=0):
@@ -200,7 +223,7 @@ def city(count=400, rate=0.1, seed=0):
     )
     points = np.zeros(count, int)
     points[there] = 12
-    return Asked(there, points, there % 5 == 0), answers, town(count), damaged
+    return Asked(there, points, there % 5 == 0, np.full(len(there), 0.1)), answers, town(count), damaged
 
 
 @pytest.fixture(scope="module")
@@ -211,9 +234,9 @@ def result():
 
 def test_the_rate_is_estimated_from_those_that_can_be_judged(result):
     asked, answers, *_ = city()
-    assert result.rate == estimate_rate(1 - answers.category_probability[~asked.poor, 0], CALIBRATED)
+    assert result.rate == estimate_rate(1 - answers.category_probability[~asked.few, 0], CALIBRATED)
     assert result.rate.low <= 0.1 <= result.rate.high
-    odd = answers._replace(novelty=np.where(asked.poor, 0.2, 2).astype(np.float32))
+    odd = answers._replace(novelty=np.where(asked.few, 0.2, 2).astype(np.float32))
     assert judge(asked, odd, town(400), LIMITS, MODEL).rate.high == 1.0  # nobody is left to tell
 
 
@@ -266,8 +289,7 @@ def test_a_given_rate_is_taken_as_it_is():
 
 
 def test_a_town_without_any_answer_has_a_table():
-    asked = Asked(np.arange(0), np.zeros(3, int), np.zeros(0, bool))
-    found = judge(asked, nobody(), town(3), LIMITS, MODEL)
+    found = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL)
     assert found.table["status"].tolist() == ["insufficient_points"] * 3
 
 
@@ -279,7 +301,9 @@ def test_what_is_asked_of_prepared_buildings():
 
     Prepared.sequences = sequences
     found = asked_of(Prepared, LIMITS)
-    assert found.poor.tolist() == [False, True]
+    assert found.few.tolist() == [False, False]
+    np.testing.assert_allclose(found.strain_error, strain_error(sequences))
+    assert found.noisy(LIMITS).tolist() == found.poor(LIMITS).tolist() == [False, True]
     assert found.footprint.tolist() == [0, 2]
 
 
@@ -303,6 +327,14 @@ def test_how_many_are_damaged_is_said_with_the_way_to_go_on(result, said):
         f"Rome: A{str(result.rate)[1:]}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
         f"0.5 or more for {(p >= 0.5).sum()}. Sort by p_damaged to triage"
     ]
-    asked = Asked(np.arange(0), np.zeros(3, int), np.zeros(0, bool))
-    say_damaged(judge(asked, nobody(), town(3), LIMITS, MODEL))
+    say_damaged(judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL))
+    assert len(said) == 1
+
+
+def test_those_not_judged_are_counted_by_reason_in_one_line(result, said):
+    say_unjudged(result, "Rome: ")
+    few, none = (int((result.reason == name).sum()) for name in ("few_points", "no_points"))
+    assert few > none > 0
+    assert said == [f"Rome: not judged: {few} few_points, {none} no_points"]
+    say_unjudged(result._replace(reason=np.array(["ok"], object)))
     assert len(said) == 1

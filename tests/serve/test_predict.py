@@ -834,7 +834,7 @@ def test_a_footprint_that_is_too_large_is_counted_as_such(case):
     large = geopandas.GeoDataFrame(geometry=[shapely.box(x, y, x + 4000, y + 4000)], crs=3035)
     case.buildings = case.folder / "large.gpkg"
     large.to_file(case.buildings)
-    assert "0 too few of them or where these tell too little, 1 have a side below" in case.run().err
+    assert "0 too few of them, 0 too noisy ones or all on one line, 1 have a side below" in case.run().err
 
 
 def test_points_seen_from_one_side_are_said_to_be(case):

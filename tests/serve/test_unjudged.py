@@ -32,10 +32,11 @@ def town(reasons):
 def test_every_building_that_is_not_judged_has_a_row_that_says_why(tmp_path):
     path = tmp_path / "out.gpkg"
     judged = town(REASONS)
-    write_predictions(judged.table, path, unjudged_layer(judged, Prepare()))
+    write_predictions(judged.table, path, unjudged_layer(judged))
     assert [name for name, _ in pyogrio.list_layers(path)] == ["predictions", "not_judged", "layer_styles"]
     assert geopandas.read_file(path, layer="predictions")["status"].tolist() == judged.table["status"].tolist()
     found = geopandas.read_file(path, layer="not_judged")
+    assert found["explanation"].tolist() == [f"Not judged: {said}" for said in judged.explanation[1:]]
     assert list(found) == ["building_id", "n_points", "reason", "explanation", "geometry"]
     assert found["reason"].tolist() == REASONS
     wanted = judged.table.iloc[1:]
@@ -48,7 +49,7 @@ def test_every_building_that_is_not_judged_has_a_row_that_says_why(tmp_path):
 
 
 def test_where_all_are_judged_there_is_no_layer():
-    assert unjudged_layer(town([]), Prepare()) == []
+    assert unjudged_layer(town([])) == []
 
 
 def test_every_reason_is_in_one_group_and_has_the_hatching_of_the_web_map():
@@ -69,4 +70,4 @@ def test_the_layer_is_no_reason_to_refuse_the_file(tmp_path):
     judged = town(REASONS)
     for _ in range(2):
         check_outputs(path, None, [], tmp_path / "package")
-        write_predictions(judged.table, path, unjudged_layer(judged, Prepare()))
+        write_predictions(judged.table, path, unjudged_layer(judged))

@@ -165,24 +165,17 @@ def explain(
     plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
     model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
+    damage_rate: RateOption = "auto",
     adapter: AdapterOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
     verify_key: VerifyKeyOption = None,
-    damage_rate: Annotated[
-        float | None,
-        typer.Option(
-            min=0.00001,
-            max=0.99999,
-            rich_help_panel=RARE,
-            help="Share of the buildings that are damaged, as `predict` says it; else that of the training data.",
-        ),
-    ] = None,
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
     need("torch", "explain")
+    from plumbline.serve.base_rate import given_rate
     from plumbline.serve.explain.run import explain as run
     from plumbline.serve.predictions import check_output
     from plumbline.sources.city.point_files import point_files
@@ -203,7 +196,7 @@ def explain(
             id_column,
             layer,
             min_quadrant_confidence,
-            damage_rate,
+            given_rate(damage_rate),
         )
 
 

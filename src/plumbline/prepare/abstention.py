@@ -87,8 +87,18 @@ class Asked(NamedTuple):
     """(B,) row of each of them."""
     n_points: NDArray[np.int64]
     """(F,)"""
-    poor: NDArray[np.bool_]
-    """(B,) whose points could not show damage, see `has_too_little_data`."""
+    few: NDArray[np.bool_]
+    """(B,) which have too few points, see `has_few_points`."""
+    strain_error: Float
+    """(B,) what their points can resolve, permille, see `features.strain_resolution.strain_error`."""
+
+    def noisy(self, limits: Prepare) -> NDArray[np.bool_]:
+        """Return (B,) which have points too noisy to show a strain of category 1."""
+        return _is_noisy(self.strain_error, limits)
+
+    def poor(self, limits: Prepare) -> NDArray[np.bool_]:
+        """Return (B,) which have points that could not show damage: too few or too noisy ones."""
+        return self.few | self.noisy(limits)
 
 
 @dataclass(frozen=True)
@@ -192,7 +202,9 @@ class Status:
     status: NDArray[np.object_]
     """(F,) as in the predictions: `ok`, `insufficient_points` or `out_of_distribution`."""
     reason: NDArray[np.object_]
-    """(F,) the same in more words, see `reasons`."""
+    """(F,) `ok`, or a key of `reason_sentences`."""
+    explanation: NDArray[np.object_]
+    """(F,) end of the sentence `Not judged: ...`, see `explanations`; empty for judged buildings."""
 
 
 def status_of(
@@ -212,36 +224,20 @@ def status_of(
     """
     status = np.full(len(asked.n_points), "insufficient_points", dtype=object)
     known, torn = is_in_distribution(answers), has_no_probable_quadrant(answers, limits, p_damaged)
+    noisy = asked.noisy(limits)
     status[asked.footprint] = np.where(known, "ok", "out_of_distribution")
-    status[asked.footprint[asked.poor | torn]] = "insufficient_points"
-    unsure = np.zeros(len(asked.n_points), bool)
-    unsure[asked.footprint] = known & ~asked.poor & torn
-    return Status(status, reasons(status, asked.n_points, footprints, limits, unsure))
-
-
-def reasons(
-    status: NDArray[np.object_],
-    n_points: NDArray[np.int64],
-    footprints: NDArray[np.object_],
-    limits: Prepare,
-    unsure: NDArray[np.bool_] | None = None,
-) -> NDArray[np.object_]:
-    """Return the status (F,) of each building, with the cause of `insufficient_points`; see `reason_sentences`.
-
-    Args:
-        status, n_points: (F,) as in the predictions.
-        footprints: (F,) of them, in m.
-        limits: of the model that judged.
-        unsure: (F,) which want a probable quadrant alone; None: that is not known.
-    """
-    why = np.array(status, object)
-    few = why == "insufficient_points"
-    if unsure is not None:
-        why[few & unsure] = UNSURE_WHERE
-    why[few & (n_points == 0)] = "no_points"
-    for name, odd in zip(NO_MATTER, _outsized(frames(footprints).side, limits), strict=True):
-        why[few & odd] = name
-    return why
+    status[asked.footprint[asked.few | noisy | torn]] = "insufficient_points"
+    # Where the model was not asked, the points are on a line if there are enough of them.
+    small, large = _outsized(frames(footprints).side, limits)
+    rules = [small, large, asked.n_points == 0, asked.n_points < limits.min_points]
+    reason = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points").astype(object)
+    own = np.select(
+        [asked.few, noisy, ~known, torn], ["few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE], "ok"
+    )
+    reason[asked.footprint] = own
+    error = np.full(len(status), np.nan)
+    error[asked.footprint] = asked.strain_error
+    return Status(status, reason, explanations(reason, limits, error))
 
 
 def reason_sentences(limits: Prepare) -> dict[str, str]:
@@ -251,9 +247,33 @@ def reason_sentences(limits: Prepare) -> dict[str, str]:
         "too_large": f"its longer side is above {limits.max_side_m:g} m, so that its parts move on their own",
         UNSURE_WHERE: "it may be damaged, and its points do not tell in which quadrant",
         "no_points": "no usable point is on it",
-        "insufficient_points": "its points are too few, all on one line, or too noisy to tell damage and its quadrant",
-        "out_of_distribution": "it or its points are unlike anything the model was trained on",
+        "few_points": f"it has too few points: {limits.min_points} and one more for each track are needed",
+        "noisy_points": f"its points are too noisy (strain error above {limits.max_strain_error_permille:g} permille), "
+        "or all on one line",
+        "out_of_distribution": "it, its points or their period are unlike anything the model was trained on",
     }
+
+
+def explanations(reason: NDArray[np.object_], limits: Prepare, strain_error: Float) -> NDArray[np.object_]:
+    """Return (F,) `reason_sentences` of the buildings, with the figure of each that has noisy points.
+
+    Args:
+        reason: (F,) see `Status`.
+        limits: of the model that judged.
+        strain_error: (F,) permille; NaN for noisy points on one line.
+    """
+    said = reason_sentences(limits)
+    found = np.array([said.get(name, "") for name in reason], object)
+    for row in np.flatnonzero(reason == "noisy_points"):
+        # Rounded up, so that 0.604 is not said to be the limit of 0.6.
+        shown = np.ceil(100 * strain_error[row]) / 100
+        found[row] = (
+            REASONS["degenerate_points"]
+            if np.isnan(shown)
+            else f"its points are too noisy (strain error {shown:.4g} permille; at most "
+            f"{limits.max_strain_error_permille:g} is judged)"
+        )
+    return found
 
 
 def is_judged(sequences: SequenceSet, answers: Answered, limits: Prepare) -> NDArray[np.bool_]:
@@ -286,15 +306,22 @@ def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
 
 
 def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
-    """Return (B,) whether a building's points are too few or too noisy to show a strain of category 1.
+    """Return (B,) whether a building's points are too few or too noisy to show a strain of category 1."""
+    return has_few_points(sequences, limits) | _is_noisy(strain_error(sequences), limits)
 
-    They are too noisy, or too few beyond what is fitted before anything is looked at: two tilts, and an offset of each
-    track. What that leaves of as many points is zero, whatever the building does; of few more, too little to tell four
-    corners apart. So each track takes one point, and `min_points` must be left.
+
+def has_few_points(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
+    """Return (B,) whether fewer than `min_points` are left of a building's points after each track has taken one.
+
+    Two tilts and an offset of each track are fitted before anything is looked at. What that leaves of as many points
+    is zero, whatever the building does; of few more, too little to tell four corners apart.
     """
     length, tracks = points_and_tracks(sequences)
-    noisy = ~(strain_error(sequences) <= limits.max_strain_error_permille)
-    return np.asarray(noisy | (length - tracks < limits.min_points))
+    return np.asarray(length - tracks < limits.min_points)
+
+
+def _is_noisy(strain_error: Float, limits: Prepare) -> NDArray[np.bool_]:
+    return ~(strain_error <= limits.max_strain_error_permille)
 
 
 def has_no_probable_quadrant(

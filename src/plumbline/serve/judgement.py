@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import geopandas
@@ -13,12 +14,13 @@ from plumbline.export.answers import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
     Asked,
-    has_too_little_data,
+    has_few_points,
     is_in_distribution,
     quadrant_confidence,
     status_of,
 )
 from plumbline.prepare.buildings import Prepared
+from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.predictions import make_predictions
 
@@ -29,7 +31,9 @@ class Judged(NamedTuple):
     table: geopandas.GeoDataFrame
     """The predictions, see `make_predictions`."""
     reason: NDArray[np.object_]
-    """(F,) see `abstention.reasons`."""
+    """(F,) `ok`, or why it is not judged: a key of `abstention.reason_sentences`."""
+    explanation: NDArray[np.object_]
+    """(F,) the same as the end of the sentence `Not judged: ...`."""
     rate: DamageRate
     """The share of damaged buildings that all of it stands for."""
 
@@ -44,8 +48,9 @@ class Model(NamedTuple):
 
 
 def asked_of(prepared: Prepared, prepare: Prepare) -> Asked:
-    """Return the footprints to ask the model about, and which of them have too little data to show damage."""
-    return Asked(prepared.footprint, prepared.n_points, has_too_little_data(prepared.sequences, prepare))
+    """Return the footprints to ask the model about, and what their points can show."""
+    found = prepared.sequences
+    return Asked(prepared.footprint, prepared.n_points, has_few_points(found, prepare), strain_error(found))
 
 
 def judge(
@@ -66,7 +71,7 @@ def judge(
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
     """
     share = np.asarray(model.category_share)
-    able = is_in_distribution(answers) & ~asked.poor
+    able = is_in_distribution(answers) & ~asked.poor(prepare)
     p_damaged = 1 - answers.category_probability[able, 0]
     rate = estimate_rate(p_damaged, float(share[1:].sum())) if damage_rate is None else fixed_rate(damage_rate)
     own = at_rate(answers, share, rate.rate)
@@ -91,7 +96,14 @@ def judge(
         rate.rate,
         model.version,
     )
-    return Judged(table, found.reason, rate)
+    return Judged(table, found.reason, found.explanation, rate)
+
+
+def say_unjudged(judged: Judged, where: str = "") -> None:
+    """Log how many buildings are not judged for which reason. `where`: begins the line."""
+    counts = Counter(reason for reason in judged.reason if reason != "ok")
+    if counts:
+        log.info("%snot judged: %s", where, ", ".join(f"{number} {reason}" for reason, number in counts.most_common()))
 
 
 def say_damaged(judged: Judged, where: str = "") -> None:

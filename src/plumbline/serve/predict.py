@@ -17,9 +17,9 @@ from plumbline.export.package import open_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
-from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.serve.histories import scatterer_layers
-from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged
+from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged, say_unjudged
 from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
@@ -71,20 +71,21 @@ def predict(
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
     judged, owners = judge_and_assign(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
-    table, reason, _ = judged
+    table, reason = judged.table, judged.reason
     layers = []
     if output.suffix.lower() == ".gpkg":
-        layers = [*unjudged_layer(judged, prepare), *scatterer_layers(city.points, owners, table)]
+        layers = [*unjudged_layer(judged), *scatterer_layers(city.points, owners, table)]
     with ExitStack() as staged:
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", prepare)
+            write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}")
         write_predictions(table, output, layers)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())
     warn_of_unjudged(reason, prepare)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
+    say_unjudged(judged)
     say_damaged(judged)
     if torn:
         log.info(
@@ -108,20 +109,21 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
     Buildings that only lack a probable quadrant do not count: their points are where they should be.
 
     Args:
-        reason: of each building, see `abstention.reasons`. prepare: of the model that judged.
+        reason: of each building, see `Judged`. prepare: of the model that judged.
     """
     number = Counter(reason.tolist())
     if 2 * (number["ok"] + number[UNSURE_WHERE]) >= len(reason):
         return
     log.warning(
-        "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them or where these tell too "
-        "little, %d have a side below %g or above %g m, %d are unlike all that the model was trained on. Do points and "
-        "footprints lie on each other (a map shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single "
-        "houses.",
+        "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them, %d too noisy ones or all on "
+        "one line, %d have a side below %g or above %g m, %d are unlike all that the model was trained on, or "
+        "observed for a shorter time. Do points and footprints lie on each other (a map shows it)? Cells of 100 m, as "
+        "of EGMS L3, are too coarse for single houses.",
         number["ok"],
         len(reason),
         number["no_points"],
-        number["insufficient_points"],
+        number["few_points"],
+        number["noisy_points"],
         sum(number[name] for name in NO_MATTER),
         prepare.min_side_m,
         prepare.max_side_m,
@@ -159,6 +161,19 @@ def judge_and_assign(
     damage_rate: float | None,
 ) -> tuple[Judged, list[NDArray[np.intp]]]:
     """Judge as `judge_footprints` does; also return the footprint of each point, see `Prepared.owners`."""
+    judged, prepared = prepare_and_judge(tracks, footprints, prepare, model, version, damage_rate)
+    return judged, prepared.owners
+
+
+def prepare_and_judge(
+    tracks: list[Track],
+    footprints: geopandas.GeoDataFrame,
+    prepare: Prepare,
+    model: OnnxModel,
+    version: str,
+    damage_rate: float | None,
+) -> tuple[Judged, Prepared]:
+    """Judge as `judge_footprints` does; also return what was judged."""
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(
@@ -167,5 +182,4 @@ def judge_and_assign(
         )
     answers = model.answer(prepared.sequences)
     about = Model(version, model.category_share)
-    judged = judge(asked_of(prepared, prepare), answers, footprints, prepare, about, damage_rate)
-    return judged, prepared.owners
+    return judge(asked_of(prepared, prepare), answers, footprints, prepare, about, damage_rate), prepared

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import geopandas
 
-from plumbline.params import Prepare
-from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE, reason_sentences
+from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.serve.colours import GREY, ORANGE
 from plumbline.serve.judgement import Judged
 from plumbline.serve.predictions import UNJUDGED
@@ -14,11 +13,11 @@ from plumbline.serve.qgis.styles import Hatching, unjudged_style
 
 REASON_GROUPS = {
     "unsure": ("damaged? unsure where", (UNSURE_WHERE,)),
-    "points": ("points too few or noisy", ("insufficient_points", "no_points")),
+    "points": ("points too few or noisy", ("few_points", "noisy_points", "no_points")),
     "size": ("too small or large", NO_MATTER),
     "unlike": ("unlike training", ("out_of_distribution",)),
 }
-"""Groups that share a hatching: label in the legend, and the reasons in it, see `abstention.reasons`."""
+"""Groups that share a hatching: label in the legend, and the reasons in it, see `abstention.reason_sentences`."""
 HATCHINGS = {
     "unsure": Hatching("f_diagonal", "backslash", ORANGE),
     "points": Hatching("b_diagonal", "slash", GREY),
@@ -28,11 +27,11 @@ HATCHINGS = {
 """As the web map has them."""
 
 
-def unjudged_layer(judged: Judged, prepare: Prepare) -> list[Layer]:
+def unjudged_layer(judged: Judged) -> list[Layer]:
     """Make the layer `not_judged`, with a building a row: `building_id`, `n_points`, `reason` and `explanation`.
 
     Args:
-        judged: all buildings. prepare: of the model that judged.
+        judged: all buildings.
 
     Returns:
         The layer; an empty list if all buildings are judged.
@@ -40,14 +39,13 @@ def unjudged_layer(judged: Judged, prepare: Prepare) -> list[Layer]:
     left = judged.reason != "ok"
     if not left.any():
         return []
-    table, reason = judged.table[left], judged.reason[left].astype(object)
-    sentences = reason_sentences(prepare)
+    table = judged.table[left]
     content = geopandas.GeoDataFrame(
         {
             "building_id": table["building_id"].to_numpy(object),
             "n_points": table["n_points"].to_numpy(),
-            "reason": reason,
-            "explanation": [f"Not judged: {sentences[name]}" for name in reason],
+            "reason": judged.reason[left].astype(object),
+            "explanation": [f"Not judged: {said}" for said in judged.explanation[left]],
         },
         geometry=table.geometry.to_numpy(),
         crs=table.crs,

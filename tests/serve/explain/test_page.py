@@ -15,6 +15,7 @@ from shapely import affinity
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import reason_sentences
+from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.colours import DIVERGING
 from plumbline.serve.explain import page as explain_page
 from plumbline.serve.explain.drawing import DrawnBuilding, colour, draw_building, mark
@@ -22,6 +23,7 @@ from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.tables import FIGURES, PARTS, QUESTIONS
 from tests.browser import TEXTS, framed, in_browser
 
+RATE = DamageRate(0.031, 0.014, 0.066, True)
 ROUND = shapely.Point(0, 0).buffer(9)
 SHAPES = {
     "L": shapely.Polygon([(0, 0), (20, 0), (20, 6), (8, 6), (8, 14), (0, 14)]),
@@ -189,7 +191,7 @@ def tables(count, category=2):
 
 
 def page_of(tmp_path, *given, title="city"):
-    write_page(*given, tmp_path / "plan.html", title, Prepare(), given[0]["status"])
+    write_page(*given, tmp_path / "plan.html", title, given[0]["status"], RATE)
     return (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
@@ -200,6 +202,7 @@ def test_a_page_loads_nothing_runs_nothing_and_shows_text_as_text(tmp_path):
     assert page.count("&lt;script&gt;") >= 3
     assert "4 points" in page
     assert "Severity 3.0 permille (0.5 to 9.0)" in page
+    assert f"Severities and probabilities are for a city like this: {RATE}." in page
     for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         parse(svg)
 
@@ -222,9 +225,9 @@ def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_pat
     buildings, footprints, scatterers = tables(3)
     buildings.loc[:1, "status"] = "insufficient_points"
     buildings.index = pd.Index([7, 8, 9])
-    reason = pd.Series(["unsure_where", "insufficient_points", "ok"], buildings.index)
-    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", Prepare(), reason)
-    may, few = reason_sentences(Prepare())["unsure_where"], reason_sentences(Prepare())["insufficient_points"]
+    may, few = (reason_sentences(Prepare())[name] for name in ("unsure_where", "few_points"))
+    explanation = pd.Series([may, few, ""], buildings.index)
+    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", explanation, RATE)
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
     assert [(f"Not judged: {may}" in part, f"Not judged: {few}" in part) for part in sections] == [
         (False, False),

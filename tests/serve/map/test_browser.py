@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from plumbline.params import Prepare
+from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
 from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
-from tests.serve.map.town import HOSTILE, town, track, why_not
+from tests.serve.map.town import HOSTILE, town, track
 
 pytestmark = pytest.mark.browser
 REST = """async () => {
@@ -29,8 +28,9 @@ def city() -> dict[str, Any]:
     table = town()
     table.loc[17:19, "status"] = "insufficient_points"
     table.loc[17:19, list(JUDGEMENT)] = None
-    reason = why_not(table, Prepare(), np.isin(np.arange(len(table)), [18, 19]))
-    document = make_document(judged_of(table, reason), [track(300, "A_<i>044</i>")], "Ours", Prepare())
+    reason = judged_of(table).reason
+    reason[[18, 19]] = UNSURE_WHERE
+    document = make_document(judged_of(table, reason), [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
     legend = {"colours": ["#fff", "#f00"], "least": -5, "most": 5, "unit": "mm"}
@@ -247,7 +247,7 @@ def test_on_a_phone_the_list_is_below_the_map_and_nothing_runs_out(page: Path, v
 
 def test_a_map_of_one_building_shows_it_whole(visit: Any, tmp_path: Path) -> None:
     one = town().iloc[[4]].reset_index(drop=True)
-    write_map(judged_of(one), [], tmp_path / "one.html", "One", Prepare())
+    write_map(judged_of(one), [], tmp_path / "one.html", "One")
     window = visit((tmp_path / "one.html").as_uri())
     assert window.evaluate("window.plumbline.view.map.queryRenderedFeatures({layers: ['judged']}).length") >= 1
     assert "1 building" in window.locator(".counted").inner_text()

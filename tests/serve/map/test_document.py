@@ -16,14 +16,14 @@ from plumbline.serve.map.document import as_json, make_document, velocity_limit
 from plumbline.serve.predictions import DTYPES, STATUSES
 from plumbline.serve.unjudged import REASON_GROUPS
 from tests.serve.made import judged_of, table_of
-from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track, why_not
+from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
 
 OF_MAP = {"reason", "why", "frame_deg"}
 """Properties that are no column of the predictions."""
 
 
 def made(table: geopandas.GeoDataFrame, tracks: list = [], **more):  # noqa: B006
-    return make_document(judged_of(table, **more), tracks, "Town", Prepare())
+    return make_document(judged_of(table, **more), tracks, "Town")
 
 
 def test_every_building_has_its_columns_and_a_place_in_longitude_and_latitude() -> None:
@@ -131,7 +131,7 @@ def test_points_are_thinned_and_the_document_says_so(monkeypatch: pytest.MonkeyP
 
 def test_texts_name_version_period_share_and_counts() -> None:
     judged = judged_of(town())._replace(rate=DamageRate(0.031, 0.014, 0.066, True))
-    said = make_document(judged, [track(300)], "Ours <i>& theirs</i>", Prepare())
+    said = make_document(judged, [track(300)], "Ours <i>& theirs</i>")
     assert said["title"] == "Ours <i>& theirs</i>"
     assert said["subtitle"] == "Model version 3 · points from 2020-01-03 to 2021-12-23"
     assert "38 buildings judged, 2 abstained." in said["footer"]
@@ -153,8 +153,8 @@ def test_why_a_building_was_not_judged_is_said_in_words() -> None:
         "1",
     )
     prepare = Prepare(min_side_m=3.0)
-    reason = why_not(table, prepare, np.array([False, False, False, False, True]))
-    features = make_document(judged_of(table, reason), [], "Town", prepare)["buildings"]["features"]
+    reason = np.array(["ok", "too_small", "too_large", "no_points", "unsure_where"], object)
+    features = made(table, reason=reason, prepare=prepare)["buildings"]["features"]
     said = {one["properties"]["building_id"]: one["properties"] for one in features}
     assert [said[name].get("reason") for name in "abcde"] == [None, "size", "size", "points", "unsure"]
     assert "shorter side is below 3 m" in said["b"]["why"]

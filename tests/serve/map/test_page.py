@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.params import Prepare
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.page import page_html, write_map
 from tests.full_disk import largest_file
@@ -37,7 +36,7 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("map") / "map.html"
-    write_map(judged_of(town()), [track(300)], path, "Ours <i>& theirs</i>", Prepare())
+    write_map(judged_of(town()), [track(300)], path, "Ours <i>& theirs</i>")
     return path
 
 
@@ -113,7 +112,7 @@ def test_the_document_comes_back_as_it_was(page: Path) -> None:
 def test_without_the_built_page_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drawing, "BUILT", tmp_path / "page")
     with pytest.raises(InputError, match=r"app\.js: the map's page is not built\. Run `make web`"):
-        write_map(judged_of(town()), [], tmp_path / "map.html", "Town", Prepare())
+        write_map(judged_of(town()), [], tmp_path / "map.html", "Town")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,5 +120,5 @@ def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
     with largest_file(100_000):
         for path in (tmp_path / "map.html", tmp_path / ".map.4711.part.html"):  # as `atomic_file` names it
             with pytest.raises(InputError, match=r"/map\.html: could not be written"):
-                write_map(judged_of(town()), [], path, "Full", Prepare())
+                write_map(judged_of(town()), [], path, "Full")
     assert list(tmp_path.iterdir()) == []

@@ -11,8 +11,6 @@ import geopandas
 import numpy as np
 import shapely
 
-from plumbline.params import Prepare
-from plumbline.prepare.abstention import reasons
 from plumbline.serve.predictions import STATUSES
 from plumbline.sources.track import Track
 from tests.serve.made import table_of
@@ -20,10 +18,6 @@ from tests.serve.made import table_of
 EAST, NORTH = 337000.0, 4285000.0
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>@{text}"
 EPOCHS = np.arange(np.datetime64("2020-01-03"), np.datetime64("2022-01-01"), 12)
-
-
-def why_not(table: geopandas.GeoDataFrame, prepare: Prepare, unsure: np.ndarray | None = None) -> np.ndarray:
-    return reasons(table["status"], table["n_points"].to_numpy(), table.geometry.to_numpy(), prepare, unsure)
 
 
 def house(x: float, y: float, turn: float = 0.0) -> shapely.Polygon:

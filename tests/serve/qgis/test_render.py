@@ -16,7 +16,6 @@ import shapely
 from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.params import Prepare
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
 from plumbline.serve.histories import scatterer_layers
@@ -106,9 +105,9 @@ def drawn(tmp_path_factory):
     track = make_track("asc 1", place, np.zeros(len(owner)), (0, 0, 1), velocity[:, None] * years)
     (layer,) = scatterer_layers([track], [owner], table)
     points = layer._replace(pieces=[piece.set_crs(CRS, allow_override=True) for piece in layer.pieces])
-    reason = table["status"].to_numpy(object)
+    reason = judged_of(table).reason
     reason[10] = UNSURE_WHERE
-    left = unjudged_layer(judged_of(table, reason), Prepare())
+    left = unjudged_layer(judged_of(table, reason))
     write_predictions(table, folder / "out.gpkg", [*left, points])
     field = np.tile(np.linspace(-2 * LIMIT, 2 * LIMIT, 340, dtype=np.float32), (100, 1))
     about = {"driver": "GTiff", "height": 100, "width": 340, "count": 1, "dtype": "float32", "crs": CRS}

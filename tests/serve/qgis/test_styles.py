@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from plumbline.params import Prepare
 from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
 from plumbline.serve.predictions import COLUMNS, STATUSES
 from plumbline.serve.qgis import qml
@@ -37,7 +36,7 @@ def option(element, name):
 def unjudged():
     """Style of the layer of a building that is not judged."""
     table = predictions(["a"], ["out_of_distribution"])
-    (layer,) = unjudged_layer(judged_of(table, np.array(["out_of_distribution"], object)), Prepare())
+    (layer,) = unjudged_layer(judged_of(table, np.array(["out_of_distribution"], object)))
     return layer.style
 
 

@@ -31,7 +31,7 @@ def said_of(rows, unsure, poor=()):
     probability = np.concatenate([confidence, np.repeat((1 - confidence) / 3, 3, axis=1)], axis=1)
     answers = answers_of(probability, np.linspace(0.3, 3, asked), p_damaged=np.linspace(0.85, 0.99, asked))
     is_poor = np.isin(np.arange(asked), poor)
-    return Asked(np.arange(asked), np.array([9] * asked + [2]), is_poor), answers, frame
+    return Asked(np.arange(asked), np.array([9] * asked + [2]), is_poor, np.full(asked, 0.1)), answers, frame
 
 
 def tile(folder, rows, *said):
@@ -48,7 +48,7 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
         tile(tmp_path / "a", [3, 0, 5], [True, False, False]),
         tile(tmp_path / "b", [2, 1, 4, 6], [False, True, False, False]),
     ]
-    table, reason, _ = read_answers(tiles)
+    table, reason, explanation, _ = read_answers(tiles)
     assert table["building_id"].tolist() == [f"B{row}" for row in range(7)]
     assert reason.tolist() == [
         "ok",
@@ -56,9 +56,10 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
         "ok",
         UNSURE_WHERE,
         "ok",
-        "insufficient_points",
-        "insufficient_points",
+        "few_points",
+        "few_points",
     ]
+    assert (explanation != "").tolist() == (reason != "ok").tolist()
     assert (table["status"] != "ok").tolist() == (reason != "ok").tolist()
     assert table["n_points"].tolist() == [9] * 5 + [2] * 2
 
@@ -73,7 +74,9 @@ def test_the_damage_rate_is_that_of_all_tiles_together(tmp_path):
         inside = np.isin(asked.footprint, own)
         folder = tmp_path / str(number)
         folder.mkdir()
-        part = Asked(asked.footprint[inside] - own[0], asked.n_points[own], asked.poor[inside])
+        part = Asked(
+            asked.footprint[inside] - own[0], asked.n_points[own], asked.few[inside], asked.strain_error[inside]
+        )
         frame.iloc[own].to_parquet(folder / BUILDINGS)
         np.savez(folder / ANSWERS, **part._asdict(), **{k: v[inside] for k, v in answers._asdict().items()})
         np.save(folder / ROWS, own)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plumbline.export.answers import Answers, batches, empty_answers
+from plumbline.core.console import log
+from plumbline.export.answers import batches
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.explain import explain
 from plumbline.prepare.features.definition import GEOMETRY
@@ -41,20 +42,11 @@ class Reasons(NamedTuple):
     """Natural logarithms of permille."""
 
 
-def answer(model: Diagnosis, sequences: Sequences) -> Answers:
-    """Return the network's answers, in the same form as `OnnxModel.answer`."""
-    found = empty_answers(len(sequences))
-    with torch.inference_mode():
-        for index in batches(sequences.length, CELLS, "fill"):
-            for whole, part in zip(found, model(**_inputs(sequences, index)), strict=True):
-                whole[index] = part.numpy()
-    return found
-
-
 def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
     """Attribute the answers to all buildings to their inputs; seconds for ten of them on one core."""
     rows, buildings = int(sequences.offsets[-1]), len(sequences)
     attention = np.zeros(rows)
+    done = 0
     moved = [Moved(np.zeros(rows), np.zeros((buildings, len(GEOMETRY))), np.zeros(buildings)) for _ in range(2)]
     for index in batches(sequences.length, CELLS, "fill"):
         inputs = _inputs(sequences, index)
@@ -67,6 +59,8 @@ def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
             whole.by_scatterer[own] = part.scatterer_BL.numpy()[mask]
             whole.by_geometry[index] = part.geometry_BF.numpy()
             whole.difference[index] = part.difference_B.numpy()
+        done += len(index)
+        log.info("%d of %d buildings", done, buildings)
     return Reasons(attention, *moved)
 
 

@@ -12,10 +12,9 @@ import shapely
 
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
-from plumbline.params import Prepare
-from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.features.definition import GEOMETRY
 from plumbline.reporting.page import number, say, table
+from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.explain.drawing import DrawnBuilding, draw_building, legend
 from plumbline.serve.map.content import description, isolated
 from plumbline.serve.outputs import write_text
@@ -54,16 +53,19 @@ def write_page(
     scatterers: geopandas.GeoDataFrame,
     path: Path,
     title: str,
-    prepare: Prepare,
-    reason: pd.Series,
+    explanation: pd.Series,
+    rate: DamageRate,
 ) -> None:
     """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
 
     Args:
         buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
-        footprints: the buildings table. scatterers: see `scatterer_table`.
-        path: the `.html` to write, atomically. title: heading of the page. prepare: of the model that judged.
-        reason: with the index of `buildings`, why each is not judged, see `abstention.reasons`.
+        footprints: the buildings table.
+        scatterers: see `scatterer_table`.
+        path: the `.html` to write, atomically.
+        title: heading of the page.
+        explanation: with the index of `buildings`, why each is not judged, see `Judged`.
+        rate: the share of damaged buildings that the probabilities stand for.
 
     Raises:
         InputError: the file cannot be written.
@@ -78,14 +80,14 @@ def write_page(
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
     groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
     drawn = np.array([shapes[name] for name in shown["building_id"]], object)
-    said = reason_sentences(prepare)
     sections = [
-        _section(row, shape, groups.get(row.building_id), limit, said.get(why, ""))
-        for row, shape, why in zip(shown.itertuples(index=False), drawn, reason[shown.index], strict=True)
+        _section(row, shape, groups.get(row.building_id), limit, why)
+        for row, shape, why in zip(shown.itertuples(index=False), drawn, explanation[shown.index], strict=True)
     ]
     more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
     version = ", ".join(sorted(set(shown["model_version"])))
-    about = f"<p>Model version {say(version)}. {say(_ABOUT)}</p>{more}{legend(limit)}"
+    share = say(f"Severities and probabilities are for a city like this: {rate}.")
+    about = f"<p>Model version {say(version)}. {share}</p><p>{say(_ABOUT)}</p>{more}{legend(limit)}"
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{say(title)}</title>'

@@ -106,12 +106,12 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
         city.points, city.footprints, prepare, model, manifest.version, given.get("damage_rate")
     )
     note_progress(folder, "write", 0, 1)
-    document = make_document(judged, city.points, f"Plumbline: {buildings.stem}", prepare)
+    document = make_document(judged, city.points, f"Plumbline: {buildings.stem}")
     _write_map(folder, task, document)
     for suffix in SUFFIXES:
         layers = []
         if suffix == ".gpkg":
-            layers = [*unjudged_layer(judged, prepare), *scatterer_layers(city.points, owners, judged.table)]
+            layers = [*unjudged_layer(judged), *scatterer_layers(city.points, owners, judged.table)]
         write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", layers)
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.params import Prepare
-from plumbline.prepare.abstention import reason_sentences
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.colours import CATEGORY_NAMES
 from plumbline.serve.judgement import Judged
@@ -48,14 +46,13 @@ ROUNDING = {
 """Decimals of a column; the table has them all."""
 
 
-def make_document(judged: Judged, tracks: Sequence[Track], title: str, prepare: Prepare, every: int = 1) -> Document:
+def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: int = 1) -> Document:
     """Make the map document from the predictions and their points.
 
     Args:
         judged: at least one building, with a CRS, and why each is not judged.
         tracks: points tables; may be empty. At most `MAX_POINTS` points are taken, and the document says so.
         title: heading of the page.
-        prepare: of the model that judged.
         every: one in this many points is in `tracks`.
 
     Returns:
@@ -66,7 +63,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, prepare: 
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
-    shown["why"] = judged.reason
+    shown["reason"], shown["why"] = judged.reason, judged.explanation
     shown = shown.sort_values(ORDER, ascending=False, na_position="last", kind="stable").reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     return {
@@ -80,7 +77,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, prepare: 
         "constants": _constants(shown),
         "categories": list(CATEGORY_NAMES),
         "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
-        "buildings": _buildings(shown, reason_sentences(prepare)),
+        "buildings": _buildings(shown),
         "quarters": _quarters(shown),
         "points": _points(points, shown.crs),
         "velocity_limit": velocity_limit(points),
@@ -103,7 +100,7 @@ def _constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     }
 
 
-def _buildings(shown: geopandas.GeoDataFrame, sentences: Mapping[str, str]) -> dict[str, Any]:
+def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     """Make the footprints' FeatureCollection; a column without a value is left out of a building's properties."""
     group = {reason: name for name, (_, reasons) in REASON_GROUPS.items() for reason in reasons}
     constant = _constants(shown)
@@ -111,10 +108,10 @@ def _buildings(shown: geopandas.GeoDataFrame, sentences: Mapping[str, str]) -> d
     frame = frames(shown.geometry.to_numpy())
     angle = east_angles_deg(frame.centre, frame.angle, shown.crs).round(1)
     properties = []
-    for row, why in enumerate(shown["why"]):
+    for row, (reason, why) in enumerate(zip(shown["reason"], shown["why"], strict=True)):
         own = {name: values[row] for name, values in columns.items() if values[row] is not None}
-        if why in group:
-            own |= {"reason": group[why], "why": sentences.get(why, "")}
+        if reason in group:
+            own |= {"reason": group[reason], "why": why}
         else:
             own["frame_deg"] = float(angle[row])
         properties.append(own)

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plumbline.core.errors import InputError
-from plumbline.params import Prepare
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
 from plumbline.serve.outputs import write_text
@@ -47,20 +46,19 @@ def write_map(
     tracks: Sequence[Track],
     path: Path,
     title: str,
-    prepare: Prepare,
     every: int = 1,
 ) -> None:
     """Write the predictions and their points into one HTML file that works without a network.
 
     Args:
-        judged, tracks, title, prepare, every: see `make_document`.
+        judged, tracks, title, every: see `make_document`.
         path: the `.html` to write, atomically.
 
     Raises:
         InputError: the page was not built, or the file cannot be written.
     """
     check_page()
-    write_text(page_html(make_document(judged, tracks, title, prepare, every)), path)
+    write_text(page_html(make_document(judged, tracks, title, every)), path)
 
 
 def is_built() -> bool:

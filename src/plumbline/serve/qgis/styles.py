@@ -43,7 +43,7 @@ NOT_JUDGED = {
     ),
     "out_of_distribution": (
         "not judged: unlike training",
-        "it or its points are unlike anything the model was trained on",
+        "it, its points or their period are unlike anything the model was trained on",
         "diagonal_x",
         "x",
     ),

@@ -14,7 +14,7 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
-from plumbline.serve.judgement import say_damaged
+from plumbline.serve.judgement import say_damaged, say_unjudged
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
@@ -49,11 +49,12 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
     judged = read_answers(tiles)
-    table, reason, rate = judged
+    table, reason, rate = judged.table, judged.reason, judged.rate
     if torn := int((reason == UNSURE_WHERE).sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     package = verify_package(tiles[0].package)
     warn_of_unjudged(reason, package.prepare)
+    say_unjudged(judged, f"{delivery.place}: ")
     say_damaged(judged, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
@@ -63,9 +64,9 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
     for tile in tiles:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
-        write_predictions(table, folder / PREDICTIONS, unjudged_layer(judged, package.prepare))
+        write_predictions(table, folder / PREDICTIONS, unjudged_layer(judged))
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(judged, tracks, folder / MAP, title, package.prepare, tiles[0].every)
+        write_map(judged, tracks, folder / MAP, title, tiles[0].every)
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])

@@ -232,7 +232,11 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
         Model(manifest.version, model.category_share),
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
-    return judged._replace(table=judged.table.iloc[order].reset_index(drop=True), reason=judged.reason[order])
+    return judged._replace(
+        table=judged.table.iloc[order].reset_index(drop=True),
+        reason=judged.reason[order],
+        explanation=judged.explanation[order],
+    )
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
