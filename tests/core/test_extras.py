@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 import plumbline
 from plumbline.core.errors import InputError
-from plumbline.core.extras import LIBRARIES, ExtraMissing, is_installed, missing_extra, need
+from plumbline.core.extras import LIBRARIES, ExtraMissing, install, is_installed, missing_extra, need
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -131,7 +131,7 @@ def test_the_base_works_without_any_extra(tiny, tmp_path):
     ended = dict(zip(commands, run_without(list(commands.values()), tmp_path), strict=True))
     refused = ended.pop("score of the champion")
     assert refused[0] == 2
-    assert 'pip install "plumbline[pipeline]"' in refused[2]
+    assert install("pipeline") in refused[2]
     assert {name: code for name, (code, _, _) in ended.items()} == dict.fromkeys(ended, 0), ended
     assert (tmp_path / "o.csv").read_text().count("\n") > 20
     assert "No challenger is looked for" in ended["score"][2]
@@ -153,7 +153,8 @@ def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tiny, tmp_path):
     ):
         assert code == 2, (words, said)
         (message,) = re.findall("^ERROR .*", said, re.MULTILINE)
-        assert f'pip install "plumbline[{extra}]"' in message, words
+        assert f'pip install ".[{extra}]"' in message, words
+        assert f'pip install "./WHEEL[{extra}]"' in message, words
         assert "Traceback" not in said
     assert {path.name for path in tmp_path.iterdir()} == {".block", "params.yaml"}
 
@@ -169,5 +170,8 @@ def test_need_names_the_library_the_extra_and_what_can_be_done_without(monkeypat
     monkeypatch.setitem(LIBRARIES, "torch", ("numpy", "no_such_library"))
     with pytest.raises(ExtraMissing, match=r"explain: no_such_library is not .* extra `torch`: .*\. Use predict\.$"):
         need("torch", "explain", "Use predict.")
+    assert install("torch") == (
+        '`pip install ".[torch]"` in the clone, or `pip install "./WHEEL[torch]"` with the name of your wheel'
+    )
     assert issubclass(ExtraMissing, InputError)
     assert not is_installed("no_such_library.part")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.core.extras import install as install_command
 from plumbline.doctor.finding import State
 from plumbline.doctor.versions import check_extras, check_onnxruntime, check_python, check_versions, installed_runtimes
 from tests.doctor.conftest import PLACE, faults, states, warnings
@@ -69,8 +70,8 @@ def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
     (found,) = check_extras(PLACE)
     assert found.state is State.OK
     assert "added by extras: none" in found.found
-    assert 'adapt, adapters and --adapter: `pip install "plumbline[torch]"`' in found.found
-    assert 'pip install "plumbline[pipeline]"' in found.found
+    assert "adapt, adapters and --adapter (torch), training" in found.found
+    assert found.found.endswith(f"; to add one, {install_command('EXTRA')}")
 
 
 def test_an_extra_of_which_most_is_there_misses_the_rest(install) -> None:

@@ -38,9 +38,15 @@ class ExtraMissing(InputError):
         super().__init__(f"{told} {instead}".rstrip())
 
 
-def install(*extras: str) -> str:
-    """Return the command that adds extras to the installed Plumbline."""
-    return f'`pip install "plumbline[{",".join(extras)}]"`'
+def install(extra: str, option: str = "") -> str:
+    """Return the commands that add an extra. They never name "plumbline" alone: on the index that is another project.
+
+    Args:
+        extra: its name.
+        option: of pip, if the extra needs one.
+    """
+    end = f'[{extra}]"{option and f" {option}"}`'
+    return f'`pip install ".{end} in the clone, or `pip install "./WHEEL{end} with the name of your wheel'
 
 
 def is_installed(library: str) -> bool:

@@ -114,10 +114,30 @@ def check_checkout(place: Place) -> Iterator[Finding]:
 
 
 def _code() -> Iterator[Finding]:
-    """Warn if the installed `plumbline` is not built from this checkout, since stages would run that other code."""
+    """Compare the code that runs with this checkout's: an installed copy may be older, another checkout differs."""
     sources, used = Path("src/plumbline").resolve(), Path(plumbline.__file__).resolve().parent
-    if sources.is_dir() and sources != used:
+    if not sources.is_dir() or sources == used:
+        return
+    if not any(used.parent.glob("plumbline-*.dist-info")):  # pip writes it beside a copy, but not into a checkout
         yield warning(
             f"the sources of this checkout are not those that run: {used} is",
             "`pip install --no-deps -e .` in this checkout's own environment, and activate that.",
         )
+    elif changed := _changed(sources, used):
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        yield warning(
+            f"sources of this checkout changed since they were installed: {changed[0]}{more}; {used} runs",
+            "`pip install .` again, or `pip install --no-deps -e .` if you change them often.",
+        )
+    else:
+        yield ok(f"{used} runs, a copy with the same sources as this checkout")
+
+
+def _changed(sources: Path, used: Path) -> list[str]:
+    """Return the modules of a checkout that an installed copy lacks or has with another content."""
+    names = sorted(path.relative_to(sources) for path in sources.rglob("*.py"))
+    return [str(name) for name in names if not _is_same(sources / name, used / name)]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return other.is_file() and one.read_bytes() == other.read_bytes()

@@ -79,12 +79,12 @@ def check_extras(_: Place) -> Iterator[Finding]:
     """Report what this installation can do. A missing extra is not a fault."""
     there = _extras_there(_Installed())
     shown = GIVES | {"serve": "serve"}
-    missing = [f"{told}: {install(extra)}" for extra, told in shown.items() if extra not in there]
+    missing = [f"{told} ({extra})" for extra, told in shown.items() if extra not in there]
     yield ok(
         "; ".join(
             [
                 f"{ALWAYS} work; added by extras: {', '.join(there) or 'none'}",
-                *(["not here: " + "; ".join(missing)] if missing else []),
+                *(["not here: " + ", ".join(missing), f"to add one, {install('EXTRA')}"] if missing else []),
             ]
         )
     )

@@ -3,6 +3,7 @@
 import io
 import sqlite3
 import threading
+from pathlib import Path
 
 import geopandas
 import numpy as np
@@ -18,6 +19,7 @@ from tests.serve.http.served import ended, files, is_problem, service
 
 pytest.importorskip("fastapi")
 rasterio = pytest.importorskip("rasterio")
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,37 @@ def test_what_cannot_be_read_is_told_without_paths(served, tiny, tmp_path):
 def test_options_are_checked_before_a_job_is_made(served, tiny, data, said):
     client, _ = served
     assert is_problem(client.post("/v1/predict", files=files(tiny.products(), tiny.footprints), data=data), 422, said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("restore", {"steps": "5"}, "'steps' (did you mean num_inference_steps?). Known are points, buildings, params"),
+        ("restore", {"num-inference-steps": "5"}, "(did you mean num_inference_steps?)"),
+        ("restore", {"damage_rate": "0.1"}, "'damage_rate'. Known are points"),
+        ("predict", {"damagerate": "0.01"}, "'damagerate' (did you mean damage_rate?)"),
+        ("predict", {"damagerate": "1", "zzz": "1"}, "damage_rate?), 'zzz'. Known are"),
+        ("predict", {f"field{number}": "1" for number in range(7)}, "'field4' and 2 more. Known are"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_known_ones(served, tiny, kind, data, said):
+    client, folder = served
+    before = set((folder / job_files.JOBS).iterdir())
+    answer = client.post(f"/v1/{kind}", files=files(tiny.products(), tiny.footprints), data=data)
+    assert is_problem(answer, 422, "Unknown form field")
+    assert said in answer.json()["detail"]
+    assert set((folder / job_files.JOBS).iterdir()) == before
+    misnamed = [("point", ("a.csv", b"")), *files([], tiny.footprints)]
+    assert is_problem(client.post(f"/v1/{kind}", files=misnamed), 422, "'point' (did you mean points?)")
+
+
+def test_the_page_names_every_field(served):
+    client, _ = served
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    fields = {name for title, one in schemas.items() if title.startswith("Body_") for name in one["properties"]}
+    page = (ROOT / "docs" / "service.md").read_text()
+    assert {"points", "num_inference_steps", "artifact"} <= fields
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
 
 
 def test_files_are_needed_and_few(served, tiny):

@@ -33,6 +33,10 @@ def test_points_and_footprints_are_told_apart_and_described() -> None:
     for one, seen_from, flown in ((ascending, 260, "ascending"), (descending, 100, "descending")):
         assert one.facts["points"] == 432
         assert one.facts["epochs"] == 70
+        days = np.diff(one.track.epochs).astype(int)
+        assert list(one.facts["days between epochs"]) == ["median", "mean", "at most"]
+        assert one.facts["days between epochs"]["mean"] == round(days.sum() / 69, 1)
+        assert one.facts["days between epochs"]["at most"] == days.max()
         assert one.facts["seen from, degrees clockwise from north"] == pytest.approx(seen_from, abs=1)
         assert one.facts["pass of a right-looking satellite"] == flown
         assert one.columns["height"] == "height_ortho"
@@ -94,5 +98,6 @@ def test_the_command_writes_a_page_and_refuses_another_name(tmp_path: Path) -> N
     ended = run_cli("inspect", *FILES, "--output", "look.html", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "params.yaml that says the same" in ended.out
+    assert re.search(r"days between epochs: median \d+, mean [\d.]+, at most \d+\n", ended.out)
     assert (tmp_path / "look.html").read_text().startswith("<!DOCTYPE html>")
     assert run_cli("inspect", *FILES, "--output", "look.pdf", cwd=tmp_path).code == 2

@@ -10,10 +10,10 @@ from importlib import util
 from pydantic import BaseModel, ConfigDict
 
 from plumbline.core.errors import InputError
+from plumbline.core.extras import install
 
 MAJOR = "11"
 """TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and from nowhere else."""
-INSTALL = 'pip install "plumbline[trt]" --extra-index-url NVIDIAS_INDEX'
 NVML = "libnvidia-ml.so.1"
 """NVIDIA's management library; it comes with the driver."""
 
@@ -41,7 +41,8 @@ def this_device() -> Device:
     """
     if missing := [problem for problem in (_without_tensorrt(), _without_gpu()) if problem]:
         raise InputError(
-            f"TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here {'; and '.join(missing)}."
+            f"TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here {'; and '.join(missing)}. To "
+            f"add the extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}."
         )
     import torch
 
@@ -56,9 +57,9 @@ def this_device() -> Device:
 
 def _without_tensorrt() -> str:
     if absent := [name for name in ("tensorrt", "torch_tensorrt") if util.find_spec(name) is None]:
-        return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed ({INSTALL})"
+        return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
     found = _tensorrt_version()
-    return "" if found.split(".")[0] == MAJOR else f"TensorRT {found} is installed, {MAJOR} is needed ({INSTALL})"
+    return "" if found.split(".")[0] == MAJOR else f"TensorRT {found} is installed, {MAJOR} is needed"
 
 
 def _without_gpu() -> str:
@@ -68,7 +69,7 @@ def _without_gpu() -> str:
         return ""  # it comes with what is missing already
 
     if torch.version.cuda is None:
-        return f"torch {torch.__version__} is built without CUDA ({INSTALL}, in an environment without it)"
+        return f"torch {torch.__version__} is built without CUDA (install into an environment without it)"
     return "" if torch.cuda.is_available() else "torch sees no GPU (`nvidia-smi` says whether the driver does)"
 
 

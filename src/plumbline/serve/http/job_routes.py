@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, File, Form, Header, Query, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Header, Query, UploadFile
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
@@ -20,7 +20,7 @@ from plumbline.serve.http.job_files import MEDIA, Upload
 from plumbline.serve.http.job_store import ENDED, JobRow, JobStore, Kind, Status
 from plumbline.serve.http.models import Models
 from plumbline.serve.http.monitoring import Meters
-from plumbline.serve.http.problems import NO_JOB, RESPONSES, Problem
+from plumbline.serve.http.problems import NO_JOB, RESPONSES, Problem, refuse_unknown_fields
 from plumbline.serve.http.settings import Limits
 
 FULL_SECONDS = 30
@@ -96,9 +96,13 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             raise Problem(404, NO_JOB)
         return _told(row, root / job_files.JOBS / job)
 
-    accepted: dict[int | str, dict[str, Any]] = {202: {"model": Job, "description": "The job is on the list."}}
+    files: dict[str, Any] = {
+        "status_code": 202,
+        "responses": {202: {"model": Job, "description": "The job is on the list."}, **RESPONSES},
+        "dependencies": [Depends(refuse_unknown_fields)],
+    }
 
-    @router.post("/predict", status_code=202, summary="Judge buildings", responses={**accepted, **RESPONSES})
+    @router.post("/predict", summary="Judge buildings", **files)
     async def predict(
         points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
         buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
@@ -120,7 +124,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         }
         return await run_in_threadpool(add, "predict", options, points, buildings, params)
 
-    @router.post("/restore", status_code=202, summary="Restore a field", responses={**accepted, **RESPONSES})
+    @router.post("/restore", summary="Restore a field", **files)
     async def restore(
         points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
         buildings: Annotated[list[UploadFile] | None, File(description="Footprints, to read the field off.")] = None,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 import sqlite3
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,6 +39,8 @@ TITLES = {
 }
 BUSY_SECONDS = 2
 NO_JOB = "There is no such job. Ended jobs are removed after some hours; `POST` the files again."
+MOST_NAMED, MOST_LETTERS = 5, 50
+"""Of unknown form fields, in a message."""
 _ABSOLUTE = re.compile(r"(?<![\w.])/(?:[\w.\-+@]+/)+")
 
 
@@ -102,6 +106,28 @@ def without_paths(text: str, folder: Path | None = None) -> str:
     if folder is not None:
         text = text.replace(f"{folder}/", "")
     return _ABSOLUTE.sub("", text)
+
+
+async def refuse_unknown_fields(request: Request) -> None:
+    """Refuse a form with a field that the operation does not have; FastAPI would ignore it.
+
+    Raises:
+        Problem: names the unknown fields, for each the known one that looks like it, and all that are known.
+    """
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = [field.alias for field in route.dependant.body_params]
+    unknown = [name for name in dict.fromkeys(await request.form()) if name not in known]
+    if not unknown:
+        return
+    told = []
+    for name in unknown[:MOST_NAMED]:
+        name = name[:MOST_LETTERS]
+        held = [one for one in known if len(name) > 2 and name in one]  # as `steps`, too short to be a close match
+        near = next(iter(held or get_close_matches(name, known, 1)), None)
+        told.append(f"{name!r}" + (f" (did you mean {near}?)" if near else ""))
+    more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+    raise Problem(422, f"Unknown form field {', '.join(told)}{more}. Known are {', '.join(known)}.")
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median_low
 from typing import Any, Literal
 
 import geopandas
@@ -167,7 +168,7 @@ def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[s
         "epochs": len(days),
         "first day": str(days[0]),
         "last day": str(days[-1]),
-        "days between epochs": int(np.median(steps)) if len(steps) else 0,
+        "days between epochs": _statistics(steps),
         "missing displacements, %": round(100 * missing, 2),
         "displacement": source.meaning or "mm, positive towards the satellite, as the format defines",
         "CRS": source.crs,
@@ -178,6 +179,12 @@ def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[s
     if track.coherence is not None and np.isfinite(track.coherence).any():
         facts["median coherence"] = round(float(np.nanmedian(track.coherence)), 2)
     return facts
+
+
+def _statistics(steps: np.ndarray[Any, Any]) -> dict[str, float]:
+    if not len(steps):
+        return {}
+    return {"median": median_low(steps.tolist()), "mean": round(float(steps.mean()), 1), "at most": int(steps.max())}
 
 
 def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
