@@ -3,7 +3,17 @@
 from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
-from plumbline.params.ingest import FORMATS, ColumnRole, Footprints, Format, Ingest, Product, ProfileRows, Units
+from plumbline.params.ingest import (
+    FORMATS,
+    PARAMS_FILE,
+    ColumnRole,
+    Footprints,
+    Format,
+    Ingest,
+    Product,
+    ProfileRows,
+    Units,
+)
 from plumbline.params.load import (
     Params,
     check_sections,
@@ -25,6 +35,7 @@ from plumbline.params.validate import Gate, Validate
 
 __all__ = [
     "FORMATS",
+    "PARAMS_FILE",
     "Adapt",
     "Audit",
     "Borrowed",

@@ -25,6 +25,8 @@ ColumnRole = Literal[
     "rmse",
 ]
 
+PARAMS_FILE = "a file my.yaml and add `--params my.yaml` (in the pipeline: into section ingest of params.yaml)"
+"""Where to write what a file does not state; messages go on from `Write … into`."""
 
 Shift = Annotated[float, Field(ge=-1000, le=1000)]
 

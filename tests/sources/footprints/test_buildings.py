@@ -10,11 +10,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import shapely
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.params import Footprints
+from plumbline.params import Footprints, Ingest
 from plumbline.sources.footprints.buildings import buildings_table, load_buildings, read_buildings
 from tests.sources.make import EAST, NORTH, squares, unless_refused, zipped
 
@@ -547,8 +548,18 @@ def test_a_gzip_that_unpacks_to_far_more_than_footprints_do_is_refused(tmp_path)
 
 @pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])
 def test_footprints_without_crs_are_refused(tmp_path, name):
-    with pytest.raises(InputError, match=f"{name}: the footprints have no CRS"):
-        read_buildings(save(squares().set_crs(None, allow_override=True), tmp_path / name), CRS)
+    path = tmp_path / name
+    for crs, example, told in ((CRS, "EPSG:32633", "are not degrees"), ("EPSG:4326", "EPSG:4326", "look like degrees")):
+        with pytest.raises(InputError, match=f"{name}: the footprints have no CRS") as refused:
+            read_buildings(save(squares().to_crs(crs).set_crs(None, allow_override=True), path), CRS)
+        said, _, line = str(refused.value).partition("\n")
+        stated = Ingest.model_validate(yaml.safe_load(line)["ingest"]).footprints
+        assert stated[name].crs == example
+        assert told in said
+        assert "--params my.yaml" in said
+        assert ("an example" in said) == (example == "EPSG:32633")
+        assert (".prj" in said) == (path.suffix == ".shp")
+    assert len(read_buildings(path, CRS, stated=stated)) == len(squares())
 
 
 def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):

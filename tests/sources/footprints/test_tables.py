@@ -48,7 +48,7 @@ def test_a_csv_of_outlines_is_read_where_its_crs_is_stated(tmp_path, separator, 
 def test_without_a_crs_it_is_asked_for(tmp_path):
     path = tmp_path / "f.csv"
     path.write_text(text(in_degrees()))
-    with pytest.raises(InputError, match=r'f\.csv: .*no CRS.*ingest\.footprints.*"f\.csv": \{crs: "EPSG:4326"\}'):
+    with pytest.raises(InputError, match=r'no CRS.*\ningest: {footprints: {"f\.csv": {crs: "EPSG:4326"}}}$'):
         read_buildings(path, CRS)
 
 

@@ -51,7 +51,9 @@ def test_the_other_sign_can_be_stated(tmp_path):
 def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_path):
     path = write(tmp_path, text(rows()))
     with pytest.raises(
-        InputError, match=r"d\.csv: .*does not say from where(.|\n)*ingest:\n  products:\n    'd.csv': {inc"
+        InputError,
+        match=r"(?s)d\.csv: .*not say from where.* a file my\.yaml and add `--params my\.yaml`.*"
+        r"ingest:\n  products:\n    'd.csv': {inc",
     ):
         read_points(path)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
-from pyproj import CRS, Transformer
+from pyproj import Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log
@@ -24,6 +24,7 @@ from plumbline.params import Footprints
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.file_type import fits
 from plumbline.sources.footprints.area import Area
+from plumbline.sources.footprints.crs_check import check_crs, check_known
 from plumbline.sources.footprints.geometry import (
     has_holes,
     leave_out_hidden,
@@ -133,7 +134,7 @@ def read_buildings(
     own = own or Footprints()
     id_column = own.id_column if id_column is None else id_column
     if own.crs is not None:
-        _check_known(path, own.crs)
+        check_known(path, own.crs)
     frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
@@ -144,7 +145,7 @@ def read_buildings(
     sieve = FeatureFilter(path, named.ids, np.arange(len(frame)))
     keep = sieve.leave_out(why, "Give the buildings' outlines, as polygons.")
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
-    source_crs = _check_crs(path, frame)
+    source_crs = check_crs(path, frame)
     try:
         frame = reprojected(str(path), frame, crs)
     except ProjError as error:
@@ -202,43 +203,6 @@ def load_buildings(path: Path) -> geopandas.GeoDataFrame:
     if ID not in frame.columns or frame.crs is None:
         raise InputError(f"{path}: not a buildings table ({ID} or the CRS is missing).")
     return frame
-
-
-def _check_known(path: Path, crs: str) -> None:
-    try:
-        CRS.from_user_input(crs)
-    except ProjError:
-        raise InputError(f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.") from None
-
-
-def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
-    if frame.crs is None:
-        raise InputError(
-            f"{path}: the footprints have no CRS. State it in ingest.footprints of the parameters file, such as "
-            f'"{path.name}": {{crs: "EPSG:4326"}}, or add the Shapefile\'s .prj.'
-        )
-    name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
-    if not (frame.crs.is_geographic or frame.crs.is_projected):
-        raise InputError(
-            f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a projected one."
-        )
-    if frame.crs.is_geographic:
-        # Half a turn in the unit of the CRS: 180 degrees, 200 grads.
-        half = np.pi / frame.crs.axis_info[0].unit_conversion_factor
-        west, south, east, north = frame.total_bounds
-        round_ = 0 <= west <= east <= 2 * half  # longitudes counted from 0 to 360
-        if (max(-west, east) > half and not round_) or max(-south, north) > half / 2:
-            raise InputError(
-                f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
-                f"of longitude and latitude, as the CRS ({name}) says"
-                + (
-                    ", unless the latitude stands first: write the longitude before it. "
-                    if max(-west, east) <= half / 2 and max(-south, north) <= half
-                    else ". "
-                )
-                + "A GeoJSON without `crs` is in degrees: reproject it, or name its CRS."
-            )
-    return name if len(name) < 40 else str(frame.crs.name)
 
 
 def _read_heights(sieve: FeatureFilter, frame: geopandas.GeoDataFrame) -> int:

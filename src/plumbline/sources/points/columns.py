@@ -23,8 +23,8 @@ def described(product: CsvFile, about: params.Product) -> tuple[params.Units, st
     """
     if about.units is None or about.epochs is None:
         raise InputError(
-            f"{product}: to be read as a table of columns, params.yaml must say what they are: ingest.products, with "
-            "columns, units, positive and epochs (docs/formats.md)."
+            f"{product}: to be read as a table of columns, it needs a description of them. Write ingest.products, with "
+            f"columns, units, positive and epochs (docs/formats.md), into {params.PARAMS_FILE}."
         )
     return about.units, about.epochs
 

@@ -1,4 +1,4 @@
-"""Ask for facts that a product's file lacks: one message lists all that params.yaml must state."""
+"""Ask for facts that a product's file lacks: one message lists all that a parameters file must state."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def unanswered(product: CsvFile, keys: Iterable[str]) -> InputError:
     stated = ", ".join(f"{key}: {example}" for key, (_, example, _) in zip(keys, asked, strict=True))
     meant = "; ".join(meaning for _, _, meaning in asked if meaning)
     return InputError(
-        f"{product}: the file does not say {listed}. Write it into params.yaml (and give `--params params.yaml` to a "
-        f"command that is no stage); {meant}:\n"
+        f"{product}: the file does not say {listed}. Write these lines into {params.PARAMS_FILE}. Put in your values: "
+        f"{meant}.\n"
         "ingest:\n"
         "  products:\n"
         f"    {product.path.name!r}: {{{stated}}}  # yours"

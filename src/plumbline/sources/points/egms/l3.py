@@ -74,7 +74,8 @@ def find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple[
         found = "both E and U stand" if said else "neither E nor U stands"
         raise InputError(
             f"{product}: an EGMS L3 product, whose columns do not say whether it is up or east, and {found} in its "
-            f"name. Write it into params.yaml:\ningest:\n  products:\n    {product.path.name!r}: {{component: up}}"
+            f"name. Write these lines into {params.PARAMS_FILE}:\n"
+            f"ingest:\n  products:\n    {product.path.name!r}: {{component: up}}  # or east"
         )
     (component,) = said
     return component, (CELLS, f"by its name, the motion is {component}")

@@ -102,7 +102,7 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
     else:
         raise InputError(
             f"{path}: a Parquet file, but not of an EGMS product; its columns are {', '.join(header)[:300]}. Write it "
-            "as csv and describe its columns in params.yaml (docs/formats.md)."
+            "as csv and describe its columns (docs/formats.md)."
         )
     source = open_table(
         str(path),

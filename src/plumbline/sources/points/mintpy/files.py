@@ -23,6 +23,7 @@ GEOMETRIES = ("geometryGeo.h5", "geo_geometryRadar.h5", "geometryRadar.h5")
 COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
 VIEWS = ((INCIDENCE,), VECTOR[:2])
 """Arrays that say how the satellite looked."""
+STATE_ANGLES = f"Write incidence_deg and heading_deg (ingest.products) into {params.PARAMS_FILE}."
 RIGHT_LOOKING = -1.0
 """MintPy's ANTENNA_SIDE."""
 ANGLES_APART_DEG = 30.0
@@ -63,8 +64,9 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
     if geometry is None and (grid is None or angles is None):
         raise InputError(
             f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
-            f"({', '.join(GEOMETRIES)}).{_without_view(path, shape)} Put it there, name it in params.yaml "
-            "(ingest.products: geometry), or, for a geocoded file, state incidence_deg and heading_deg there."
+            f"({', '.join(GEOMETRIES)}).{_without_view(path, shape)} Put it there, or write its name "
+            "(ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
+            f"{params.PARAMS_FILE}."
         )
     notes = _chosen(path, geometry, coherence, about)
     vector = () if angles is not None or geometry is None else _vector(geometry)
@@ -129,8 +131,8 @@ def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[
     if zone[:-1].isdigit() and zone[-1:].upper() in ("N", "S"):
         return grid, f"EPSG:{(32600 if zone[-1].upper() == 'N' else 32700) + int(zone[:-1])}"
     raise InputError(
-        f"{path}: its pixels are in {attrs['X_UNIT']}, but neither EPSG nor UTM_ZONE says of which CRS. Write it into "
-        f"params.yaml:\ningest:\n  products:\n    {path.name!r}: {{crs: EPSG:32631}}  # yours"
+        f"{path}: its pixels are in {attrs['X_UNIT']}, but neither EPSG nor UTM_ZONE says of which CRS. Write "
+        f"these lines into {params.PARAMS_FILE}:\ningest:\n  products:\n    {path.name!r}: {{crs: EPSG:32631}}  # yours"
     )
 
 
@@ -196,15 +198,15 @@ def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any
         if azimuth is None:
             raise InputError(
                 f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
-                "looked. State incidence_deg and heading_deg in params.yaml (ingest.products)."
+                f"looked. {STATE_ANGLES}"
             )
         return found
     heading = read_number(path, attrs, "HEADING")
     flown = attrs.get("ORBIT_DIRECTION", "").strip().lower()
     if flown in PASSES and flown != pass_of(heading):
         raise InputError(
-            f"{path}: its attribute ORBIT_DIRECTION says {flown}, HEADING {heading:g} is {pass_of(heading)}. State "
-            "incidence_deg and heading_deg in params.yaml (ingest.products)."
+            f"{path}: its attribute ORBIT_DIRECTION says {flown}, HEADING {heading:g} is {pass_of(heading)}. "
+            f"{STATE_ANGLES}"
         )
     side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
     # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
@@ -223,8 +225,8 @@ def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any
     if apart[best] > FITS_DEG or apart[second] - apart[best] < CLEARLY_DEG:
         raise InputError(
             f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
-            f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one, "
-            "or state incidence_deg and heading_deg in params.yaml (ingest.products)."
+            f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. "
+            f"Or: {STATE_ANGLES}"
         )
     said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as {best.called}: HEADING {heading:g} confirms it"
     return found | {"azimuth_as": best, "warnings": (*found["warnings"], said)}
