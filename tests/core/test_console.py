@@ -60,8 +60,29 @@ def test_track_reports_now_and_then(plain, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "plumbline"):
         assert list(track("abcdef", 6, "work")) == list("abcdef")
     # Two seconds an item, and a line after more than five.
-    assert [record.getMessage() for record in caplog.records][:1] == ["work: 2 of 6"]
-    assert len(caplog.records) == 1 + (len("abcdef") > 5)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["work: 2 of 6, about 10 s left", "work: 5 of 6, about 5 s left"]
+
+
+def test_what_other_processes_have_done_counts_when_it_comes(plain, monkeypatch, caplog):
+    clock = iter(range(0, 10_000, 600))
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    log.handlers, log.propagate = [], True
+    heard = []
+    monkeypatch.setattr(console, "_listeners", [lambda *said: heard.append(said)])
+    with caplog.at_level(logging.INFO, "plumbline"):
+        assert list(track("abc", 3, "work", finished=True)) == list("abc")
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["work: 1 of 3, about 20 min left", "work: 2 of 3, about 10 min left", "work: 3 of 3"]
+    assert heard == [("work", done, 3) for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.1, "5 s"), (42, "40 s"), (57, "55 s"), (58, "1 min"), (170, "3 min"), (5399, "90 min"), (9000, "2.5 h")],
+)
+def test_a_time_is_rounded_as_people_say_it(seconds, said):
+    assert console.rounded_time(seconds) == said
 
 
 def test_track_on_a_terminal_gives_every_item_too(monkeypatch, capsys):

@@ -115,6 +115,42 @@ def test_a_place_where_nothing_can_be_kept_is_named(tmp_path, monkeypatch, taken
         raise AssertionError("it was entered")
 
 
+def test_nothing_empty_is_left_and_what_was_cut_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with alone("restore"):
+        assert (WORK / "restore.lock").exists()
+        (WORK / "restore").mkdir()
+    assert list(WORK.iterdir()) == []
+    with alone("restore"):
+        (WORK / "restore" / "0123").mkdir(parents=True)
+    assert sorted(path.name for path in WORK.iterdir()) == ["restore"]
+    assert (WORK / "restore" / "0123").exists()
+
+
+TAKE = """
+import os, time
+from plumbline.core.jobs import alone
+for _ in range(60):
+    with alone("restore", patience_seconds=60):
+        os.close(os.open("inside", os.O_CREAT | os.O_EXCL))
+        time.sleep(0.001)
+        os.unlink("inside")
+"""
+
+
+def test_a_lock_file_that_goes_lets_one_in_at_a_time(tmp_path):
+    """Several processes open the file, of which each holder removes the one that stands there."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in ("src", "."))}
+    waiting = "import plumbline.core.jobs as j; j.time.sleep = lambda s, sleep=j.time.sleep: sleep(min(s, 0.002))\n"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", waiting + TAKE], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    said = [one.communicate(timeout=100)[1].decode() for one in processes]
+    assert said == [""] * 4
+    assert list(tmp_path.rglob("*")) == [tmp_path / WORK]
+
+
 def test_workers_die_with_the_process_that_started_them(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)

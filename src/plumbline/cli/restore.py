@@ -29,7 +29,7 @@ TABLES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 @app.command(
     cls=PointsCommand,
-    epilog="Example: `plumbline restore --points A.zip B.zip --output FIELD.tif --picture FIELD.png`",
+    epilog="Example: `plumbline restore --points A.zip B.zip --output FIELD.tif --bbox 13.16,38.70,13.18,38.71`",
 )
 def restore(
     points: PointsOption,
@@ -44,6 +44,10 @@ def restore(
     buildings: Annotated[Path | None, typer.Option(help="Footprints: read the field off at each.")] = None,
     buildings_output: Annotated[
         Path | None, typer.Option(help="Table of the footprints: .csv, .gpkg, .geojson or .parquet.")
+    ] = None,
+    bbox: Annotated[
+        str | None,
+        typer.Option(metavar="WEST,SOUTH,EAST,NORTH", help="Restore only this part: degrees, WGS 84."),
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw field, uncertainty and points: a PNG file.")] = None,
     model: PackageOption = "pretrained",
@@ -61,12 +65,13 @@ def restore(
     if buildings_output is not None and buildings_output.suffix.lower() not in TABLES:
         raise InputError(f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.")
     from plumbline.release.resolve import resolve_fields
+    from plumbline.serve.restoration.box import parse_box
     from plumbline.serve.restoration.restore import Asked
     from plumbline.serve.restoration.restore import restore as run
     from plumbline.sources.city.point_files import point_files
 
     ingest = load_ingest(params) if params else Ingest()
-    asked = Asked(steps, samples, cell, tuple(adapter or ()), seed)
+    asked = Asked(steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None)
     run(
         point_files(points),
         resolve_fields(model, verify_key),

@@ -25,6 +25,7 @@ from plumbline.core.files import KEPT_SECONDS, sha256_folder, unwritten
 
 WORK = Path(".plumbline")
 """Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""
+LOCK_TRIES = 10
 PR_SET_PDEATHSIG = 1
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -61,7 +62,7 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
         return
     with processes(workers) as pool:
         futures = [pool.submit(work, job) for job in left]
-        for future in track(as_completed(futures), len(futures), what):
+        for future in track(as_completed(futures), len(futures), what, finished=True):
             future.result()
 
 
@@ -118,6 +119,8 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
 def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
     """Allow one process at a time to run a stage's portions in a project: a second would remove the first one's input.
 
+    At the end, remove the lock file, and the stage's folder if it is empty. `WORK` stays: other stages write into it.
+
     Args:
         stage: its name.
         patience_seconds: how long to wait for another that may be ending.
@@ -127,29 +130,50 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
         NotWritable: nothing can be written into the working directory.
     """
     until = time.monotonic() + patience_seconds
-    folder = WORK.resolve()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f"{stage}.lock").open("w")
-    except OSError as error:
-        raise unwritten(error, folder) or NotWritable(
-            f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. Let "
-            "it be, or run this in a folder of your own."
-        ) from error
-    with lock as stream:
-        while not _locked(stream):
-            if time.monotonic() >= until:
-                raise InputError(f"{stage}: another process is at it in {folder.parent}. Wait for it, or end it.")
-            time.sleep(0.2)
-        yield
+    path = WORK.resolve() / f"{stage}.lock"
+    while (stream := _locked(path)) is None:
+        if time.monotonic() >= until:
+            raise InputError(f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it.")
+        time.sleep(0.2)
+    with stream:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.with_name(stage).rmdir()  # unless it holds portions
+            with suppress(OSError):
+                path.unlink()  # while it is locked: see `_locked`
 
 
-def _locked(stream: IO[str]) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _locked(path: Path) -> IO[str] | None:
+    """Return the lock file, open and locked; None if another process has it.
+
+    The process with the lock removes the file at the end. A process that opened it before then locks a file that is
+    gone, which keeps nobody out. So a lock counts only if the file still stands under its name.
+
+    Raises:
+        NotWritable: it cannot be made.
+    """
+    folder = path.parent
+    for _ in range(LOCK_TRIES):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stream = path.open("w")
+        except OSError as error:
+            raise unwritten(error, folder) or NotWritable(
+                f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. "
+                "Let it be, or run this in a folder of your own."
+            ) from error
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.close()
+            break
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                return stream
+        stream.close()
+    return None
 
 
 def clear(work: Path) -> None:

@@ -18,10 +18,14 @@ def check_locks(_: Place) -> Iterator[Finding]:
     """Report locks that are held, and locks and servers left by dead processes."""
     at_work = False
     for path in sorted(WORK.glob("*.lock")):
-        if not _held(path):
-            continue  # the kernel gives a lock back when its holder dies; the file alone holds nothing up
+        try:
+            if not _held(path):
+                continue  # the kernel gives a lock back when its holder dies; the file alone holds nothing up
+            holder = _holder(path)
+        except FileNotFoundError:  # its process has just ended
+            continue
         at_work = True
-        yield _holder(path)
+        yield holder
     for finding in _dvc_owners():
         at_work = True
         yield finding

@@ -75,7 +75,7 @@ def test_a_field_is_restored_with_its_buildings(served, tmp_path):
     client, _ = served
     write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
     points = sorted((tmp_path / "scene").glob("*.csv"))
-    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "noise=0.5"}
+    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "noise=0.5", "bbox": "-180,-90,180,90"}
     answer = client.post("/v1/restore", files=files(points), data=asked)
     assert answer.status_code == 202, answer.text
     done = ended(client, answer.json()["id"])
@@ -91,6 +91,7 @@ def test_a_field_is_restored_with_its_buildings(served, tmp_path):
         ({"num_inference_steps": "51"}, "num_inference_steps"),
         ({"adapter": "none-such"}, "adapter"),
         ({"samples": "1"}, "samples"),
+        ({"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
     ):
         assert is_problem(client.post("/v1/restore", files=files(points), data=wrong), 422, said)
 

@@ -1,6 +1,7 @@
 """`plumbline restore` on small places: the file, its bands, who is refused, and that nothing is half written."""
 
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -18,13 +19,16 @@ from plumbline.model.restoration.spread import read_spread
 from plumbline.params import Ingest
 from plumbline.prepare.restoration.grid import Grid
 from plumbline.prepare.restoration.observations import observe
+from plumbline.serve.colours import DIVERGING
 from plumbline.serve.qgis.qml import MARK
 from plumbline.serve.qgis.styles import field_style
 from plumbline.serve.restoration import style
+from plumbline.serve.restoration.box import Box, parse_box
 from plumbline.serve.restoration.field import BANDS
 from plumbline.serve.restoration.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
 from plumbline.simulate.restoration.products import PLACE, write_scene
 from plumbline.simulate.restoration.scene import SceneAbout, make_scene
+from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.in_memory import read_tracks
 from tests.prepare.restoration.made import make_observations
 from tests.tiny import run_cli
@@ -66,7 +70,7 @@ def left_in(folder):
 
 
 def work_left(folder):
-    return [path for path in (folder / ".plumbline" / "restore").iterdir() if path.is_dir()]
+    return list((folder / ".plumbline").iterdir())
 
 
 def read(path):
@@ -147,12 +151,12 @@ def test_a_field_has_the_bands_of_the_contract(restored, products, tiny_fields):
 def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
     table = pd.read_csv(restored / "table.csv")
     assert len(table) == 64
-    assert table["told"].any()
-    told = table[table["told"]]
+    assert table["restored"].any()
+    told = table[table["restored"]]
     for name in ("displacement_mm", "gradient_mm_m", "angular_distortion_permille"):
         assert (told[f"{name}_low"] <= told[name]).all()
         assert (told[name] <= told[f"{name}_high"]).all()
-        assert table[name].isna().eq(~table["told"]).all()
+        assert table[name].isna().eq(~table["restored"]).all()
     assert (restored / "field.png").read_bytes()[:4] == b"\x89PNG"
     assert left_in(restored) == ["field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
     assert work_left(restored) == []
@@ -165,6 +169,87 @@ def test_the_style_beside_it_ends_where_the_field_does(restored):
     ends = [float(shader.get(name)) for name in ("minimumValue", "maximumValue")]
     wanted = np.abs(np.percentile(told, [2, 98])).max()
     assert ends == pytest.approx([-wanted, wanted], rel=1e-4)
+
+
+def test_the_picture_has_the_colours_of_the_map(restored):
+    with rasterio.open(restored / "field.png") as source:
+        pixels = source.read()[:3].reshape(3, -1).T.astype(int)
+    for end in (DIVERGING[0], DIVERGING[-1]):
+        colour = [int(end[at : at + 2], 16) for at in (1, 3, 5)]
+        assert (np.abs(pixels - colour).max(axis=1) <= 2).sum() > 10  # the ends of the scale
+
+
+def degrees_of(bounds):
+    return Box(*transformer("EPSG:3035", GLOBE).transform_bounds(*bounds))
+
+
+def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, here, caplog):
+    bands, _, whole = read(restored / "field.tif")
+    left, bottom, right, top = whole.bounds
+    wanted = (left + 0.4 * (right - left), bottom + 0.1 * (top - bottom), left + 0.7 * (right - left), bottom + 100)
+    asked = replace(QUICK, cell_m=4.0, bbox=degrees_of(wanted))
+    everything = len(plan_windows(products, tiny_fields.package, replace(asked, bbox=None)).jobs)
+    shutil.rmtree(".plumbline")
+    with caplog.at_level("INFO", "plumbline"):
+        restore(
+            products, tiny_fields.package, here / "part.tif", asked,
+            buildings=footprints(here), buildings_output=here / "part.csv",
+        )  # fmt: skip
+    part, _, source = read(here / "part.tif")
+    assert source.crs.to_epsg() == 3035
+    for found, edge, sign in zip(source.bounds, wanted, (1, 1, -1, -1), strict=True):
+        assert 0 <= sign * (edge - found) <= 12  # the rectangle around a box that is turned a little, in whole cells
+    row, column = round((top - source.bounds.top) / 4), round((source.bounds.left - left) / 4)
+    cells = (slice(row, row + source.height), slice(column, column + source.width))
+    assert np.isfinite(part["up_mm"]).any()
+    for name in BANDS:
+        np.testing.assert_array_equal(part[name], bands[name][cells])
+    inner = (slice(1, -1), slice(1, -1))  # at the edges the slope is to one side
+    np.testing.assert_allclose(part["gradient_mm_m"][inner], bands["gradient_mm_m"][cells][inner], rtol=1e-5)
+    said = next(text for text in caplog.messages if text.startswith("restore: "))
+    assert f"({source.width} x {source.height} cells)" in said
+    assert 0 < int(said.split()[1]) < everything
+    table = pd.read_csv(here / "part.csv").set_index("building_id")
+    before = pd.read_csv(restored / "table.csv").set_index("building_id")
+    assert 0 < len(table) < len(before)
+    pd.testing.assert_frame_equal(table, before.loc[table.index])
+
+
+def test_a_box_around_all_is_the_whole(products, tiny_fields, here):
+    for name, box in (("a", None), ("b", Box(-180, -90, 180, 90))):
+        restore(products, tiny_fields.package, here / f"{name}.tif", replace(QUICK, bbox=box))
+    (one, _, whole), (other, _, part) = (read(here / f"{name}.tif") for name in "ab")
+    assert part.bounds == whole.bounds
+    for name, values in one.items():
+        np.testing.assert_array_equal(other[name], values)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,2,3", "four numbers"),
+        ("1,2,3,x", "four numbers"),
+        ("", "four numbers"),
+        ("nan,1,2,3", "degrees"),
+        ("1,2,inf,3", "degrees"),
+        ("4599290,1741320,4600200,1742140", "degrees"),
+        ("13,38,14,95", "NORTH is last"),
+        ("14,38,13,39", "WEST must be less than EAST"),
+        ("13,39,14,38", "SOUTH less than NORTH"),
+        ("13,38,13,39", "WEST must be less than EAST"),
+    ],
+)
+def test_what_is_no_box_is_refused(text, said):
+    with pytest.raises(InputError, match=rf"--bbox {text}: .*{said}.*Give WEST,SOUTH,EAST,NORTH in degrees, as 13"):
+        parse_box(text)
+    assert parse_box(" 13.1, 38,14,39") == (13.1, 38, 14, 39)
+
+
+def test_a_box_without_points_says_where_they_are(products, tiny_fields, here):
+    for box in (Box(-75, 40, -74, 41), Box(10.0, 51.9, 10.00001, 51.90001)):
+        with pytest.raises(InputError, match=r"--bbox .*: no point lies in it. The points lie in [\d.,]+ \(WEST"):
+            restore(products, tiny_fields.package, here / "a.tif", replace(QUICK, bbox=box))
+    assert left_in(here) == []
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -310,7 +395,7 @@ def test_tables_are_written_by_their_ending(products, tiny_fields, here, name):
     reader = geopandas.read_parquet if name.endswith("parquet") else geopandas.read_file
     table = reader(here / name)
     assert len(table) == 64
-    assert table["told"].astype(bool).any()
+    assert table["restored"].astype(bool).any()
     assert table.crs.to_epsg() == (4326 if name.endswith("geojson") else 3035)
     middle = table.to_crs(3035).geometry.centroid
     assert np.hypot(middle.x.mean() - PLACE[0], middle.y.mean() - PLACE[1]) < 1
@@ -339,6 +424,7 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
     assert ended.code == 0, ended.err
     assert "f.tif:" in ended.err
     for more, said in (
+        (("--output", "f.tif", "--bbox", "14,38,13,39"), "WEST must be less than EAST"),
         (("--output", "f.tif", "--buildings", "a.gpkg"), "give both, or neither"),
         (("--output", "f.tif", "--buildings", "a.gpkg", "--buildings-output", "b.xls"), "one of .csv"),
         (("--output", "g.tif", "--buildings", "a.gpkg", "--buildings-output", "b.csv"), "a.gpkg"),

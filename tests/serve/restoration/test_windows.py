@@ -31,6 +31,20 @@ def test_windows_cover_any_grid_once(rows, columns):
     np.testing.assert_allclose(inner, 1, rtol=1e-5)
 
 
+@given(SIZE, SIZE, st.data())
+def test_windows_of_a_part_are_those_of_the_whole_that_reach_into_it(rows, columns, data):
+    grid = Grid(0.0, 0.0, 10.0, rows, columns)
+    row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
+    part = grid.window(row, column, data.draw(st.integers(1, rows - row)), data.draw(st.integers(1, columns - column)))
+    wanted = [
+        window
+        for window in windows(grid)
+        if row - WINDOW < window.row < row + part.rows and column - WINDOW < window.column < column + part.columns
+    ]
+    assert list(windows(grid, part)) == wanted
+    assert wanted
+
+
 @given(SIZE, SIZE)
 def test_a_constant_stays_what_it_is(rows, columns):
     from tempfile import TemporaryDirectory
@@ -44,7 +58,7 @@ def test_a_constant_stays_what_it_is(rows, columns):
         for window in windows(grid):
             values = np.full((2, WINDOW, WINDOW), 3.25, np.float32)
             values[1, :5] = np.nan
-            blend.add(window, values)
+            blend.add(window.of(grid), values)
         whole = blend.rows(0, rows)
         np.testing.assert_allclose(whole[0], 3.25, rtol=1e-6)
         assert np.isnan(whole[1, :5]).all()  # nobody says anything there

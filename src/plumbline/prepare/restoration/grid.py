@@ -30,6 +30,17 @@ class Grid:
         """Return a window of the grid, which may reach beyond it."""
         return Grid(self.left + column * self.cell_m, self.top - row * self.cell_m, self.cell_m, rows, columns)
 
+    def cut(self, left: float, bottom: float, right: float, top: float) -> Grid:
+        """Return the cells that reach into bounds, m; at least one cell, and none beyond the grid."""
+        first_column, last_column = np.clip(
+            [np.floor((left - self.left) / self.cell_m), np.ceil((right - self.left) / self.cell_m)], 0, self.columns
+        )
+        first_row, last_row = np.clip(
+            [np.floor((self.top - top) / self.cell_m), np.ceil((self.top - bottom) / self.cell_m)], 0, self.rows
+        )
+        row, column = min(int(first_row), self.rows - 1), min(int(first_column), self.columns - 1)
+        return self.window(row, column, max(1, int(last_row) - row), max(1, int(last_column) - column))
+
     @property
     def eastings(self) -> Float:
         """Return the eastings (columns,) of the cells' centres, m."""

@@ -117,6 +117,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.core.jobs import alone, run_jobs
+    from plumbline.serve.restoration.box import Box
     from plumbline.serve.restoration.footprints import write_buildings
     from plumbline.serve.restoration.overlay import field_document
     from plumbline.serve.restoration.restore import STAGE, Asked, finish, plan_windows, restore_part
@@ -124,7 +125,13 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
 
     given = task["options"]
     ingest, points, buildings = _inputs(folder)
-    asked = Asked(given["num_inference_steps"], given["samples"], given["cell"], tuple(given["adapter"]))
+    asked = Asked(
+        given["num_inference_steps"],
+        given["samples"],
+        given["cell"],
+        tuple(given["adapter"]),
+        bbox=Box(*given["bbox"]) if given.get("bbox") else None,
+    )
     note_progress(folder, "read", 0, 1)
     _check_size(read_tracks(points, ingest, given.get("format")), task)
     with alone(STAGE, patience_seconds=5.0):

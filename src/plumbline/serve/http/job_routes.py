@@ -22,6 +22,7 @@ from plumbline.serve.http.models import Models
 from plumbline.serve.http.monitoring import Meters
 from plumbline.serve.http.problems import NO_JOB, RESPONSES, Problem, refuse_unknown_fields
 from plumbline.serve.http.settings import Limits
+from plumbline.serve.restoration.box import FORM, parse_box
 
 FULL_SECONDS = 30
 """After which a client may ask again where too many jobs wait."""
@@ -135,6 +136,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         samples: Annotated[int, Form(ge=2, le=64)] = 16,
         cell: Annotated[float, Form(ge=1, le=1000, description="Side of a cell, m.")] = 10.0,
         adapter: Annotated[list[str] | None, Form(description="`NAME` or `NAME=WEIGHT`.")] = None,
+        bbox: Annotated[
+            str | None, Form(max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
+        ] = None,
     ) -> Response:
         known = models.restoration.adapters
         for name, _ in parse_adapters(adapter or []):
@@ -147,6 +151,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "samples": samples,
             "cell": cell,
             "adapter": adapter or [],
+            "bbox": parse_box(bbox) if bbox else None,
         }
         return await run_in_threadpool(add, "restore", options, points, buildings or [], params)
 

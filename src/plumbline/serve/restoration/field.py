@@ -51,7 +51,10 @@ class Field:
     """A restored field, for drawing it and reading it off."""
 
     found: Observations
+    whole: Grid
+    """Over all points; its windows are restored, whatever part is asked for."""
     grid: Grid
+    """The part of it that is written."""
     crs: str
     package: FieldPackage
     settings: Settings

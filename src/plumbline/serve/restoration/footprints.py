@@ -37,20 +37,24 @@ MARGIN_CELLS = 8
 
 
 def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
-    """Write a table of all footprints with `FIGURES`, in the format of the suffix: csv, GeoPackage, GeoJSON, Parquet.
+    """Write a table of footprints with `FIGURES`, in the format of the suffix: csv, GeoPackage, GeoJSON, Parquet.
 
-    A footprint whose cells are too far from points has no figures, and `told` false.
+    It has all footprints, or those with their middle in the box that was asked for. A footprint whose cells are too far
+    from points has no figures, and `restored` false.
 
     Raises:
-        InputError: the footprints are refused, or lie elsewhere than the points.
+        InputError: the footprints are refused, or lie elsewhere than the field.
     """
     corners = np.column_stack([field.grid.eastings[[0, -1]], field.grid.northings[[0, -1]]])
     footprints = read_buildings(buildings, field.crs, None, layer, area=Area.around(corners, field.crs))
     inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
     if not inside.any():
-        raise InputError(f"{buildings}: no footprint lies where the points are. Give footprints of that place.")
+        where = "where the points are" if field.grid == field.whole else "in the box of --bbox"
+        raise InputError(f"{buildings}: no footprint lies {where}. Give footprints of that place.")
+    if field.grid != field.whole:
+        footprints, inside = footprints[inside].reset_index(drop=True), inside[inside]
     rows: dict[int, dict[str, Any]] = {}
-    groups = list(_groups(field.grid, footprints[inside]))
+    groups = list(_groups(field.whole, footprints[inside]))
     for grid, members in track(groups, len(groups), "buildings"):
         one = restore_window(field.found, grid, field.package.model, field.settings)
         if one is not None:
@@ -59,7 +63,7 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
     columns = ["direction"] + [name + end for name in FIGURES for end in ("", "_low", "_high")]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
     result = footprints.reset_index(drop=True)
-    result["told"] = table["displacement_mm"].notna().to_numpy()
+    result["restored"] = table["displacement_mm"].notna().to_numpy()
     for column in columns:
         result[column] = table[column].to_numpy()
     _save(result, out)

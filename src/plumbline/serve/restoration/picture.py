@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.core.extras import need
+from plumbline.serve.colours import DIVERGING
 from plumbline.serve.restoration.field import BANDS, Field
 from plumbline.serve.restoration.windows import Blend
 
@@ -25,9 +26,10 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.colors import LinearSegmentedColormap
 
-    grid, found = field.grid, field.found
-    both = len(np.unique(found.side)) > 1
+    grid, both = field.grid, field.found.directions > 1
+    found = field.found.take(grid.near(field.found.east_north, 0))
     name = "up" if both else "los"
     thin = max(1, max(grid.rows, grid.columns) // MOST_PIXELS)
     at = [BANDS.index(f"{name}_{what}") for what in ("mm", "std_mm")]
@@ -36,7 +38,7 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
     shown = values[0][np.isfinite(values[0])]
     most = float(np.percentile(np.abs(shown), 99)) if len(shown) else 1.0
     figure, axes = plt.subplots(1, 3, figsize=(15, 5), sharex=True, sharey=True, layout="constrained")
-    scale = {"cmap": "RdBu", "vmin": -most, "vmax": most}
+    scale = {"cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING), "vmin": -most, "vmax": most}
     across = found.los[:, 2] if both else np.ones(len(found))
     pictures = (
         axes[0].imshow(values[0], extent=extent, **scale),

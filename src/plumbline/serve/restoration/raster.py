@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from numpy.typing import NDArray
 from rasterio.transform import from_origin
 from rasterio.windows import Window as Part
 
+from plumbline.core.console import log
 from plumbline.core.files import atomic_file
+from plumbline.model.restoration.scores import gradient
 from plumbline.prepare.restoration.grid import Grid
+from plumbline.serve.restoration.field import BANDS, Field
+from plumbline.serve.restoration.windows import Blend
 
+GRADIENT = "gradient_mm_m"
 BLOCK = 512
 """Cells of a side of a tile in the file."""
 
@@ -62,3 +68,50 @@ def write_cog(
             plain, temporary, driver="COG", compress="DEFLATE", predictor=3, overview_resampling="average"
         )
     plain.unlink()
+
+
+def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
+    """Write the bands of a blended field and its gradient, with tags, and log what has a value."""
+    grid, found = field.grid, field.found
+    both = found.directions > 1
+    kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
+    bands = [*(BANDS[number] for number in kept), GRADIENT]
+    main = 0 if both else BANDS.index("los_mm")
+
+    def rows(first: int, last: int) -> NDArray[np.float32]:
+        start, end = max(0, first - 1), min(grid.rows, last + 1)
+        values = blend.rows(start, end)
+        slope = (
+            gradient(values[main], grid.cell_m)
+            if values.shape[1] > 1 and values.shape[2] > 1
+            else values[main] * np.nan
+        )
+        whole = np.concatenate([values[kept], slope[None].astype(np.float32)])
+        return whole[:, first - start : first - start + last - first]
+
+    west = found.los[found.side == 0].mean(axis=0) if (found.side == 0).any() else None
+    east = found.los[found.side == 1].mean(axis=0) if (found.side == 1).any() else None
+    tags = {
+        "PLUMBLINE_MODEL": f"{field.package.name} {field.package.version}",
+        "PLUMBLINE_ADAPTERS": ", ".join(field.package.adapters) or "none",
+        "PLUMBLINE_STEPS": str(field.settings.steps),
+        "PLUMBLINE_SAMPLES": str(field.settings.samples),
+        "PLUMBLINE_FARTHEST_M": f"{field.settings.spread.farthest_m:g}",
+        "PLUMBLINE_LOS": json.dumps(
+            {k: np.round(v, 4).tolist() for k, v in (("west", west), ("east", east)) if v is not None}
+        ),
+        "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and high: 90 % interval",
+    }
+    write_cog(rows, bands, grid, field.crs, tags, work, output)
+    told = sum(
+        int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
+    )
+    log.info(
+        "%s: %d x %d cells of %g m. %.0f %% of them have a value; the others are more than %.0f m from a point",
+        output,
+        grid.rows,
+        grid.columns,
+        grid.cell_m,
+        100 * told / (grid.rows * grid.columns),
+        field.settings.spread.farthest_m,
+    )

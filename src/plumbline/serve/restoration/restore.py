@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -10,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -18,11 +16,11 @@ from plumbline.core.files import atomic_file, atomic_folder, check_writable, rea
 from plumbline.core.jobs import alone, clear, run_jobs, work_folder
 from plumbline.export.restoration.package import open_fields
 from plumbline.model.restoration.diffusion import inference_steps
-from plumbline.model.restoration.scores import gradient
 from plumbline.params import Ingest
 from plumbline.prepare.restoration.gaussian_process import Covariance, fit_covariance
 from plumbline.prepare.restoration.grid import Grid, grid_over
 from plumbline.prepare.restoration.observations import EAST, Observations, observe
+from plumbline.serve.restoration.box import Box, cut_to_box
 from plumbline.serve.restoration.field import BANDS, Field, Settings, restore_window
 from plumbline.serve.restoration.footprints import write_buildings
 from plumbline.serve.restoration.picture import draw
@@ -34,7 +32,6 @@ LEAST_POINTS = 8
 """From fewer no covariance can be told."""
 LEAST_SPAN_M = 30.0
 """Across the line that points lie along; on less, no field is told beside it."""
-GRADIENT = "gradient_mm_m"
 MOST_CELLS = 400_000_000
 STAGE = "restore"
 COVARIANCES = ("covariance", "line_covariance")
@@ -50,6 +47,8 @@ class Asked:
     cell_m: float = 10.0
     adapters: tuple[str, ...] = ()
     seed: int = 0
+    bbox: Box | None = None
+    """The part to restore; None: all."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,11 @@ def plan_windows(
     tracks = read_tracks(points, ingest, format_)
     found = observe(tracks)
     _check(found, [track.name for track in tracks])
-    grid = grid_over(found.east_north, asked.cell_m, model.spread.farthest_m)
+    whole = grid_over(found.east_north, asked.cell_m, model.spread.farthest_m)
+    grid = cut_to_box(whole, tracks[0].crs, asked.bbox, found.east_north) if asked.bbox else whole
     if grid.rows * grid.columns > MOST_CELLS:
         raise InputError(
-            f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or fewer points."
+            f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
         )
     side = int((found.side == EAST).mean() > 0.5)
     line = fit_covariance(found.take(found.side == side).along_line(), asked.cell_m, asked.seed)
@@ -163,24 +163,33 @@ def plan_windows(
     settings = Settings(
         covariance, line, side, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m
     )
-    field = Field(found, grid, tracks[0].crs, model, settings)
+    field = Field(found, whole, grid, tracks[0].crs, model, settings)
     source = {"package": model.version, "ingest": ingest.model_dump(mode="json"), "format": format_}
     work = work_folder(STAGE, points, {**asdict(asked), **source}, [])
     run = work / "run"
     if not run.exists():
         with atomic_folder(run) as folder:
             np.savez(folder / "observations.npz", **vars(found))
-            told = {"grid": vars(grid), "settings": {**vars(settings), **_plain(covariance, line)}}
+            told = {"grid": vars(whole), "settings": {**vars(settings), **_plain(covariance, line)}}
             told["settings"].pop("spread")
             write_json(folder / "run.json", told)
-    jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in windows(grid)]
+    jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in windows(whole, grid)]
+    log.info(
+        "%s: %d windows for %.2f km x %.2f km (%d x %d cells)",
+        STAGE,
+        len(jobs),
+        grid.columns * grid.cell_m / 1000,
+        grid.rows * grid.cell_m / 1000,
+        grid.columns,
+        grid.rows,
+    )
     return Plan(field, work, jobs)
 
 
 def restore_part(job: WindowJob) -> None:
     """Restore one window into its folder."""
     field = _open(job.run, job.package, job.adapters)
-    one = restore_window(field.found, job.window.of(field.grid), field.package.model, field.settings)
+    one = restore_window(field.found, job.window.of(field.whole), field.package.model, field.settings)
     with atomic_folder(job.folder) as folder:
         if one is not None:
             np.save(folder / BANDS_FILE, one.bands)
@@ -200,27 +209,30 @@ def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
     given = told["settings"]
     covariances = {name: Covariance(**given[name]) for name in COVARIANCES}
     settings = Settings(**{**given, **covariances, "spread": model.spread})
-    return Field(found, Grid(**told["grid"]), "", model, settings)
+    whole = Grid(**told["grid"])
+    return Field(found, whole, whole, "", model, settings)
 
 
 def finish(
     plan: Plan, output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
 ) -> None:
     """Blend the windows, write all outputs, and remove the windows."""
+    from plumbline.serve.restoration.raster import write_field
+
     blend = Blend(plan.work, len(BANDS), plan.field.grid)
     for job in plan.jobs:
         path = job.folder / BANDS_FILE
         if path.exists():
-            blend.add(job.window, np.load(path))
+            blend.add(job.window.of(plan.field.whole), np.load(path))
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)))
-            near = int(table["told"].sum())
+            near = int(table["restored"].sum())
             log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(plan.field, blend, staged, output)
-        _write(plan.field, blend, plan.work, output)
+        write_field(plan.field, blend, plan.work, output)
     clear(plan.work)
 
 
@@ -249,51 +261,3 @@ def _check(found: Observations, names: Sequence[str]) -> None:
             raise InputError(
                 f"{names[first]} and {names[number]}: points of different places. Give products of one place."
             )
-
-
-def _write(field: Field, blend: Blend, work: Path, output: Path) -> None:
-    from plumbline.serve.restoration.raster import write_cog
-
-    grid, found = field.grid, field.found
-    both = found.directions > 1
-    kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
-    bands = [*(BANDS[number] for number in kept), GRADIENT]
-    main = 0 if both else BANDS.index("los_mm")
-
-    def rows(first: int, last: int) -> NDArray[np.float32]:
-        start, end = max(0, first - 1), min(grid.rows, last + 1)
-        values = blend.rows(start, end)
-        slope = (
-            gradient(values[main], grid.cell_m)
-            if values.shape[1] > 1 and values.shape[2] > 1
-            else values[main] * np.nan
-        )
-        whole = np.concatenate([values[kept], slope[None].astype(np.float32)])
-        return whole[:, first - start : first - start + last - first]
-
-    west = found.los[found.side == 0].mean(axis=0) if (found.side == 0).any() else None
-    east = found.los[found.side == 1].mean(axis=0) if (found.side == 1).any() else None
-    tags = {
-        "PLUMBLINE_MODEL": f"{field.package.name} {field.package.version}",
-        "PLUMBLINE_ADAPTERS": ", ".join(field.package.adapters) or "none",
-        "PLUMBLINE_STEPS": str(field.settings.steps),
-        "PLUMBLINE_SAMPLES": str(field.settings.samples),
-        "PLUMBLINE_FARTHEST_M": f"{field.settings.spread.farthest_m:g}",
-        "PLUMBLINE_LOS": json.dumps(
-            {k: np.round(v, 4).tolist() for k, v in (("west", west), ("east", east)) if v is not None}
-        ),
-        "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and high: 90 % interval",
-    }
-    write_cog(rows, bands, grid, field.crs, tags, work, output)
-    told = sum(
-        int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
-    )
-    log.info(
-        "%s: %d x %d cells of %g m. %.0f %% of them have a value; the others are more than %.0f m from a point",
-        output,
-        grid.rows,
-        grid.columns,
-        grid.cell_m,
-        100 * told / (grid.rows * grid.columns),
-        field.settings.spread.farthest_m,
-    )

@@ -34,16 +34,23 @@ class Window:
         return f"{self.row}_{self.column}"
 
 
-def windows(grid: Grid) -> Iterator[Window]:
-    """Yield windows that cover the grid, row by row."""
-    for row in _starts(grid.rows):
-        for column in _starts(grid.columns):
+def windows(grid: Grid, part: Grid | None = None) -> Iterator[Window]:
+    """Yield windows that cover the grid, row by row; only those that reach into `part` of it, if that is given."""
+    part = part or grid
+    first_row, first_column = offset(part, grid)
+    for row in _starts(grid.rows, first_row, part.rows):
+        for column in _starts(grid.columns, first_column, part.columns):
             yield Window(row, column)
 
 
-def _starts(cells: int) -> range:
-    step = WINDOW - OVERLAP
-    return range(0, max(1, cells - OVERLAP), step)
+def _starts(cells: int, first: int, count: int) -> list[int]:
+    starts = range(0, max(1, cells - OVERLAP), WINDOW - OVERLAP)
+    return [start for start in starts if first - WINDOW < start < first + count]
+
+
+def offset(part: Grid, grid: Grid) -> tuple[int, int]:
+    """Return row and column of the grid at which a part of it begins."""
+    return round((grid.top - part.top) / grid.cell_m), round((part.left - grid.left) / grid.cell_m)
 
 
 def ramp() -> NDArray[np.float32]:
@@ -58,18 +65,25 @@ class Blend:
 
     def __init__(self, folder: Path, bands: int, grid: Grid) -> None:
         """Create the arrays in `folder`, which exists and is the caller's to remove."""
+        self._grid = grid
         self._shape = (bands, grid.rows, grid.columns)
         self._sum = np.lib.format.open_memmap(folder / "sum.npy", "w+", np.float32, self._shape)
         self._weight = np.lib.format.open_memmap(folder / "weight.npy", "w+", np.float32, self._shape)
         self._ramp = ramp()
 
-    def add(self, window: Window, values: NDArray[np.float32]) -> None:
-        """Add (bands, WINDOW, WINDOW) of a window; NaN is ignored."""
-        rows = min(WINDOW, self._shape[1] - window.row)
-        columns = min(WINDOW, self._shape[2] - window.column)
-        own = values[:, :rows, :columns]
-        weight = np.where(np.isfinite(own), self._ramp[:rows, :columns], 0)
-        place = (slice(None), slice(window.row, window.row + rows), slice(window.column, window.column + columns))
+    def add(self, window: Grid, values: NDArray[np.float32]) -> None:
+        """Add (bands, WINDOW, WINDOW) of a window, which may reach beyond the grid; NaN is ignored."""
+        row, column = offset(window, self._grid)
+        # Cells of the window that lie in the grid.
+        rows = slice(max(0, -row), min(WINDOW, self._shape[1] - row))
+        columns = slice(max(0, -column), min(WINDOW, self._shape[2] - column))
+        own = values[:, rows, columns]
+        weight = np.where(np.isfinite(own), self._ramp[rows, columns], 0)
+        place = (
+            slice(None),
+            slice(row + rows.start, row + rows.stop),
+            slice(column + columns.start, column + columns.stop),
+        )
         self._sum[place] += weight * np.nan_to_num(own)
         self._weight[place] += weight
 

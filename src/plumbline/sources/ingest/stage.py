@@ -106,7 +106,7 @@ def _read_here(plan: IngestPlan, threads: int) -> None:
             ready = reading[part.city].result if part.city in reading else _nothing
             futures.append(pool.submit(read_part, part, ready, partial(_go_on, stop)))
         try:
-            for future in track(as_completed(futures), len(futures), STAGE):
+            for future in track(as_completed(futures), len(futures), STAGE, finished=True):
                 future.result()
         except BaseException:
             stop.set()
