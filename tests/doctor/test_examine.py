@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import json
 import sys
 import time
@@ -46,6 +48,35 @@ def test_a_check_that_fails_hangs_or_says_nothing_stops_no_other() -> None:
     assert results["good"].findings == [ok("http://user:***@host is well")]
     assert "fault: silent: " in "\n".join(lines(list(results.values())))
     assert table(list(results.values())).row_count == 6
+
+
+class Parsing:
+    """Garbage whose end parses code, as a library may in another thread, to which the collector has given way."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        ast.parse("1")
+
+
+def parsing(_: Place) -> Iterator[Finding]:
+    for _round in range(100):
+        Parsing()
+        ast.parse("f(" * 40 + ")" * 40)
+    yield ok("parsed")
+
+
+def test_checks_parse_code_in_threads_at_once() -> None:
+    """On Python 3.11 before 3.11.8, with the collector at work, this fails every time."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(30)
+    try:
+        (result,) = examine(Place(frozenset(), seconds=250.0), {"parsing": parsing})
+    finally:
+        gc.set_threshold(*thresholds)
+    assert result.findings == [ok("parsed")]
+    assert gc.isenabled()
 
 
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,10 +66,11 @@ def examine(place: Place, checks: Mapping[str, Check] = CHECKS) -> list[Result]:
         for check, result in zip(checks.values(), results, strict=True)
     ]
     started = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, started + place.seconds - time.monotonic()))
+    with _parsing_in_threads():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, started + place.seconds - time.monotonic()))
     done = []
     for thread, result in zip(threads, results, strict=True):
         # A copy, because a check that comes too late still writes into its own.
@@ -82,6 +86,24 @@ def examine(place: Place, checks: Mapping[str, Check] = CHECKS) -> list[Result]:
             )
         done.append(said)
     return done
+
+
+@contextmanager
+def _parsing_in_threads() -> Iterator[None]:
+    """Pause Python's cycle collector where threads cannot parse Python code at once: before Python 3.11.8.
+
+    What checks import parses code while it loads, and so does what reads version markers. The parser keeps one count of
+    its depth for all threads. Only the collector can make it give way to another thread in between, which ends in
+    "SystemError: AST constructor recursion depth mismatch" (python/cpython#106905).
+    """
+    pause = sys.version_info < (3, 11, 8) and gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()
 
 
 def _run(check: Check, place: Place, result: Result) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,4 @@ def _outputs(asked: dict[str, Any], known: list[str]) -> tuple[list[str], set[st
 
 
 def _version() -> str:
-    from importlib import metadata
-
     return metadata.version("plumbline")
