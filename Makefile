@@ -12,12 +12,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(abspath $(BIN)):$(PATH)
 # Each stage is a process of its own: without kept bytecode, every one would compile the same libraries for seconds.
 unexport PYTHONDONTWRITEBYTECODE
+# mypy reads the libraries for a minute, and two seconds where it has done so: kept for every clone of this user.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plumbline/mypy
 
 # The page of the map, made by other people's tools from web/: built again when something there has changed.
 PAGE := src/plumbline/serve/map/page/app.js
 
 .DEFAULT_GOAL := help
-.PHONY: help install web wheel run run-restoration up down test tests chaos soak load kernel gpu gpu-wheels docs lint format bench \
+.PHONY: help install web wheel run run-restoration up down test test-quick test-all tests chaos soak load kernel gpu gpu-wheels docs lint format bench \
 	pretrained pretrained-restoration lock sbom clean
 
 help:  ## Show this list
@@ -42,14 +44,23 @@ up: $(VENV)/.run $(PAGE)  ## Start Prefect's server and a cpu and a gpu worker h
 down:  ## Stop exactly what `make up` started
 	@$(BIN)/python -m flows.orchestration.system down
 
-test: $(VENV)/.test $(PAGE)  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
+test: $(VENV)/.test $(PAGE)  ## Run all that a change must pass: lint, and the tests but the slow ones beside it
 	@$(MAKE) --no-print-directory --jobs 2 tests lint
 
+test-quick: $(VENV)/.test $(PAGE)  ## Run the tests that train, export and start nothing, for each commit
+	@$(MAKE) --no-print-directory tests TIER="not slow and not heavy"
+
+test-all: $(VENV)/.test $(PAGE)  ## Run everything, before a release: the slow tests too, and more examples
+	@$(MAKE) --no-print-directory --jobs 2 tests lint TIER= EXAMPLES=more
+
 # One thread a worker: more would wait for one another. One worker more than cores: some tests wait for a server, or for a
-# retry. The order is that of tests/conftest.py.
-WORKERS := $(shell n=$$(nproc); echo $$((n < 7 ? n + 1 : 8)))
+# retry. nproc alone would count what OMP_NUM_THREADS says.
+WORKERS := $(shell n=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo $$((n < 7 ? n + 1 : 8)))
+TIER ?= not slow
+EXAMPLES ?= quick
 tests: $(VENV)/.test $(PAGE)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		-m "$(TIER)" --hypothesis-profile=$(EXAMPLES) $(PYTEST_ARGS)
 
 chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
 	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos --timeout 1200 $(PYTEST_ARGS)
@@ -140,7 +151,7 @@ sbom: $(BIN)/python  ## Write the bill of materials of what the service's image 
 	$(BIN)/python requirements/sbom.py requirements/serve.lock src/plumbline/sbom/serve.cdx.json
 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) $(MYPY_CACHE_DIR) .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find src flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PAGE): web/build.py web/package.json web/package-lock.json web/vite.config.js $(wildcard web/src/*) | $(BIN)/python

@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -14,24 +15,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Until all are collected: what libraries make while they load stays to the end, and to look for cycles in it takes
     # a fifth of the time.
     gc.disable()
-# Without deadlines: on a busy machine a first call may take long. `--hypothesis-profile=thorough` looks further.
-settings.register_profile("quick", deadline=None, max_examples=15)
+# Without deadlines: on a busy machine a first call may take long. The first tries the same examples each time, so that
+# a change is judged by what it changed; the others look for new ones.
+settings.register_profile("quick", deadline=None, max_examples=15, derandomize=True)
+settings.register_profile("more", deadline=None, max_examples=60)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).parents[1]
 SERVER = re.compile(r"\b(prefect_(server|home|database)|harness)\b")
 """How a file that needs the shared Prefect server is known: all of them go to one worker, which starts it once."""
-FIRST = (
-    "server",
-    "tests/compress/test_judge",
-    "tests/validate/test_mutations",
-    "tests/benchmarks/test_smoke",
-    "tests/flows",
-    "tests/train",
-)
-"""What takes long goes first: begun late, it would keep one worker at work while the others are done. The second makes
-what many files need (tests/tiny.py), and the next do not."""
+HEAVY = frozenset({"tiny", "tiny_fields", "prefect_server", "harness"})
+"""Fixtures that train, export or start a server: tests that use one of them are marked `heavy`."""
 
 
 @cache
@@ -48,20 +43,20 @@ class Scheduling(LoadFileScheduling):
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
+def tiny():
     """One whole run of the pipeline, see tests/tiny.py."""
     # Seconds to load, for which the process that shares the tests out need not wait.
     from tests.tiny import shared_run
 
-    return shared_run(tmp_path_factory)
+    return shared_run()
 
 
 @pytest.fixture(scope="session")
-def tiny_fields(tmp_path_factory):
+def tiny_fields():
     """One whole run of the pipeline of fields, see tests/tiny_fields.py."""
     from tests.tiny_fields import shared_fields
 
-    return shared_fields(tmp_path_factory)
+    return shared_fields()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -69,17 +64,27 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if not HEAVY.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.heavy)
     if "chaos" not in (config.option.markexpr or ""):
         left = [item for item in items if item.get_closest_marker("chaos")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
 
-    def place(item):
-        own = group(item.path.relative_to(ROOT).as_posix())
-        return next((number for number, name in enumerate(FIRST) if own.startswith(name)), len(FIRST))
+    # What takes long goes first: begun late, it would keep one worker at work while the others are done.
+    weight = {"slow": 4, "heavy": 1}
+    load: Counter[str] = Counter()
+    for item in items:
+        load[group_of(item)] += sum(weight.get(mark.name, 0) for mark in item.iter_markers())
+    items.sort(key=lambda item: (group_of(item) != "server", -load[group_of(item)]))
 
-    items.sort(key=place)
+
+def group_of(item) -> str:
+    """What a test goes to a worker with."""
+    return group(item.path.relative_to(ROOT).as_posix())
 
 
 def pytest_collection_finish():

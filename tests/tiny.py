@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import io
+import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,11 +97,18 @@ class Tiny:
     def copy(self, target: Path, *stages: str) -> Path:
         """A project folder of the test's own, with the record of runs and the outputs of these stages."""
         target.mkdir(exist_ok=True)
-        for name in ("params.yaml", "mlflow.db"):  # without the second, a second would go into its tables
-            shutil.copy(self.root / name, target)
+        shutil.copy(self.root / "params.yaml", target)
+        self.copy_runs(target)
         for stage in stages:
             shutil.copytree(self.data(stage), target / "data" / stage)
         return target
+
+    def copy_runs(self, target: Path) -> None:
+        """The record of runs, for runs that are recorded in `target`: to make its tables anew takes seconds."""
+        shutil.copy(self.root / "mlflow.db", target)
+        with closing(sqlite3.connect(target / "mlflow.db")) as runs, runs:
+            places = (str(self.root), str(target.resolve()))
+            runs.execute("UPDATE experiments SET artifact_location = replace(artifact_location, ?, ?)", places)
 
 
 @dataclass(frozen=True)
@@ -142,10 +153,10 @@ def run_process(*arguments: object, cwd: Path, **options: Any) -> subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, **options)
 
 
-def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """The run, made by the commands a user would type: once a session, whichever worker needs it first."""
-    root = shared(tmp_path_factory, "tiny", _make)
-    return Tiny(root, (root.parent / "tiny.said").read_text(encoding="utf-8"))
+def shared_run() -> Tiny:
+    """The run, made by the commands a user would type, and kept for the next session: see `kept`."""
+    root = kept("tiny", _make, Path(__file__))
+    return Tiny(root / "run", (root / "said.txt").read_text(encoding="utf-8"))
 
 
 def empty_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -168,13 +179,56 @@ def shared(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[
     return folder
 
 
+KEPT = Path(__file__).parents[1] / ".plumbline" / "tests"
+"""What is kept between sessions, in the checkout that it was made from."""
+MANIFEST = "sha256.json"
+
+
+def kept(name: str, make: Callable[[Path], None], *own: Path) -> Path:
+    """A folder that `make` fills, kept for later sessions until anything that it depends on changes.
+
+    That is the package's code, the locked libraries, Python, and the files `own`. What a test has changed in it by
+    mistake is found by its hashes, and the folder is made anew. Whichever worker, or session, needs it first makes it.
+    """
+    folder = KEPT / f"{name}-{_key(*own)}"
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        manifest = folder / MANIFEST
+        if not manifest.is_file() or json.loads(manifest.read_text()) != _hashes(folder):
+            for old in KEPT.glob(f"{name}-*"):
+                shutil.rmtree(old)
+            folder.mkdir()
+            # As in a folder of a test's own: no part of this checkout.
+            with mock.patch.dict(os.environ, GIT_CEILING_DIRECTORIES=str(KEPT)):
+                make(folder)
+            manifest.write_text(json.dumps(_hashes(folder)))
+    return folder
+
+
+def _key(*own: Path) -> str:
+    code = Path(plumbline.__file__).parent
+    lock = Path(__file__).parents[1] / "requirements" / "test.lock"
+    whole = hashlib.sha256(f"{sys.version} {code}".encode())
+    for path in sorted([*code.rglob("*.py"), lock, Path(__file__), *own]):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
 def _make_registry(folder: Path) -> None:
     from plumbline.release.registry import Registry  # MLflow takes a second to load
 
     assert Registry(uri=f"sqlite:///{folder / 'mlflow.db'}").versions() == []
 
 
-def _make(root: Path) -> None:
+def _make(folder: Path) -> None:
+    root = folder / "run"
+    root.mkdir()
     (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     said = ""
     with mock.patch.dict(os.environ):
@@ -183,4 +237,4 @@ def _make(root: Path) -> None:
             ended = run_cli(stage, cwd=root)
             assert ended.code == 0, f"{stage}: {ended.err}"
             said += ended.err
-    (root.parent / "tiny.said").write_text(said, encoding="utf-8")
+    (folder / "said.txt").write_text(said, encoding="utf-8")

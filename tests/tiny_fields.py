@@ -12,7 +12,7 @@ import yaml
 
 from plumbline.params.load_restoration import load_restoration
 from plumbline.params.restoration import RestorationParams
-from tests.tiny import STAGES, run_cli, shared
+from tests.tiny import STAGES, kept, run_cli
 
 OPTIMISE = {
     **{"patience": 3, "learning_rate": 0.003, "batch_size": 4, "threads": 1, "accelerator": "cpu"},
@@ -78,9 +78,9 @@ class TinyFields:
         return target
 
 
-def shared_fields(tmp_path_factory: pytest.TempPathFactory) -> TinyFields:
-    """The run, made by the commands a user would type: once a session, whichever worker needs it first."""
-    return TinyFields(shared(tmp_path_factory, "tiny_fields", _make))
+def shared_fields() -> TinyFields:
+    """The run, made by the commands a user would type, and kept for the next session."""
+    return TinyFields(kept("tiny_fields", _make, Path(__file__)))
 
 
 def _make(root: Path) -> None:

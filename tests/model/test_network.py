@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -123,7 +123,6 @@ def test_parameters_are_counted_by_part(pooling):
     assert total == sum(counts.values()) == sum(parameter.numel() for parameter in network.parameters())
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.floats(0.1, 30))
 def test_the_ends_of_the_interval_never_cross(seed, scale):
     model = small_model(seed=seed % 7)
@@ -160,7 +159,6 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25)
 @given(specs)
 def test_the_spec_of_a_new_network_is_its_own(content):
     spec = new_spec(Model(**content), 24)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
@@ -97,7 +97,6 @@ def test_the_spread_is_the_second_singular_value_without_the_point_that_matters_
         assert found[number] == pytest.approx(min(map(by_definition, tried)), abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     turn=st.floats(0, 2 * np.pi),

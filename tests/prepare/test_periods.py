@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -39,7 +39,6 @@ def test_of_periods_with_nothing_in_common_the_longest_stays_and_of_equal_ones_t
     np.testing.assert_allclose(found.share, [0, 1])
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(30, 3000)), min_size=1, max_size=6))
 def test_every_kept_track_covers_half_and_one_always_is_whatever_the_order(spans):
     tracks = [observed(str(i), np.datetime64("2010-01-01") + start, days) for i, (start, days) in enumerate(spans)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
@@ -61,7 +61,6 @@ def sequences_of(profiles, max_points=128):
     return profile_sequences(profiles, ids, 2.0, rows_left_out(profiles, Prepare()).judged, max_points, "old")
 
 
-@settings(max_examples=40)
 @given(st.lists(st.floats(0, SPAN), min_size=2, max_size=30), st.floats(-3, 3), st.floats(-0.3, 0.3))
 def test_a_slope_that_is_linear_is_integrated_exactly(places, level, bend):
     """The trapezoidal rule has no error there: level * d + bend * d^2 / 2, about its mean."""
@@ -72,7 +71,6 @@ def test_a_slope_that_is_linear_is_integrated_exactly(places, level, bend):
     assert (error > 0).all()
 
 
-@settings(max_examples=40)
 @given(st.lists(st.floats(0, SPAN), min_size=1, max_size=12), st.integers(0, 99))
 def test_the_error_is_that_of_a_sum_of_slopes_that_err_alike(places, seed):
     """The integral is linear in the slopes: each slope's share shows where it alone is 1."""
@@ -136,7 +134,6 @@ def test_distances_that_do_not_count_from_the_end_are_centred():
 
 
 @given(st.floats(-5, 5))
-@settings(max_examples=25)
 def test_a_constant_slope_is_a_rigid_tilt_and_no_damage(tilt):
     distance = np.linspace(1, 23, 12)
     sequences = sequences_of(made([(distance, np.full(12, tilt))]))

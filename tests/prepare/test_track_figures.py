@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.response.decompose import TrackMeans
@@ -57,7 +57,6 @@ def test_too_few_steps_tell_no_noise():
     assert np.isnan(step_noise(np.zeros((2, 1)))).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(EDGES[1], EDGES[-2]), min_size=1, max_size=300), st.sampled_from([0.0, 0.5, 0.99, 1.0]))
 def test_a_quantile_is_known_to_half_a_bin(values, share):
     counts = speeds(means(values))[0]

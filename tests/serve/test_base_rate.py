@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
@@ -99,7 +99,6 @@ def test_of_no_buildings_nothing_is_known():
     assert estimate_rate(np.zeros(0), 0.8) == DamageRate(0.8, 0.0, 1.0, True)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0.01, 0.99))
 def test_any_answers_have_a_rate(p, share):
     found = estimate_rate(np.array(p), share)

@@ -174,7 +174,7 @@ def test_a_table_of_an_earlier_version_is_read_with_empty_columns(tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ids=st.lists(
         st.sampled_from(AWKWARD_IDS)

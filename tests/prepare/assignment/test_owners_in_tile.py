@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import shapely
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
@@ -55,7 +55,6 @@ def owners_by_tile(cut, track, footprints, params):
 
 # As near to the house of another tile as belongs to it, to the last bit.
 @example([(0.0, 0.0, 2.848734961970768, 1.0), (0.0, 0.0, 1.0, 1.0)], [(-2.0, 0.0)], Drawn([0, 1]))
-@settings(max_examples=60)
 @given(st.lists(house, min_size=1, max_size=6), st.lists(st.tuples(number, number), min_size=1, max_size=20), st.data())
 def test_every_cut_of_the_city_gives_each_point_the_same_building(houses, places, data):
     footprints = np.array([shapely.box(x, y, x + a, y + b) for x, y, a, b in houses])

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -43,13 +43,11 @@ def test_the_index_of_two_normal_distributions_tends_to_the_square_of_their_dist
     assert found.ks == pytest.approx(2 * stats.norm.cdf(0.15) - 1, abs=0.01)
 
 
-@settings(max_examples=50)
 @given(COLUMN, COLUMN)
 def test_kolmogorov_smirnov_is_scipys(one, other):
     assert kolmogorov_smirnov(one, other) == pytest.approx(stats.ks_2samp(one, other).statistic)
 
 
-@settings(max_examples=50)
 @given(COLUMN, COLUMN)
 def test_every_value_is_in_one_bin_and_the_reference_in_none_of_the_outer_ones(one, other):
     edges = bin_edges(one)
@@ -61,7 +59,6 @@ def test_every_value_is_in_one_bin_and_the_reference_in_none_of_the_outer_ones(o
     assert bin_shares(one, edges)[[0, -1]] == pytest.approx([empty, empty])
 
 
-@settings(max_examples=40)
 @given(COLUMN, st.randoms())
 def test_a_column_has_not_moved_from_itself(column, random):
     again = np.sort(np.array(random.sample(column.tolist(), len(column))))

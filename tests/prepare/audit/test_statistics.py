@@ -3,7 +3,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -25,7 +25,6 @@ from tests.prepare.audit.audited import PARAMS, Shards, make_report, make_split,
 VALUE = st.floats(-1e6, 1e6) | st.sampled_from([0.0, np.nan, np.inf, -np.inf])
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(VALUE, VALUE), max_size=30), st.lists(st.integers(0, 30), max_size=4))
 def test_moments_of_chunks_are_those_of_the_whole(rows, cuts):
     table = np.array(rows, float).reshape(-1, 2)
@@ -59,7 +58,6 @@ def test_a_constant_column_has_no_skew():
 
 
 @given(st.lists(st.integers(0, 400), max_size=12), st.integers(1, 300))
-@settings(max_examples=60)
 def test_chunks_are_whole_buildings_in_order_and_no_larger_than_asked_for(length, rows):
     offsets = np.r_[0, np.cumsum(np.array(length, int))]
     found = list(chunks(offsets, rows))
@@ -190,7 +188,6 @@ def test_an_even_number_of_buildings_has_a_median_between():
     assert len(set(split.length.tolist())) == 2
 
 
-@settings(max_examples=50)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.lists(st.integers(0, 40), min_size=1, max_size=5))
 def test_quantiles_are_numpys(values, at):
     ascending, share = np.sort(np.array(values)), np.array(at) / 40

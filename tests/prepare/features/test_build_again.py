@@ -2,7 +2,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.assignment.collect import collect_scatterers, footprint_area
@@ -31,7 +31,6 @@ def scene(seed, **changed):
     return tracks, buildings, prepare_buildings(tracks, buildings, PARAMS.model_copy(update=changed)).sequences
 
 
-@settings(max_examples=10)
 @given(st.integers(0, 1000))
 def test_nothing_changes_where_no_scatterer_does(seed):
     sequences = scene(seed)[2]
@@ -44,7 +43,6 @@ def test_long_sequences_that_were_thinned_stay_as_they_are():
     same(redescribe(sequences, recover(sequences)), sequences)
 
 
-@settings(max_examples=10)
 @given(st.integers(0, 1000))
 def test_scatterers_are_those_of_the_tracks(seed):
     """Along the lines of sight, positions and tracks are recovered; changes are, but for rigid motion and offsets."""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -50,7 +50,6 @@ def test_mean_and_median_differ_where_one_value_is_far_out():
 
 
 @WHERE
-@settings(max_examples=30)
 @given(lengths=lengths, extra=st.integers(0, 9), seed=st.integers(0, 99))
 def test_a_building_is_padded_from_its_own_values_alone(strategy, lengths, extra, seed):
     values, mask = drawn(lengths, max(lengths) + extra, seed)
@@ -81,7 +80,6 @@ def test_another_name_is_refused():
 
 
 @WHERE
-@settings(max_examples=15)
 @given(lengths=st.lists(st.integers(1, LONGEST), min_size=1, max_size=5), width=st.integers(LONGEST, 2 * LONGEST))
 def test_the_network_answers_the_same_for_every_strategy(strategy, lengths, width):
     model, batch = small_model(), inputs(lengths, width)

@@ -2,7 +2,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -90,7 +90,6 @@ def test_concatenate_and_take_are_inverse(parts):
     assert len(merged) == start
 
 
-@settings(max_examples=10)
 @given(lengths)
 def test_saved_and_loaded_is_the_same(tmp_path_factory, lengths):
     folder = tmp_path_factory.mktemp("saved")

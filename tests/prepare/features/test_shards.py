@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -19,7 +19,6 @@ parts = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=8), min_size=1
 NAMES = ("length", "severity", "quadrant", "accepted", "mechanism", "difficulty", "building_id", "city", "geometry")
 
 
-@settings(max_examples=40)
 @given(parts=parts, size=st.integers(1, 7), data=st.data())
 def test_shards_of_any_size_are_the_same_buildings(tmp_path_factory, parts, size, data):
     made = [make(lengths, seed, f"city{seed}") for seed, lengths in enumerate(parts)]

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
@@ -39,7 +39,6 @@ def test_what_is_no_number_is_that_of_its_building_alone():
     assert found[2] == pytest.approx(2 * found[0])
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.floats(0.1, 20), min_size=1, max_size=9), min_size=2, max_size=6), st.floats(1, 100))
 def test_each_building_is_looked_at_alone_and_less_noise_or_more_points_never_hurt(errors, side):
     found = strain_error(buildings(errors, (side, side)))

@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.response.damage_separation import separate
@@ -117,7 +117,6 @@ def test_without_a_tilt_wrong_positions_leave_nothing():
     assert rms(after - before) < 0.5 * rms(error)
 
 
-@settings(max_examples=15)
 @given(st.integers(0, 1000), st.integers(0, 9))
 def test_neither_order_nor_padding_nor_neighbours_matter(seed, more):
     one, other = scene(seed, LATE, astray=1.0, count=12), scene(seed + 1, LINE, count=12)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
@@ -33,7 +33,6 @@ def motions(rng, units=UNITS, north=0.0):
     return motion
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), tracks=st.integers(2, 3), points=st.integers(1, 9), units=st.integers(1, 6))
 def test_up_and_east_come_back_exactly_where_nothing_disturbs(seed, tracks, points, units):
     rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design
@@ -45,7 +45,6 @@ def spread_out(rng, layout, count, side):
     return xy
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     count=st.integers(1, 60),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plumbline.prepare.series.temporal_basis import RIDGE, amplitudes, curves, fitted, make_basis, normal_matrices
@@ -8,7 +8,6 @@ from plumbline.prepare.series.temporal_basis import RIDGE, amplitudes, curves, f
 WHEN = np.linspace(0, 1, 60)
 
 
-@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), years=st.floats(1.2, 6), gaps=st.floats(0, 0.4))
 @example(seed=1890, years=1.5, gaps=0.375)  # of a movement that is soon at rest, a row has hardly a value in time
 def test_every_curve_is_fitted_as_least_squares_would_alone(seed, years, gaps):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.series import trend
@@ -112,7 +112,6 @@ def test_a_movement_common_to_the_building_is_part_of_the_change():
     np.testing.assert_allclose(estimate_trend(moved, WHEN, YEARS, building).change, change + common, atol=1.5)
 
 
-@settings(max_examples=15)
 @given(st.integers(0, 1000), st.integers(1, 40), st.lists(st.integers(1, 7), min_size=2, max_size=8))
 def test_a_building_depends_on_itself_alone_wherever_the_chunks_are_cut(seed, chunk, sizes):
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.series.trend import LEAST_LINE_ERROR, LINE_CHUNK, line_changes
@@ -12,7 +12,6 @@ YEARS = 2.6
 ANNUAL = 2 * np.pi * YEARS * WHEN
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(-100, 100), st.floats(-50, 50), st.floats(-10, 10), st.floats(-10, 10))
 def test_a_line_beside_a_level_and_a_season_is_found(change, level, sine, cosine):
     series = change * WHEN + level + sine * np.sin(ANNUAL) + cosine * np.cos(ANNUAL)

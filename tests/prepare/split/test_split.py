@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -54,7 +54,6 @@ def town(seed, count=2000, extent=2000.0, cities=("a", "b")):
     return rng.uniform(-extent / 2, extent / 2, (count, 2)), rng.choice(np.array(cities), count)
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 1000), st.floats(60, 300))
 def test_no_block_stands_on_two_sides(seed, block_m):
     centre, city = town(seed)
@@ -65,7 +64,6 @@ def test_no_block_stands_on_two_sides(seed, block_m):
     assert all(len(parts) == 1 for parts in blocks.values())
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 1000))
 def test_shares_are_met_within_a_block(seed):
     centre, city = town(seed)
@@ -95,7 +93,6 @@ def test_too_few_blocks_are_refused():
         split_blocks(centre + 200, city, SHARES, 400.0, 0)
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 1000), st.integers(4, 12))
 def test_with_few_blocks_no_split_is_left_empty_in_silence(seed, blocks):
     centre = np.column_stack([np.arange(blocks) * 100.0 + 50, np.full(blocks, 50.0)])
@@ -107,7 +104,6 @@ def test_with_few_blocks_no_split_is_left_empty_in_silence(seed, blocks):
         assert set(split) == set(SHARES)
 
 
-@settings(max_examples=60)
 @given(layouts, st.integers(0, 99))
 def test_any_layout_is_split_by_the_rule(layout, seed):
     centre, city = arranged(layout)
@@ -119,7 +115,6 @@ def test_any_layout_is_split_by_the_rule(layout, seed):
         np.testing.assert_array_equal(split_blocks(centre, city, SHARES, BLOCK_M, seed), wanted)
 
 
-@settings(max_examples=60)
 @given(layouts, st.integers(0, 99), st.sampled_from([0, 2, 3, 5]), st.data())
 def test_no_block_of_a_city_crosses_in_any_layout(layout, seed, folds, data):
     centre, city = arranged(layout)
@@ -135,7 +130,6 @@ def test_no_block_of_a_city_crosses_in_any_layout(layout, seed, folds, data):
     assert set(name) == set(SHARES)
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 1000))
 def test_no_point_serves_buildings_of_two_splits(seed):
     """Footprints that overlap or touch across the edges of blocks, and points all over them."""

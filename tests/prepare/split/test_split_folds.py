@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -9,7 +9,6 @@ from plumbline.prepare.split.split import fold_blocks, split
 from tests.prepare.split.test_split import BLOCK_M, arranged, blocks_of, layouts, town
 
 
-@settings(max_examples=60)
 @given(layouts, st.integers(2, 7), st.integers(0, 99))
 def test_folds_hold_whole_blocks_and_about_as_many_buildings(layout, folds, seed):
     centre, city = arranged(layout)
@@ -29,7 +28,6 @@ def test_folds_hold_whole_blocks_and_about_as_many_buildings(layout, folds, seed
     assert np.ptp(held) <= max(blocks.count(block) for block in set(blocks))
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 1000), st.integers(2, 8))
 def test_the_test_splits_of_all_folds_hold_every_building_once(seed, folds):
     centre, city = town(seed, count=600)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shapely import affinity
 
@@ -72,7 +72,6 @@ def marks(root):
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@settings(max_examples=8)
 @given(degrees=st.floats(0, 360), seed=st.integers(0, 99))
 def test_all_is_drawn_within_the_view_and_in_its_place(shape, degrees, seed):
     turned = affinity.rotate(shape, degrees, origin=(0, 0))

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -11,7 +11,6 @@ def plain(value, decimals):
     return text.lstrip("-") if float(text) == 0 else text
 
 
-@settings(max_examples=60)
 @given(
     arrays(np.int64, st.integers(1, 20), elements=st.integers(-(10**11), 10**11)),
     st.integers(0, 6),
@@ -22,7 +21,6 @@ def test_a_number_is_written_as_python_writes_it(scaled, decimals):
     assert lines == [plain(value, decimals) for value in values]
 
 
-@settings(max_examples=60)
 @given(arrays(np.int64, (3, 4), elements=st.integers(-99_999, 99_999)))
 def test_a_history_is_written_as_python_writes_it(tenths):
     lines = rows([history_cells(tenths / 10)]).decode().splitlines()

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.simulate.radar.noise import line_variance
@@ -24,7 +24,6 @@ def level(strain, sigma, points, misplaced):
     return int(difficulty(np.array([strain]), SIDE, evidence)[0])
 
 
-@settings(max_examples=60)
 @given(st.floats(0, 10), st.floats(0.3, 8), st.integers(1, 150), st.floats(0, 10), st.floats(1, 3), st.integers(0, 100))
 def test_more_strain_less_noise_or_more_points_are_never_harder(strain, sigma, points, misplaced, factor, more):
     before = level(strain, sigma, points, misplaced)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import ACCEPTED_SHARE, structure_strain
@@ -74,7 +74,6 @@ def test_bending_over_a_trough_in_closed_form():
     assert found.severity_permille[0] == pytest.approx(chord.max() / 2, rel=0.02)
 
 
-@settings(max_examples=30)
 @given(st.sampled_from([END, STEP, BOWL, BENDING]), st.integers(0, 10_000))
 def test_labels_of_many_are_those_of_the_definition(kind, seed):
     rng = np.random.default_rng(seed)

@@ -159,7 +159,7 @@ def test_files_that_are_no_labels_are_refused(tmp_path):
         read_labels(tmp_path / "none.csv")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans(), difficult=st.booleans())
 def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, difficult):
     content = WHERE_AND_HOW + "a,0.5,NE,NE|SE,end\nb,0.4,,,\nc,2.25,SW,,bowl\nd,0,,,\n"
@@ -192,7 +192,7 @@ cells = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), more=st.integers(0, 3))
 def test_any_cells_are_refused_or_read(tmp_path, table, more):
     path = tmp_path / "labels.csv"

@@ -12,7 +12,7 @@ from plumbline.sources.files.archive import find_csv
 from tests.sources.make import unless_refused, zipped
 
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(2000))
-FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def content(path: Path) -> str:

@@ -14,7 +14,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.files.archive import MAX_RATIO, RATIO_FREE_BYTES, find_csv, vector_members
 from tests.sources.make import unless_refused, zipped
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(500))
 CENTRAL = b"PK\x01\x02"
 FLAGS, METHOD, CRC, PACKED, UNPACKED = 8, 10, 16, 20, 24

@@ -650,7 +650,7 @@ def test_a_file_without_layers_has_none_to_choose(tmp_path):
         read_buildings(save(squares(), tmp_path / "f.geojson"), CRS, layer="x")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(max_size=6), cut=st.booleans())
 @pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet", "fgb"])
 def test_damaged_files_are_refused_or_read(tmp_path, suffix, position, junk, cut):

@@ -23,7 +23,7 @@ from tests.sources.footprints.test_selection import NODES, RELATIONS, WAYS
 from tests.sources.make import squares, unless_refused, zipped
 
 CRS = "EPSG:3035"
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 place = st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda at: [13.15 + at[0] * 1e-4, 38.7 + at[1] * 1e-4])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import shapely
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plumbline.sources.footprints.geometry import MAX_DOUBT_M2, repair_polygons
@@ -113,7 +113,6 @@ def turns_by_angle(corners, point):
     return round(np.sum((step + np.pi) % (2 * np.pi) - np.pi) / (2 * np.pi))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=4, max_size=9))
 @example([(3, 0), (0, 0), (2, 1), (4, 0), (1, 1), (0, 2)])
 @example([(1, 3), (4, 4), (1, 3), (0, 4), (3, 6), (6, 1)])
@@ -138,7 +137,6 @@ def test_certain_is_what_goes_round_every_place_once_at_most_and_in_one_sense(co
         assert repaired.symmetric_difference(ground).area < 0.1
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     spikes=st.integers(1, 3),

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -44,7 +44,6 @@ def test_a_name_that_is_taken_is_not_given_again():
     assert ids_of([None, "B0000001", "B0000001_2"]) == (["B0000001_3", "B0000001", "B0000001_2"], 1)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from([None, "", "a", "b", "B0000001", "B0000002", "B0000002_2"]), min_size=1, max_size=6))
 def test_given_names_are_unique_and_the_files_own_ids_stay(values):
     ids, assigned = ids_of(values)

@@ -147,7 +147,7 @@ def test_a_language_that_the_table_states_counts(given, caplog):
 LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @whatever(names=st.lists(LETTERS, min_size=3, max_size=3))
 def test_whatever_was_written_in_utf_8_is_read_as_that(tmp_path, names):
     squares().assign(NAME=names).to_file(tmp_path / "f.shp", encoding="UTF-8")
@@ -155,7 +155,7 @@ def test_whatever_was_written_in_utf_8_is_read_as_that(tmp_path, names):
     assert read_buildings(tmp_path / "f.shp", CRS)["NAME"].tolist() == names
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @whatever(content=st.binary(max_size=300), driver=st.integers(0, 255))
 def test_any_bytes_for_a_table_are_looked_at_without_harm(tmp_path, content, driver):
     head = bytearray(content)

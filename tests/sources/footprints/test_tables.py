@@ -165,7 +165,7 @@ def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path):
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(NAMES, min_size=3, max_size=3))
 def test_texts_beside_the_outlines_stay_as_they_are(tmp_path, names):
     path = tmp_path / "f.csv"

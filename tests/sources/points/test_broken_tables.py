@@ -18,7 +18,7 @@ from tests.sources.make import EPOCHS, L3, unless_refused, zipped
 from tests.sources.points import write_columns, write_depsi, write_ortho, write_stamps
 from tests.sources.points.write_points import ANGLES, DAYS
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 STRANGE = st.sampled_from(
     ["", "inf", "-inf", "nan", "1e308", "-1e39", "1e-320", "-0.0", "0x1F", "½", "1_0", '"', "'", ";", "\x00", "9" * 40]
 ) | st.text(max_size=8)

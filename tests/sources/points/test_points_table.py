@@ -32,7 +32,7 @@ def tracks(draw: st.DrawFn, name: str) -> Track:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=st.tuples(tracks("a"), tracks("b é")), row_group=st.integers(1, 4))
 def test_the_table_gives_back_every_bit(tmp_path, written, row_group):
     points_table.ROW_GROUP, before = row_group, points_table.ROW_GROUP
@@ -114,7 +114,7 @@ def test_files_that_are_no_points_table_are_refused(tmp_path):
         load_points(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
 def test_a_damaged_table_is_refused_or_still_says_the_same(tmp_path, share, flip):
     path = tmp_path / "p.parquet"

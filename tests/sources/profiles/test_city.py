@@ -16,7 +16,7 @@ from plumbline.sources.profiles.rows import read_profiles
 from tests.sources.make import egms, squares, unless_refused
 from tests.sources.profiles.write_profiles import profiles
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 STATED = {
     "labelled": True,
     "distance_unit": "cm",

@@ -8,7 +8,7 @@ from plumbline.sources.profiles.rows import looks_like_profiles, read_profiles
 from tests.sources.make import rows, text, unless_refused
 from tests.sources.profiles.write_profiles import profiles
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 BUILDINGS = [
     ([(0, 0.5), (3, -1.25), (7.5, 2)], [8, 5, 0.75, 2]),
     ([(1, 0.1), (1, 0.2)], [12, 6, 0, 0]),

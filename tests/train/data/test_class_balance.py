@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import category
@@ -31,7 +31,6 @@ def test_every_way_of_the_parameters_is_there():
     assert set(Train.model_fields["balance_by"].annotation.__args__) == set(RARITIES)
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 99), st.sampled_from(["category", "quadrant", "both"]))
 def test_all_classes_have_the_same_sum_of_weights(seed, by):
     severity, quadrant = labels(seed=seed)
@@ -70,7 +69,6 @@ def test_one_lump_of_severities_smooths_as_a_normal_curve():
     assert weight[0] > 100 * weight[1]
 
 
-@settings(max_examples=40)
 @given(st.lists(st.floats(0.01, 50), min_size=1, max_size=60), st.integers(0, 99))
 def test_a_building_is_drawn_as_often_as_its_weight_says_rounded_down_or_up(weights, seed):
     weight = np.array(weights, np.float32)
@@ -130,7 +128,6 @@ def losses_of(answer, labels, standard, *weight):
     return losses.where(answer, labels, *weight).item(), losses.how_much(answer, labels, standard, *weight).item()
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=20), st.integers(0, 99))
 def test_losses_with_weights_are_those_of_the_buildings_repeated(times, seed):
     answer, labels, standard = answered(len(times), seed)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Train
@@ -41,7 +41,6 @@ def numbers(sequences, seed=0) -> Draws:
     return draw_numbers(sequences.length, rng(seed))
 
 
-@settings(max_examples=25)
 @given(rate=rates, seed=st.integers(0, 99), least=st.integers(1, 50))
 def test_points_are_dropped_at_the_rate_and_never_too_many(sequences, rate, seed, least):
     scatterers = recover(sequences)
@@ -52,7 +51,6 @@ def test_points_are_dropped_at_the_rate_and_never_too_many(sequences, rate, seed
         assert keep.mean() == pytest.approx(1 - rate, abs=0.12)
 
 
-@settings(max_examples=25)
 @given(rate=rates, seed=st.integers(0, 99), least=st.integers(1, 20))
 def test_a_building_loses_one_whole_track_or_nothing(sequences, rate, seed, least):
     scatterers = recover(sequences)
@@ -85,7 +83,6 @@ def test_noise_has_the_size_that_the_standard_error_then_states(sequences):
     np.testing.assert_allclose(noisy[0].change_se ** 2, scatterers.change_se**2 * (1 + 0.75**2))
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     point=st.sampled_from([0.0, 0.3, 0.9]),
     track=st.sampled_from([0.0, 1.0]),
@@ -195,7 +192,6 @@ def test_seed_and_epoch_alone_decide_what_the_loader_gives(sequences):
         assert sum(part.sum(dtype=float) for part in changed[::7]) != sum(part.sum(dtype=float) for part in first[::7])
 
 
-@settings(max_examples=15)
 @given(seed=st.integers(0, 99), shares=st.integers(1, 5))
 def test_a_building_is_perturbed_alike_in_whichever_share_it_is(sequences, seed, shares):
     losses = section(perturb=0.7, point_dropout=0.4, track_dropout=0.5, noise=1.0)

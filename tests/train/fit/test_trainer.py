@@ -126,7 +126,7 @@ def test_a_silent_record_is_told_of_without_its_password(work, said, monkeypatch
 
 
 def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, tiny, said, monkeypatch):
-    shutil.copy(tiny.root / "mlflow.db", work)
+    tiny.copy_runs(work)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{work}/mlflow.db")
     log_batch = MlflowClient.log_batch
 
@@ -421,7 +421,7 @@ def test_what_compression_does_not_do_is_said(work, said):
 
 def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")  # to make one anew takes seconds
+    tiny.copy_runs(Path())
     client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
     known = {found.info.run_id for found in search(client)}
     with pytest.raises(Killed):
@@ -444,7 +444,7 @@ def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
 
 def test_a_run_killed_between_its_curve_and_its_checkpoint_has_no_point_twice(work, tiny, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
+    tiny.copy_runs(Path())
     client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
 
     def curve(run_id):
@@ -464,7 +464,7 @@ def test_a_run_killed_between_its_curve_and_its_checkpoint_has_no_point_twice(wo
 
 def test_a_run_that_mlflow_has_lost_meanwhile_is_begun_anew_there(work, tiny, monkeypatch, said):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
+    tiny.copy_runs(Path())
     with pytest.raises(Killed):
         run("cut", dies_before=1, epochs=3)
     (kept,) = CHECKPOINTS.glob("train-*/records.json")

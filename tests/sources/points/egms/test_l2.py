@@ -10,7 +10,7 @@ from plumbline.sources.points.read import read_points
 from plumbline.sources.track import Track
 from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 OLDER_L2B = [name for name in OLDER_L2A if name != "cluster_label"]
 
 

@@ -20,7 +20,7 @@ from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def pair(tmp_path: Path, header: list[str], name: str = "L3_U") -> tuple[Path, Path]:
