@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from plumbline.export.runtime import Answers
+from plumbline.export.answers import Answers
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.shards import SequenceSet
 

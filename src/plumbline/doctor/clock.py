@@ -21,7 +21,7 @@ SET = "Let the system set it: `timedatectl set-ntp true`, or its chrony."
 def check_clock(place: Place) -> Iterator[Finding]:
     """Check the clock against file dates and servers, and whether the system synchronises it."""
     wrong = False
-    for finding in (*_files(), *_servers(), *_system(place.seconds)):
+    for finding in (*_files(), *_time_servers(), *_system(place.seconds)):
         wrong = True
         yield finding
     if not wrong:
@@ -41,7 +41,7 @@ def _files() -> Iterator[Finding]:
         )
 
 
-def _servers() -> Iterator[Finding]:
+def _time_servers() -> Iterator[Finding]:
     addresses = {}
     if api := prefect_api():
         addresses["Prefect server"] = (f"{api[0]}/health", api[1])

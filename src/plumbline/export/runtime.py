@@ -22,9 +22,6 @@ from plumbline.export.answers import Answers, Released, cut_to_longest, split_by
 from plumbline.export.inputs import FLOATS, MASK, NAMES, signature
 from plumbline.export.interface import read_properties
 
-__all__ = ["Answers", "OnnxModel"]
-
-
 CPU = "CPUExecutionProvider"
 ON_CUDA = ("CUDAExecutionProvider", {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
 """float32 is computed as float32; and the fastest convolution is not searched for anew at each length."""

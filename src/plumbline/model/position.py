@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from plumbline.params.model import AUTO, PositionKind
+from plumbline.params.model import BY_LENGTH, PositionKind
 from plumbline.params.plugins import POSITION
 
 Position = Annotated[str, POSITION.name()]
@@ -55,7 +55,7 @@ class Learned(nn.Module):
 
 def resolve_position(kind: PositionKind, max_length: int) -> Position:
     """Resolve `auto` to `learned` or `sinusoidal`."""
-    if kind == AUTO:
+    if kind == BY_LENGTH:
         return "learned" if max_length <= LONGEST_LEARNED else "sinusoidal"
     return kind
 

@@ -12,8 +12,8 @@ from plumbline.params.section import Section
 AttentionKind = Annotated[str, ATTENTION.name()]
 ConvolutionKind = Annotated[str, CONVOLUTION.name()]
 PoolingKind = Annotated[str, POOLING.name()]
-AUTO = "auto"
-PositionKind = Annotated[str, POSITION.name(AUTO)]
+BY_LENGTH = "auto"
+PositionKind = Annotated[str, POSITION.name(BY_LENGTH)]
 
 
 class Model(Section):

@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.reporting.page import number, say
 
-COLOURS = ("#2f6c9e", "#e0a030", "#6b9e5a", "#b0517d", "#7a7a7a", "#5ab4c4", "#8c6bb1", "#c46a3d")
+FILLS = ("#2f6c9e", "#e0a030", "#6b9e5a", "#b0517d", "#7a7a7a", "#5ab4c4", "#8c6bb1", "#c46a3d")
 WIDTH, HEIGHT = 240, 64
 MOST_KINDS = 12
 Cell = tuple[str, str, Sequence[float], Mapping[str, Sequence[int]], str]
@@ -28,7 +28,7 @@ def stacked(groups: Sequence[Group]) -> str:
     """Draw bars of shares with a key; the kinds beyond `MOST_KINDS` are drawn as one."""
     kinds = list(dict.fromkeys(kind for group in groups for kind in group.counts))
     drawn = kinds if len(kinds) <= MOST_KINDS else kinds[: MOST_KINDS - 1]
-    colour = {kind: COLOURS[i % len(COLOURS)] for i, kind in enumerate(drawn)}
+    colour = {kind: FILLS[i % len(FILLS)] for i, kind in enumerate(drawn)}
     key = "".join(f'<i style="background:{colour[kind]}"></i>{say(kind)}' for kind in drawn)
     if len(drawn) < len(kinds):
         key += f'<i style="background:#ccc"></i>{len(kinds) - len(drawn)} others'
@@ -59,7 +59,7 @@ def timeline(spans: Sequence[tuple[str, Any, Any]]) -> str:
     rows = []
     for name, first_day, last_day in dated:
         left, width = 100 * (first_day - start) / whole, 100 * (last_day - first_day) / whole
-        bar = f'<i style="margin-left:{left:.2f}%;width:{max(width, 0.5):.2f}%;background:{COLOURS[0]}"></i>'
+        bar = f'<i style="margin-left:{left:.2f}%;width:{max(width, 0.5):.2f}%;background:{FILLS[0]}"></i>'
         rows.append(f'<div class="row"><span>{say(name)}</span><div class="bar">{bar}</div><span></span></div>')
     ends = f"{date.fromordinal(start)} to {date.fromordinal(end)}"
     return f'<div class="key">{ends}</div>' + "".join(rows)
@@ -70,7 +70,7 @@ def histograms(cells: Sequence[Cell]) -> str:
     drawn = []
     for title, unit, edges, counts, text in cells:
         shapes = [
-            _outline(own, "fill" if i == 0 else "line", COLOURS[0] if i == 0 else COLOURS[3])
+            _outline(own, "fill" if i == 0 else "line", FILLS[0] if i == 0 else FILLS[3])
             for i, own in enumerate(counts.values())
             if sum(own)
         ]

@@ -69,14 +69,14 @@ def line_chart(
 
     parts = [_text(LEFT, 24, title, "start", bold=True), *_axes(place, x_range, y_range, x_label, y_label)]
     colour = -1
-    for number, line in enumerate(lines):
-        colour += not (line.dashed and number)
+    for index, line in enumerate(lines):
+        colour += not (line.dashed and index)
         look = f'stroke="{COLOURS[colour % len(COLOURS)]}" stroke-width="2"' + (
             ' stroke-dasharray="5 4"' if line.dashed else ""
         )
         path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in line.points)
         parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{path}"/>')
-        row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - number)
+        row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - index)
         parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
         parts.append(_text(LEFT + 40, row, line.name, "start"))
     for mark in marks:
@@ -103,8 +103,8 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
         return left + (value - low) / (high - low) * (WIDTH - left - right)
 
     parts = [_text(8, 24, title, "start", bold=True)]
-    for number in range(TICKS + 1):
-        value = low + number / TICKS * (high - low)
+    for tick in range(TICKS + 1):
+        value = low + tick / TICKS * (high - low)
         x = across(value)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>')
         parts.append(_text(x, height - 8, f"{value:.3g}", "middle"))
@@ -128,8 +128,8 @@ def _document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
 
 def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str) -> list[str]:
     parts = []
-    for number in range(TICKS + 1):
-        x, y = (low + number / TICKS * (high - low) for low, high in (x_range, y_range))
+    for tick in range(TICKS + 1):
+        x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
         parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')

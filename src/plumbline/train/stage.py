@@ -14,7 +14,8 @@ import torch
 from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import Diagnosis, save_diagnosis
-from plumbline.model.network import count_parameters, new_spec
+from plumbline.model.network import count_parameters
+from plumbline.model.spec import new_spec
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate.temperature import calibrate

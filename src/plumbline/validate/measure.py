@@ -12,7 +12,8 @@ import onnx
 from numpy.typing import NDArray
 
 from plumbline.core.compass import of_likeliest
-from plumbline.export.runtime import Answers, OnnxModel
+from plumbline.export.answers import Answers
+from plumbline.export.runtime import OnnxModel
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import is_judged
 from plumbline.prepare.features.shards import SequenceSet

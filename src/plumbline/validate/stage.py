@@ -14,7 +14,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, sha256_folder, write_json
 from plumbline.core.strain import INTERVAL_SHARE
-from plumbline.export.runtime import Answers, OnnxModel
+from plumbline.export.answers import Answers
+from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare, Validate

@@ -35,7 +35,7 @@ def _triton_is_there() -> bool:
 def _by(x: Tensor) -> ModuleType:
     """Choose the module that computes `x`."""
     if not runs_triton(x):
-        _say_replaced()
+        _say_without_triton()
         return reference
     from plumbline.model.attention import triton_kernels  # Triton is not there where torch is a CPU build
 
@@ -43,7 +43,7 @@ def _by(x: Tensor) -> ModuleType:
 
 
 @functools.cache
-def _say_replaced() -> None:
+def _say_without_triton() -> None:
     """Say it once a process."""
     log.info("attention ragged: without a GPU and Triton, torch computes it, with the same weights and answers")
 

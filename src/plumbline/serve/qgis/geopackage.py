@@ -16,7 +16,7 @@ from plumbline.serve.qgis.styles import Style
 
 STYLES = "layer_styles"
 """Table where QGIS keeps the styles that are saved with a GeoPackage."""
-NAME = "Plumbline"
+STYLE_NAME = "Plumbline"
 """Of the styles."""
 TABLE = f"""
 CREATE TABLE {STYLES} (
@@ -40,7 +40,7 @@ CONTENTS = (
     "INSERT INTO gpkg_contents (table_name, data_type, identifier, description, last_change, srs_id) "
     "VALUES (?, 'attributes', ?, '', ?, 0)"
 )
-ROW = (
+INSERT_STYLE = (
     f"INSERT INTO {STYLES} (f_table_catalog, f_table_schema, f_table_name, f_geometry_column, styleName, styleQML, "  # noqa: S608 (a constant)
     "styleSLD, useAsDefault, description, owner, ui, update_time) VALUES ('', '', ?, ?, ?, ?, ?, 1, ?, '', NULL, ?)"
 )
@@ -82,6 +82,9 @@ def add_styles(path: Path, styles: Mapping[str, Style]) -> None:
         database.execute(TABLE)
         database.execute(CONTENTS, (STYLES, STYLES, now))
         database.executemany(
-            ROW,
-            [(layer, geometry[layer], NAME, style.qml, style.sld, style.about, now) for layer, style in styles.items()],
+            INSERT_STYLE,
+            [
+                (layer, geometry[layer], STYLE_NAME, style.qml, style.sld, style.about, now)
+                for layer, style in styles.items()
+            ],
         )

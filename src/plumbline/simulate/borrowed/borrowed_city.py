@@ -39,8 +39,7 @@ from plumbline.simulate.structure.tunnels import draw_tunnels
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
 from plumbline.sources.footprints.ids import ID
-from plumbline.sources.footprints.origin import CRS as CRS_OF_GROUND
-from plumbline.sources.footprints.origin import EASTING, NORTHING, Ground, ground_of
+from plumbline.sources.footprints.origin import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, Ground, ground_of
 from plumbline.sources.points.egms.l2 import CRS
 from plumbline.sources.points.formats import recognise
 from plumbline.sources.points.read import open_product, read_product
@@ -211,7 +210,9 @@ def _write_truth(
     with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
         stream.write(LABELS_HEADER + label_rows(identifiers, labels, scenarios, level))
     height = layout.height if has_heights else None
-    origin = [{CRS_OF_GROUND: ground.crs, EASTING: east, NORTHING: north} for east, north in ground.centre.tolist()]
+    origin = [
+        {GROUND_CRS: ground.crs, GROUND_EASTING: east, GROUND_NORTHING: north} for east, north in ground.centre.tolist()
+    ]
     with (copy.folder / FOOTPRINTS).open("w", encoding="utf-8") as stream:
         stream.write(FOOTPRINTS_BEGIN)
         for first in range(0, len(identifiers), FEATURES_AT_A_TIME):

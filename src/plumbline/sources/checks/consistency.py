@@ -79,7 +79,7 @@ CELL_M = 50.0
 FEWEST_POINTS = 3
 """Of a track in a square; fewer may all be on one roof."""
 FEWEST_CELLS = 10
-LEAST_M = 5.0
+LEAST_RAISED_M = 5.0
 """Tracks of one producer differ by 0.1 m; the geoid is 15 to 65 m from the ellipsoid in Europe."""
 
 
@@ -106,7 +106,7 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
     """
     for track, name in zip(tracks[1:], names[1:], strict=True):
         more_m = height_difference_m(track, tracks[0])
-        if more_m is not None and abs(more_m) >= LEAST_M:
+        if more_m is not None and abs(more_m) >= LEAST_RAISED_M:
             stated_m = product_params(Path(name), products).raised_m
             instead = "" if stated_m is None else f", and not {stated_m:g},"
             log.warning(

@@ -44,13 +44,13 @@ def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> ge
         InputError: it holds no building, is no XML, defines entities, or names several CRSs.
     """
     named: dict[str, None] = {}
-    found = list(_buildings(content, named))
+    found = list(_gml_buildings(content, named))
     if len({str(known_crs(name) or name) for name in named}) > 1:
         raise InputError(f"{content}: CRSs {', '.join(list(named)[:5])} found. Give one file for each CRS.")
     return placed(str(content), found, next(iter(named), None), stated, area)
 
 
-def _buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
+def _gml_buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
     """Yield buildings; names of CRSs are added to `named` on the way."""
     opened: list[Element] = []
     with content.open() as stream:
@@ -69,7 +69,7 @@ def _buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
                     continue
                 opened.pop()
                 if _name(element) == BUILDING:
-                    yield _attributes(element), _ground(element)
+                    yield _attributes(element), _gml_ground(element)
                 if len(opened) <= 2:
                     element.clear()  # what has been read is forgotten
                     if opened:
@@ -78,19 +78,19 @@ def _buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
             raise InputError(f"{content}: not readable as XML ({error}). Download it again.") from None
 
 
-def _ground(building: Element) -> shapely.Geometry:
+def _gml_ground(building: Element) -> shapely.Geometry:
     shapes = {one.get(key): one for one in building.iter() for key in ID if one.get(key)}
-    ground = [face for one in building.iter() if _name(one) == GROUND for face in _faces(one, shapes)]
+    ground = [face for one in building.iter() if _name(one) == GROUND for face in _gml_faces(one, shapes)]
     if ground:
         return flat(ground)
     for name in FLAT:
-        outline = [face for one in building.iter() if _name(one) == name for face in _faces(one, shapes)]
+        outline = [face for one in building.iter() if _name(one) == name for face in _gml_faces(one, shapes)]
         if outline:
             return flat(outline)
-    return whole(_faces(building, {}))
+    return whole(_gml_faces(building, {}))
 
 
-def _faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
+def _gml_faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
     """Return an element's polygons, also those linked within the building."""
     polygons = [one for one in surface.iter() if _name(one) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")]
     for one in surface.iter():

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 
-CRS, EASTING, NORTHING = "ground_crs", "ground_easting", "ground_northing"
-COLUMNS = (CRS, EASTING, NORTHING)
+GROUND_CRS, GROUND_EASTING, GROUND_NORTHING = "ground_crs", "ground_easting", "ground_northing"
+COLUMNS = (GROUND_CRS, GROUND_EASTING, GROUND_NORTHING)
 
 
 class Ground(NamedTuple):
     """Ground of B buildings: CRS and centres."""
 
     crs: str
-    """Projected CRS."""
+    """Projected GROUND_CRS."""
     centre: NDArray[np.float64]
     """(B, 2) easting and northing of their centroids, m."""
 
@@ -38,17 +38,19 @@ def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Groun
     """
     if not set(COLUMNS) <= set(buildings.columns):
         return Ground(crs, shapely.get_coordinates(shapely.centroid(np.asarray(buildings.geometry.values, object))))
-    places = [pd.to_numeric(buildings[name], errors="coerce").to_numpy(float) for name in (EASTING, NORTHING)]
+    places = [
+        pd.to_numeric(buildings[name], errors="coerce").to_numpy(float) for name in (GROUND_EASTING, GROUND_NORTHING)
+    ]
     centre = np.stack(places, axis=1)
     bad = ~np.isfinite(centre).all(axis=1)
     if bad.any():
         row = int(np.argmax(bad))
-        found = f"{buildings[EASTING].iloc[row]}, {buildings[NORTHING].iloc[row]}"
+        found = f"{buildings[GROUND_EASTING].iloc[row]}, {buildings[GROUND_NORTHING].iloc[row]}"
         raise InputError(
-            f"{source}: columns {EASTING}, {NORTHING}: {found} found in row {row + 1}; a place in m is needed. Correct "
-            "it, or remove the three columns ground_*."
+            f"{source}: columns {GROUND_EASTING}, {GROUND_NORTHING}: {found} found in row {row + 1}; a place in m is "
+            "needed. Correct it, or remove the three columns ground_*."
         )
-    return Ground(one_crs([str(name) for name in buildings[CRS].unique()], source), centre)
+    return Ground(one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre)
 
 
 def one_crs(named: list[str], source: str) -> str:
@@ -59,8 +61,8 @@ def one_crs(named: list[str], source: str) -> str:
     """
     if len(named) != 1 or not _is_projected(named[0]):
         raise InputError(
-            f"{source}: column {CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; one projected CRS is needed "
-            "for all footprints. Correct it, or remove the three columns ground_*."
+            f"{source}: column {GROUND_CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; one projected CRS is "
+            "needed for all footprints. Correct it, or remove the three columns ground_*."
         )
     return named[0]
 

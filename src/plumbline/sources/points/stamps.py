@@ -47,7 +47,7 @@ def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs:
             f"the header has {', '.join(header)[:300]}."
         )
     layout = TableLayout(
-        days=_days(product, header, columns),
+        days=_days_of_header(product, header, columns),
         x=columns[0],
         y=columns[1],
         crs=about.crs or GLOBE,
@@ -70,7 +70,7 @@ def _numbered(header: list[str]) -> list[str] | None:
     return [number[index] for index in sorted(number)]
 
 
-def _days(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
+def _days_of_header(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
     rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()), check_end=False)
     _, table = next(rows, (0, None))
     if table is None:

@@ -126,7 +126,7 @@ def _epochs(header: list[str], days: list[str]) -> str:
 def _pattern(names: list[str]) -> str:
     """Return the likely pattern of the columns of epochs; of several that fit, one with ascending days."""
     tried = _patterns(names[0])
-    found = {pattern: days for pattern in tried if len(days := _days(names, pattern)) == len(names)}
+    found = {pattern: days for pattern in tried if len(days := _dated(names, pattern)) == len(names)}
     ascending = (pattern for pattern, days in found.items() if (np.diff(list(days.values())) > np.timedelta64(0)).all())
     return next(ascending, next(iter(found), tried[0]))
 
@@ -145,7 +145,7 @@ def _patterns(name: str) -> list[str]:
     return ["PATTERN"]
 
 
-def _days(names: list[str], pattern: str) -> dict[str, np.datetime64]:
+def _dated(names: list[str], pattern: str) -> dict[str, np.datetime64]:
     try:
         return find_days("", names, pattern)
     except (InputError, ValueError, re.error):

@@ -30,7 +30,7 @@ STANDARDISATION = tuple(
     f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
 )
 """Buffers that weights were trained with, and mean nothing without."""
-CHUNK = 1 << 16
+VALUES_AT_A_TIME = 1 << 16
 """Rows read at a time."""
 SAMPLE = 1_000_000
 """Most distances kept for the quantile; of more buildings, every second, third, ... counts."""
@@ -127,8 +127,8 @@ def _chunks(parts: Sequence[Sequences], name: str) -> Iterator[NDArray[np.float6
     """Yield rows of one array of all parts, (n, columns), in memory."""
     for part in parts:
         values = getattr(part, name)
-        for start in range(0, len(values), CHUNK):
-            chunk = np.array(values[start : start + CHUNK], dtype=float)
+        for start in range(0, len(values), VALUES_AT_A_TIME):
+            chunk = np.array(values[start : start + VALUES_AT_A_TIME], dtype=float)
             yield chunk.reshape(len(chunk), -1)
 
 

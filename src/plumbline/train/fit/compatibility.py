@@ -16,7 +16,7 @@ from plumbline.core.files import read_json
 from plumbline.model.position import LONGEST_LEARNED
 from plumbline.model.spec import NetworkSpec
 from plumbline.model.weights import told_preparation
-from plumbline.params.model import AUTO
+from plumbline.params.model import BY_LENGTH
 from plumbline.params.plugins import ATTENTION, POSITION
 from plumbline.prepare.features.definition import PREPARATION
 
@@ -54,9 +54,9 @@ def check_spec(folder: Path, needed: NetworkSpec, position: str) -> None:
         return
     listed = dict.fromkeys(f"{NAMED.get(k, f'model.{k}')}: {there} found, {here} needed" for k, there, here in other)
     why = ""
-    if position == AUTO and any(key == "position" for key, *_ in other):
+    if position == BY_LENGTH and any(key == "position" for key, *_ in other):
         why = (
-            f" (position is {AUTO}, which is learned up to prepare.max_points {LONGEST_LEARNED}: "
+            f" (position is {BY_LENGTH}, which is learned up to prepare.max_points {LONGEST_LEARNED}: "
             f"{found.max_length} found, {needed.max_length} needed)"
         )
     do = "Give these the values that this model was trained with"

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
+from plumbline.export.answers import Answers
 from plumbline.export.package import MODELS, Manifest
-from plumbline.export.runtime import Answers, OnnxModel
+from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import network_files
 from plumbline.validate.bench.inputs import BenchInputs
 from plumbline.validate.bench.runtimes import Eager, runtimes, thread_counts
