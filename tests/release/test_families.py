@@ -40,3 +40,11 @@ def test_a_package_of_fields_is_whole_until_it_is_harmed(tmp_path: Path, tiny_fi
     assert not is_whole(copy)
     with pytest.raises(InputError, match=f"{adapter.name}: changed since it was released"):
         verify_package(copy)
+
+
+def test_a_package_of_an_unknown_family_is_refused(tmp_path: Path, tiny_fields: TinyFields) -> None:
+    copy = shutil.copytree(tiny_fields.package, tmp_path / "package")
+    manifest = copy / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"family": "restoration"', '"family": "weather"'))
+    with pytest.raises(InputError, match="a package of weather, which is not known"):
+        verify_package(copy)

@@ -53,6 +53,12 @@ class PackageManifest(BaseModel):
     files: dict[str, File]
 
 
+class SharedManifest(PackageManifest):
+    """What all families share, beside what a family states for itself, which is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 AnyManifest = TypeVar("AnyManifest", bound=PackageManifest)
 
 
