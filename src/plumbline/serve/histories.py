@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.prepare.assignment.collect import usable_rows
 from plumbline.prepare.assignment.nearest import UNASSIGNED
-from plumbline.serve.map.content import velocity_mm_per_year
 from plumbline.serve.predictions import SCATTERERS
 from plumbline.serve.qgis.geopackage import Layer
 from plumbline.serve.qgis.styles import scatterers_style
+from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.track import Track
 
 Index = NDArray[np.intp]

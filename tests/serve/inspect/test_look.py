@@ -14,7 +14,7 @@ from plumbline.core.console import log
 from plumbline.params import Ingest
 from plumbline.serve.inspect.look import look
 from plumbline.serve.inspect.page import as_page
-from plumbline.serve.inspect.picture import velocities
+from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.read import read_points
 from tests.tiny import run_cli
 
@@ -60,10 +60,10 @@ def test_velocity_is_the_slope_of_the_history() -> None:
     track = read_points(BASE / "asc.csv")
     years = (track.epochs - track.epochs[0]).astype("timedelta64[D]").astype(float) / 365.25
     slopes = [np.polyfit(years, series, 1)[0] for series in track.displacement.astype(float)]
-    np.testing.assert_allclose(velocities(track), slopes, atol=1e-9)
+    np.testing.assert_allclose(velocity_mm_per_year(track.displacement, track.epochs), slopes, atol=1e-9)
     track.displacement[:, ::3] = np.nan
     track.displacement[5] = np.nan
-    found = velocities(track)
+    found = velocity_mm_per_year(track.displacement, track.epochs)
     assert np.isnan(found[5])
     known = np.isfinite(track.displacement[0])
     assert found[0] == pytest.approx(np.polyfit(years[known], track.displacement[0][known].astype(float), 1)[0])

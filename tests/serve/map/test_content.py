@@ -17,9 +17,9 @@ from plumbline.serve.map.content import (
     map_crs,
     points_near_buildings,
     quarters,
-    velocity_mm_per_year,
 )
 from plumbline.serve.predictions import STATUSES
+from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.track import Track
 from tests.serve.made import table_of
 from tests.serve.map.town import EAST, EPOCHS, NORTH, house, town, track

@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
 from plumbline.core.errors import InputError
 from plumbline.reporting.page import html_page, say
 from plumbline.serve.inspect.look import Findings, Looked
-from plumbline.serve.inspect.picture import draw_histories, draw_plan
+from plumbline.serve.inspect.picture import PlanPoints, draw_histories, draw_plan
 from plumbline.serve.outputs import write_text
+from plumbline.sources.points.epochs import velocity_mm_per_year
 
 SUFFIXES = (".html", ".json")
 _STYLE = """
@@ -79,7 +81,9 @@ def as_page(findings: Findings) -> str:
     parts = ["<h1>What the files are</h1>"]
     buildings = next((one.buildings for one in findings.files if one.buildings is not None), None)
     tracks = [one.track for one in findings.files if one.track is not None]
-    parts.append(draw_plan(tracks, buildings))
+    velocity = [velocity_mm_per_year(track.displacement, track.epochs) for track in tracks]
+    places = [PlanPoints(track.easting, track.northing, own) for track, own in zip(tracks, velocity, strict=True)]
+    parts.append(draw_plan(places, np.zeros(0, object) if buildings is None else buildings.geometry.to_numpy()))
     if findings.doubts:
         parts.append(_doubts(findings.doubts))
     for one in findings.files:
@@ -89,8 +93,8 @@ def as_page(findings: Findings) -> str:
         parts.append(f"<table>{cells}</table>")
         parts.append(_doubts([_bare(doubt, one) for doubt in one.doubts]))
         parts.append("".join(f"<p>{say(_bare(note, one))}</p>" for note in one.notes))
-        if one.track is not None:
-            parts.append(draw_histories(one.track))
+        if (track := one.track) is not None:
+            parts.append(draw_histories(track.point_id, track.epochs, track.displacement, velocity.pop(0)))
     if any(one.params for one in findings.files):
         parts.append(f"<h2>The same in params.yaml</h2><pre>{say(merged_params(findings))}</pre>")
     return html_page("What the files are", _STYLE, parts)

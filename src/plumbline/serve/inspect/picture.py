@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import geopandas
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
 from plumbline.reporting.page import say
 from plumbline.serve.colours import DIVERGING
-from plumbline.sources.track import Track
 
 WIDTH, MOST_HEIGHT = 640.0, 640.0
 CHART_WIDTH, CHART_HEIGHT = 640.0, 110.0
 MOST_POINTS, MOST_BUILDINGS = 3000, 3000
 SHARES = (0.05, 0.5, 0.95)
 """Quantiles of mean velocity whose histories are drawn."""
-DAYS_A_YEAR = 365.25
 LEAST_MM_A_YEAR = 2.0
 Floats = NDArray[np.floating[Any]]
+NOTHING = (np.zeros(0), np.zeros(0), np.zeros(0))
 
 
-def velocities(track: Track) -> Floats:
-    """Return (N,) the least-squares velocity of each point, mm/yr; NaN below two values."""
-    years = (track.epochs - track.epochs[0]).astype("timedelta64[D]").astype(float) / DAYS_A_YEAR
-    values = track.displacement.astype(float)
-    known = np.isfinite(values)
-    count = known.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (known * years).sum(axis=1) / count
-        offset = np.where(known, years[None, :] - middle[:, None], 0.0)
-        return np.asarray(np.where(known, offset * values, 0.0).sum(axis=1) / (offset**2).sum(axis=1))
+class PlanPoints(NamedTuple):
+    """N points of a plan."""
+
+    x: Floats
+    """(N,) easting, m."""
+    y: Floats
+    """(N,) northing, m."""
+    velocity: Floats
+    """(N,) along the line of sight, mm/yr."""
 
 
-def draw_plan(tracks: Sequence[Track], buildings: geopandas.GeoDataFrame | None) -> str:
-    """Draw points, coloured by velocity, on footprints; north is up in the grid of the points."""
-    outlines = np.zeros(0, object)
-    if buildings is not None:
-        outlines = buildings.geometry.to_numpy()[:: _every(len(buildings), MOST_BUILDINGS)]
-    drawn = [track.take(np.arange(0, len(track), _every(len(track), MOST_POINTS))) for track in tracks]
-    nothing = [np.zeros(0)]
-    x = np.concatenate([track.easting for track in drawn] or nothing)
-    y = np.concatenate([track.northing for track in drawn] or nothing)
-    speed = np.concatenate([velocities(track) for track in drawn] or nothing)
+def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> str:
+    """Draw points, coloured by velocity, on footprints (polygons); north is up in the grid of the points."""
+    outlines = outlines[:: _every(len(outlines), MOST_BUILDINGS)]
+    drawn = [PlanPoints(*(part[:: _every(len(part), MOST_POINTS)] for part in track)) for track in tracks]
+    x, y, speed = (np.concatenate([np.zeros(0), *part]) for part in zip(*drawn, strict=True)) if drawn else NOTHING
     corners = [np.column_stack([x, y])] if len(x) else []
     if len(outlines):
         corners.append(shapely.get_coordinates(outlines))
@@ -70,30 +62,35 @@ def draw_plan(tracks: Sequence[Track], buildings: geopandas.GeoDataFrame | None)
     )
 
 
-def draw_histories(track: Track) -> str:
-    """Draw three histories: fast away from the satellite, typical, and fast towards it."""
-    speed = velocities(track)
-    known = np.flatnonzero(np.isfinite(speed))
+def draw_histories(
+    names: NDArray[np.object_], epochs: NDArray[np.datetime64], displacement: Floats, velocity: Floats
+) -> str:
+    """Draw three histories: fast away from the satellite, typical, and fast towards it.
+
+    Args:
+        names: of N points. epochs: (T,). displacement: (N, T) mm, NaN where missing. velocity: (N,) mm/yr.
+    """
+    known = np.flatnonzero(np.isfinite(velocity))
     if not len(known):
         return ""
-    ordered = known[np.argsort(speed[known])]
+    ordered = known[np.argsort(velocity[known])]
     chosen = dict.fromkeys(int(ordered[round(share * (len(ordered) - 1))]) for share in SHARES)
-    return "".join(_history(track, row, float(speed[row])) for row in chosen)
+    return "".join(_history(names[row], epochs, displacement[row], float(velocity[row])) for row in chosen)
 
 
-def _history(track: Track, row: int, speed: float) -> str:
-    values = track.displacement[row].astype(float)
+def _history(name: Any, epochs: NDArray[np.datetime64], displacement: Floats, velocity: float) -> str:
+    values = displacement.astype(float)
     known = np.isfinite(values)
-    days = track.epochs.astype("datetime64[D]").astype(float)
+    days = epochs.astype("datetime64[D]").astype(float)
     low, high = float(values[known].min()), float(values[known].max())
     x = 4 + (CHART_WIDTH - 8) * (days - days[0]) / max(days[-1] - days[0], 1)
     y = 6 + (CHART_HEIGHT - 12) * (high - values) / max(high - low, 1e-9)
     dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>' for a, b in zip(x[known], y[known], strict=True))
-    title = f"{track.point_id[row]}: {low:.1f} to {high:.1f} mm, {speed:+.1f} mm a year"
+    title = f"{name}: {low:.1f} to {high:.1f} mm, {velocity:+.1f} mm a year"
     return (
         f'<figure><svg viewBox="0 0 {CHART_WIDTH:.0f} {CHART_HEIGHT:.0f}" width="{CHART_WIDTH:.0f}" role="img" '
         f'aria-label="{say(title)}"><rect width="100%" height="100%" fill="#f7f7f5"/><g fill="#2f6c9e">{dots}</g></svg>'
-        f"<figcaption>{say(title)}, {track.epochs[0]} to {track.epochs[-1]}</figcaption></figure>"
+        f"<figcaption>{say(title)}, {epochs[0]} to {epochs[-1]}</figcaption></figure>"
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, Frames, frames
 from plumbline.serve.colours import CATEGORY_NAMES
-from plumbline.sources.points.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.track import Track
 
 Array = NDArray[np.floating[Any]]
@@ -37,19 +37,6 @@ class MapPoints:
     """(N,) mean LOS velocity, mm/yr, positive towards the satellite; NaN with fewer than two epochs."""
     near: int
     """How many points of the track lie near the buildings, drawn or not."""
-
-
-def velocity_mm_per_year(displacement: NDArray[np.float32], epochs: NDArray[np.datetime64]) -> Array:
-    """Fit the slope of displacement (N, T), mm, by least squares, ignoring NaN; NaN below two epochs."""
-    days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
-    seen = np.isfinite(displacement)
-    count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
-    years = np.where(seen, days / DAYS_A_YEAR, 0.0)
-    years = np.where(seen, years - years.sum(axis=1, keepdims=True) / count, 0.0)
-    spread = (years**2).sum(axis=1)
-    # The centred years sum to zero, so the mean of the displacement drops out.
-    slope = (years * np.where(seen, displacement, 0.0)).sum(axis=1)
-    return np.asarray(np.divide(slope, spread, out=np.full(len(slope), np.nan), where=spread > 0))
 
 
 def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyproj.CRS:

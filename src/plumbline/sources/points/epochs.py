@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,3 +217,19 @@ def cut_days(names: Iterable[str]) -> list[str]:
             stems.setdefault(found[1], []).append(name)
     cut = max(stems.values(), key=len, default=[])
     return cut if len(cut) > 1 else []
+
+
+def velocity_mm_per_year(
+    displacement: NDArray[np.floating[Any]], epochs: NDArray[np.datetime64]
+) -> NDArray[np.float64]:
+    """Fit the slope of displacement (N, T), mm, by least squares, ignoring NaN; NaN below two epochs."""
+    days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
+    displacement = displacement.astype(float)
+    seen = np.isfinite(displacement)
+    count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    years = np.where(seen, days / DAYS_A_YEAR, 0.0)
+    years = np.where(seen, years - years.sum(axis=1, keepdims=True) / count, 0.0)
+    spread = (years**2).sum(axis=1)
+    # The centred years sum to zero, so the mean of the displacement drops out.
+    slope = (years * np.where(seen, displacement, 0.0)).sum(axis=1)
+    return np.asarray(np.divide(slope, spread, out=np.full(len(slope), np.nan), where=spread > 0))
