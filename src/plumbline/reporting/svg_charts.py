@@ -108,8 +108,8 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
         x = across(value)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>')
         parts.append(_text(x, height - 8, f"{value:.3g}", "middle"))
-    for number, row in enumerate(rows):
-        y, colour = 54 + 26 * number, COLOURS[number % len(COLOURS)]
+    for index, row in enumerate(rows):
+        y, colour = 54 + 26 * index, COLOURS[index % len(COLOURS)]
         parts.append(_text(left - 8, y + 4, row.name, "end"))
         if row.low is not None and row.high is not None:
             ends = f'x1="{across(row.low):.1f}" x2="{across(row.high):.1f}"'

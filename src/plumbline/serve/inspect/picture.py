@@ -47,7 +47,7 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
     scale = min(WIDTH / max(east - west, 1.0), MOST_HEIGHT / max(north - south, 1.0))
     width, height = scale * (east - west), scale * (north - south)
     shapes = [
-        f'<path d="{"".join(_outline(part, west, north, scale) for part in shapely.get_parts(outline))}"/>'
+        f'<path d="{"".join(_polygon_path(part, west, north, scale) for part in shapely.get_parts(outline))}"/>'
         for outline in outlines
     ]
     limit = max(LEAST_MM_A_YEAR, float(np.nanquantile(np.abs(speed), 0.98)) if np.isfinite(speed).any() else 0.0)
@@ -106,7 +106,7 @@ def _box(corners: Floats, x: Floats, y: Floats) -> tuple[float, float, float, fl
     return float(low[0] - margin), float(low[1] - margin), float(high[0] + margin), float(high[1] + margin)
 
 
-def _outline(polygon: Any, west: float, north: float, scale: float) -> str:
+def _polygon_path(polygon: Any, west: float, north: float, scale: float) -> str:
     corners = shapely.get_coordinates(shapely.get_exterior_ring(polygon))
     steps = (f"{scale * (x - west):.1f} {scale * (north - y):.1f}" for x, y in corners)
     return f"M{'L'.join(steps)}Z"
