@@ -20,7 +20,7 @@ from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Completed, Failed
 
-from flows.orchestration import embedded_server
+from flows.orchestration import cluster, embedded_server
 from flows.orchestration.notifications import sink
 from flows.orchestration.run_records import TAG
 from flows.versioning import dvc_process, process, stage_runner
@@ -58,7 +58,7 @@ def judge(dask: str | None = None) -> Any:
     say, lines = get_run_logger().info, list[str]()
     try:
         if dask is not None:
-            stage_runner.score_on_dask(dask, say)
+            cluster.score_on_dask(dask, say)
     except StageFailedError as error:
         return Failed(message=str(error), data=error.exit_code)
     code = process.run([sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say))

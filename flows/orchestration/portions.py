@@ -19,17 +19,13 @@ from plumbline.core.jobs import AnyJob, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import write_tile
-from plumbline.release.resolve import resolve_fields, resolve_model
-from plumbline.serve.restoration.restore import STAGE as RESTORE
-from plumbline.serve.restoration.restore import Asked, check_outputs, finish, plan_windows, restore_part
+from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check_settings, new_deliveries, plan_delivery
 from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city.files import city_folders
-from plumbline.sources.city.point_files import point_files
 from plumbline.sources.ingest.parts import plan_parts, read_part
 
 DATA = Path("data")
-ASKED = Asked()
 
 
 @task(retries=1, cache_policy=NO_CACHE, task_run_name="{job.folder.name}")
@@ -111,38 +107,4 @@ def score_on_dask(address: str, model: str = "champion") -> int:
     runner: Any = DaskTaskRunner(address=address)
     with tags(TAG):
         done: int = tiles.with_options(task_runner=runner)(model)
-    return done
-
-
-@flow(name="windows")
-def field_windows(
-    points: list[Path], output: Path, model: str = "pretrained", asked: Asked = ASKED, picture: Path | None = None
-) -> int:
-    """Restore a displacement field; return its number of windows.
-
-    Raises:
-        InputError: as `plumbline restore`.
-    """
-    files = point_files(points)
-    check_outputs(files, output, None, None, picture)
-    with alone(RESTORE):
-        plan = plan_windows(files, resolve_fields(model).resolve(), asked)
-        portion.map(plan.jobs, unmapped(restore_part)).result()
-        finish(plan, output, None, None, picture)
-    return len(plan.jobs)
-
-
-def restore_on_dask(address: str, points: list[Path], output: Path, **options: Any) -> int:
-    """Restore a field on the Dask cluster at `address` (its scheduler); return its number of windows.
-
-    Args:
-        address: `tcp://HOST:PORT`. points, output, options: as for `field_windows`.
-
-    Raises:
-        InputError: as `field_windows`.
-        OSError: no scheduler answers there.
-    """
-    runner: Any = DaskTaskRunner(address=address)
-    with tags(TAG):
-        done: int = field_windows.with_options(task_runner=runner)(points, output, **options)
     return done

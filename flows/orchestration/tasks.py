@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Failed
 
-from flows.orchestration import handover
+from flows.orchestration import cluster, handover
 from flows.versioning import clones, remote, stage_runner
 from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError
 
@@ -79,7 +79,7 @@ def step(
         say(f"Stage '{name}' didn't change")
         return "unchanged"
     if dask is not None:
-        stage_runner.on_dask(name, dask, say)
+        cluster.on_dask(name, dask, say)
     if name == "release":
         return stage_runner.promote(say)
     return stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)

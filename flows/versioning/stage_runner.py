@@ -146,27 +146,6 @@ def reproduce(
     return "restored" if any("is cached - skipping run" in line for line in lines) else "unchanged"
 
 
-def on_dask(stage: str, address: str, say: Say) -> None:
-    """Do the portions of `stage` on a Dask cluster, if the stage must be made.
-
-    Raises:
-        StageFailedError: bad input, or a cluster that does not answer.
-    """
-    if stage not in stale():
-        return
-    # The package's readers take seconds to load, and a run without a cluster has no need of them here.
-    from flows.orchestration import portions
-    from plumbline.core.errors import PlumblineError
-
-    try:
-        count = portions.on_dask(stage, address)
-    except PlumblineError as error:
-        raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
-    except OSError as error:
-        raise StageFailedError(f"{stage}: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
-    say(f"{stage}: {count} portions done on {address}")
-
-
 def promote(say: Say) -> str:
     """Make the package the champion with `plumbline release promote`; return its version.
 
@@ -198,24 +177,6 @@ def tidy_registry(say: Say, dry_run: bool, name: str | None = None) -> str:
     if code:
         raise _failure("release tidy", code, lines)
     return lines[-1].removeprefix("INFO ") if lines else "nothing said"
-
-
-def score_on_dask(address: str, say: Say) -> None:
-    """Judge the tiles of new deliveries on a Dask cluster.
-
-    Raises:
-        StageFailedError: bad input, or a cluster that does not answer.
-    """
-    from flows.orchestration import portions
-    from plumbline.core.errors import PlumblineError
-
-    try:
-        count = portions.score_on_dask(address)
-    except PlumblineError as error:
-        raise StageFailedError(f"score: {error}", error.exit_code) from error
-    except OSError as error:
-        raise StageFailedError(f"score: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
-    say(f"score: {count} tiles judged on {address}")
 
 
 def keeping(lines: list[str], say: Say) -> Say:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from plumbline.cli.options import on_all_devices
 from plumbline.core.errors import InputError, ParameterError
 from plumbline.core.extras import need
 from plumbline.params import Simulate, is_partial, load_params, load_section
@@ -45,8 +46,6 @@ def train(params: Path, data: Path) -> None:
     """See `families.Family`."""
     need("pipeline", "train")
     given = load_params(params)
-    from plumbline.cli.families import on_all_devices
-
     on_all_devices(given.train)
     from plumbline.train.stage import train as run
 
@@ -57,8 +56,6 @@ def compress(params: Path, data: Path) -> None:
     """See `families.Family`."""
     need("pipeline", "compress")
     given = load_params(params)
-    from plumbline.cli.families import on_all_devices
-
     on_all_devices(given.train)
     from plumbline.compress.stage import compress as run
 

@@ -58,11 +58,3 @@ def family_in(params: Path) -> Family:
         raise InputError(f"{params}: family: {name!r} found, one of {', '.join(known)} needed.")
     found: Family = known[name]
     return found
-
-
-def on_all_devices(options: Any) -> None:
-    """Start one process per device, if several are set; the rest of the command runs in each of them."""
-    if options.devices > 1 or options.nodes > 1:
-        from plumbline.train.distributed.launch import one_process_a_device
-
-        one_process_a_device(options)

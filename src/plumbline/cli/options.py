@@ -172,3 +172,11 @@ def print_table(table: Table, least_width: int = LEAST_WIDTH) -> None:
     with used.capture() as capture:
         used.print(table)
     typer.echo(capture.get(), nl=False)
+
+
+def on_all_devices(options: Any) -> None:
+    """Start one process per device, if several are set; the rest of the command runs in each of them."""
+    if options.devices > 1 or options.nodes > 1:
+        from plumbline.train.distributed.launch import one_process_a_device
+
+        one_process_a_device(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plumbline.cli.options import on_all_devices
 from plumbline.core.extras import need
 from plumbline.params.load_restoration import load_restoration
 
@@ -35,8 +36,6 @@ def train(params: Path, data: Path) -> None:
     """See `families.Family`."""
     given = load_restoration(params)
     _ready("train")
-    from plumbline.cli.families import on_all_devices
-
     on_all_devices(given.train)
     from plumbline.train.restoration.stage import train as run
 
