@@ -1,5 +1,5 @@
 # Plumbline. `make run`: from a clone to a map. `make test`: lint and tests. `make help`: the rest.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || command -v python3)
+PYTHON ?= $(shell sh requirements/environment.sh)
 VENV ?= .venv
 # More arguments for every `pip install`, for example another index. See CONTRIBUTING.md for PyTorch's CPU build.
 PIP_ARGS ?=
@@ -102,7 +102,7 @@ gpu-wheels:  ## Download what `make gpu` installs into WHEELS=folder, with the P
 	$(PYTHON) $(GPU_INSTALL) download
 
 $(GPU_VENV)/.gpu: requirements/test.lock requirements/torch.txt requirements/gpu.py pyproject.toml
-	test -x $(GPU_VENV)/bin/python || $(PYTHON) -m venv $(GPU_VENV)
+	@test -x $(GPU_VENV)/bin/python || sh requirements/environment.sh "$(PYTHON)" "$(GPU_VENV)"
 	$(GPU_VENV)/bin/python $(GPU_INSTALL) install
 	@touch $@
 
@@ -147,9 +147,7 @@ $(PAGE): web/build.py web/package.json web/package-lock.json web/vite.config.js 
 	@touch $@
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' \
-		|| { echo "Python 3.11 to 3.14 is needed, $$($(PYTHON) --version) found. Say where it is: make PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	@sh requirements/environment.sh "$(PYTHON)" "$(VENV)"
 
 # One stamp a lock file: an installation is repeated when what it installs has changed.
 $(VENV)/.run: requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
@@ -166,17 +164,4 @@ $(VENV)/.test: requirements/test.lock requirements/restoration.lock requirements
 	@touch $(VENV)/.run $(VENV)/.restoration $@
 
 # PyTorch stands apart: its CPU build has hashes of its own, and --no-deps keeps the CUDA packages of others out.
-# uv installs in a quarter of pip's time; where it cannot, or PIP_ARGS are for pip, pip does.
-# --no-compile: Python compiles what is imported, which is a small part of what is installed.
-define install
-	@echo "Installing $(1) into $(VENV)"
-	@test -z "$(PIP_ARGS)" && $(PIP) install --no-compile --no-deps --require-hashes -r requirements/uv.lock \
-		&& $(BIN)/python requirements/install.py requirements/torch.txt $(1) \
-		|| { echo "With pip:"; $(PIP) install $(PIP_ARGS) --no-compile --no-deps -r requirements/torch.txt \
-			&& $(PIP) install $(PIP_ARGS) --no-compile --no-deps --require-hashes -r $(1); }
-	@rm -rf $(VENV)/.uv
-	$(PIP) install --no-deps --no-build-isolation -e .
-	$(PIP) check
-	@$(BIN)/python -c 'import torch' \
-		|| { echo "This is not PyTorch's CPU build. Set PIP_EXTRA_INDEX_URL as CONTRIBUTING.md says, make clean, and again."; exit 2; }
-endef
+install = @PIP_ARGS="$(PIP_ARGS)" $(BIN)/python requirements/install.py $(1)

@@ -1,4 +1,4 @@
-"""The lock files hold for every Python that is promised.
+"""The lock files hold for every Python that is promised, and `make install` gives the reason where it fails.
 
 What a package asks for is read from the installed one, so no index is needed. A package that only another Python gets
 is not installed here, and what it asks for is not seen.
@@ -7,6 +7,7 @@ is not installed here, and what it asks for is not seen.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -143,3 +144,114 @@ def test_the_promised_pythons_are_the_same_everywhere():
         "src/plumbline/doctor/versions.py",
     ):
         assert told in (ROOT / page).read_text(), page
+
+
+# --- make install ---
+
+
+def fake(path: Path, before: str = "", version: str = "") -> Path:
+    """A Python in which something is different: words of shell before it starts, or its version."""
+    changed = f"import sys; sys.version_info = {tuple(map(int, version.split('.')))}; " if version else ""
+    path.write_text(
+        f"#!/bin/sh\n{before}\n"
+        f'[ "$1" = --version ] && [ "{version}" ] && {{ echo "Python {version}"; exit; }}\n'
+        f'[ "$1" = -c ] && {{ code=$2; shift 2; exec "{sys.executable}" -c "{changed}$code" "$@"; }}\n'
+        f'exec "{sys.executable}" "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def environment_of(python: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = ["sh", REQUIREMENTS / "environment.sh", str(python), folder]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("version", ["3.10.13", "3.15.0"])
+def test_another_python_is_refused_in_one_sentence(tmp_path, version):
+    python = fake(tmp_path / "python", version=version)
+    ended = environment_of(python, tmp_path / "venv")
+    where = "Say where one is: make install PYTHON=/path/to/python3.11"
+    assert ended.stderr == f"Python 3.11 to 3.14 is needed; {python} is Python {version}. {where}\n"
+    assert (ended.returncode, (tmp_path / "venv").exists()) == (2, False)
+
+
+def test_make_refuses_a_python_that_is_not_there(tmp_path):
+    command = ["make", "install", f"VENV={tmp_path / 'venv'}", "PYTHON=/no/such/python"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.stderr.startswith("There is no Python that runs as /no/such/python. Say where one is: ")
+    assert (ended.returncode, (tmp_path / "venv").exists()) == (2, False)
+
+
+def test_a_python_without_venv_names_debians_package(tmp_path):
+    python = fake(tmp_path / "python")
+    python.write_text(python.read_text().replace('-c "', "-c \"import sys; sys.modules['ensurepip'] = None; "))
+    ended = environment_of(python, tmp_path / "venv")
+    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+    assert ended.stderr.endswith(
+        f"cannot make environments. On Debian and Ubuntu, install its package: apt install {package}\n"
+    )
+    assert ended.returncode == 2
+
+
+def test_an_environment_that_cannot_be_made_is_not_left_half_made(tmp_path):
+    taken = tmp_path / "file"
+    taken.touch()
+    ended = environment_of(sys.executable, taken)
+    assert ended.stderr.endswith(
+        "could not be made, for the reason above. Mend that, and run the same command again.\n"
+    )
+    assert ended.returncode == 2
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / ".run").touch()
+    ended = environment_of(sys.executable, tmp_path / "venv")
+    assert "was made with is not there any more. Run `make clean`" in ended.stderr
+    assert ended.returncode == 2
+
+
+def test_the_first_python_that_works_is_taken(tmp_path):
+    fake(tmp_path / "python3.11", "echo pyenv: python3.11: command not found >&2; exit 127")
+    fake(tmp_path / "python3.12", version="3.10.0")
+    right = fake(tmp_path / "python3.13")
+    chosen = subprocess.run(
+        ["sh", REQUIREMENTS / "environment.sh"],
+        env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (chosen.stdout, chosen.stderr) == (f"{right}\n", "")
+
+
+BROKEN = "Metadata-Version: 2.1\nName: broken\nVersion: 1.0\nRequires-Dist: no-such>=3\n"
+CUDA_BUILD = "raise ImportError('libcudart.so.13: cannot open shared object file')"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        (
+            "broken-1.0.dist-info/METADATA",
+            BROKEN,
+            r"^broken 1\.0 requires no-such, .*\nThese packages of .* do not fit",
+        ),
+        (
+            "torch/__init__.py",
+            CUDA_BUILD,
+            r"^PyTorch cannot be imported: ImportError: libcudart.*\nIf this is not its CPU",
+        ),
+    ],
+    ids=["a package that misses another", "CUDA build"],
+)
+def test_what_is_wrong_after_an_installation_is_said(tmp_path, file, content, told):
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(content)
+    ended = subprocess.run(
+        [sys.executable, "-c", "import install; install.check_installed()"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{REQUIREMENTS}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.search(told, ended.stderr), ended.stderr
+    assert ended.returncode == 2
