@@ -1,10 +1,11 @@
 # Plumbline. `make run`: from a clone to a map. `make test`: lint and tests. `make help`: the rest.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+PYTHON ?= $(shell sh requirements/environment.sh)
 VENV ?= .venv
 # More arguments for every `pip install`, for example another index. See CONTRIBUTING.md for PyTorch's CPU build.
 PIP_ARGS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
+LOCK_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -85,7 +86,7 @@ bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="t
 
 load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust and schemathesis, which it installs
 	# Without hashes: pip would want them of these two as well.
-	grep -oE '^[A-Za-z0-9._-]+==[^ ;\\]+' requirements/test.lock > $(VENV)/pins.txt
+	$(BIN)/python requirements/pins.py requirements/test.lock > $(VENV)/pins.txt
 	$(PIP) install $(PIP_ARGS) --quiet --constraint $(VENV)/pins.txt "locust>=2.40,<3" "schemathesis>=4,<5"
 	$(PIP) install $(PIP_ARGS) --quiet --target $(VENV)/clients "tritonclient[http]>=2.60,<3"  # needs older libraries
 	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/serve/http -k public_client
@@ -112,7 +113,7 @@ gpu-wheels:  ## Download what `make gpu` installs into WHEELS=folder, with the P
 	$(PYTHON) $(GPU_INSTALL) download
 
 $(GPU_VENV)/.gpu: requirements/test.lock requirements/torch.txt requirements/gpu.py pyproject.toml
-	test -x $(GPU_VENV)/bin/python || $(PYTHON) -m venv $(GPU_VENV)
+	@test -x $(GPU_VENV)/bin/python || sh requirements/environment.sh "$(PYTHON)" "$(GPU_VENV)"
 	$(GPU_VENV)/bin/python $(GPU_INSTALL) install
 	@touch $@
 
@@ -138,16 +139,14 @@ pretrained-restoration: $(VENV)/.restoration  ## Make the package that `plumblin
 	rm -rf src/plumbline/pretrained/fields
 	cp -r $(PRETRAINED)-restoration/data/package src/plumbline/pretrained/fields
 
-lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
-	$(PIP) install $(PIP_ARGS) pip-tools
-	$(call compile,--extra pipeline,pipeline)
-	$(call compile,--extra pipeline --extra restore --constraint requirements/pipeline.lock,restoration)
-	$(call compile,--extra pipeline --extra restore --extra serve --extra test --extra docs --constraint requirements/restoration.lock,test)
-	$(call compile,--extra serve --extra sign --constraint requirements/test.lock,serve)
-	$(call compile,,uv,requirements/uv.in)
+# Not after an installation: one with a new dependency in pyproject.toml fails until the lock files have it.
+lock: $(BIN)/python  ## Renew the lock files from pyproject.toml (LOCK_ARGS="--upgrade-package NAME")
+	$(PIP) install $(PIP_ARGS) --no-deps --require-hashes -r requirements/uv.lock
+	$(BIN)/python requirements/lock.py $(LOCK_ARGS)
 	@$(MAKE) --no-print-directory sbom
 
 sbom: $(BIN)/python  ## Write the bill of materials of what the service's image has, which the wheel carries
+	$(PIP) install $(PIP_ARGS) --no-deps packaging
 	$(BIN)/python requirements/sbom.py requirements/serve.lock src/plumbline/sbom/serve.cdx.json
 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
@@ -159,9 +158,7 @@ $(PAGE): web/build.py web/package.json web/package-lock.json web/vite.config.js 
 	@touch $@
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
-		|| { echo "Python 3.11, 3.12 or 3.13 is needed, $$($(PYTHON) --version) found. Say where it is: make PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	@sh requirements/environment.sh "$(PYTHON)" "$(VENV)"
 
 # One stamp a lock file: an installation is repeated when what it installs has changed.
 $(VENV)/.run: requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
@@ -178,25 +175,4 @@ $(VENV)/.test: requirements/test.lock requirements/restoration.lock requirements
 	@touch $(VENV)/.run $(VENV)/.restoration $@
 
 # PyTorch stands apart: its CPU build has hashes of its own, and --no-deps keeps the CUDA packages of others out.
-# uv installs in a quarter of pip's time; where it cannot, or PIP_ARGS are for pip, pip does.
-# --no-compile: Python compiles what is imported, which is a small part of what is installed.
-define install
-	@echo "Installing $(1) into $(VENV)"
-	@test -z "$(PIP_ARGS)" && $(PIP) install --no-compile --no-deps --require-hashes -r requirements/uv.lock \
-		&& $(BIN)/python requirements/install.py requirements/torch.txt $(1) \
-		|| { echo "With pip:"; $(PIP) install $(PIP_ARGS) --no-compile --no-deps -r requirements/torch.txt \
-			&& $(PIP) install $(PIP_ARGS) --no-compile --no-deps --require-hashes -r $(1); }
-	@rm -rf $(VENV)/.uv
-	$(PIP) install --no-deps --no-build-isolation -e .
-	$(PIP) check
-	@$(BIN)/python -c 'import torch' \
-		|| { echo "This is not PyTorch's CPU build. Set PIP_EXTRA_INDEX_URL as CONTRIBUTING.md says, make clean, and again."; exit 2; }
-endef
-
-# The header names this target and not the command; no file names an index.
-define compile
-	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-emit-options \
-		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --unsafe-package torch \
-		$(1) --output-file requirements/$(2).lock $(or $(3),pyproject.toml requirements/build.in)
-	sed -i '/^# WARNING/,$$d' requirements/$(2).lock
-endef
+install = @PIP_ARGS="$(PIP_ARGS)" $(BIN)/python requirements/install.py $(1)

@@ -8,7 +8,6 @@ proxies are pip's own settings, or PIP_ARGS.
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import shutil
 import subprocess
@@ -17,11 +16,12 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from pins import read_lock
+
 HERE = Path(__file__).parent
 LOCK, TORCH = HERE / "test.lock", HERE / "torch.txt"
 REPLACED = "onnxruntime"
 """Shares its folder with onnxruntime-gpu: only one may be there."""
-PINNED = re.compile(r"^([A-Za-z0-9._-]+)==[^ ;\\]+", re.MULTILINE)
 NO_GPU = (
     "No NVIDIA GPU was found: there is no `nvidia-smi`. Install its driver first, or run `make gpu DRY=1`, which takes "
     "the CPU."
@@ -38,8 +38,7 @@ NO_CUDA_WHEEL = (
 
 def pins() -> list[str]:
     """Return the versions of the lock file, but for the package that another one replaces."""
-    text = LOCK.read_text(encoding="utf-8")
-    return [found[0].strip() for found in PINNED.finditer(text) if found[1] != REPLACED]
+    return [pin.requirement for pin in read_lock(LOCK.read_text(encoding="utf-8")) if pin.name != REPLACED]
 
 
 def extra(name: str) -> list[str]:

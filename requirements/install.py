@@ -1,4 +1,7 @@
-"""Install by uv, from where pip is told to: `python requirements/install.py REQUIREMENTS…`, and nothing besides them.
+"""Install a lock file and this clone into the environment that runs this: `python requirements/install.py LOCK`.
+
+uv installs in a quarter of pip's time. pip does it where uv cannot, or where PIP_ARGS has arguments for pip. A step
+that fails says what failed and what to do, and the exit status is 2.
 
 uv does not read pip's settings. What it is given here is what `pip config list` says, so that a machine with an index
 or a folder of wheels of its own is set up once. A file named `*.lock` is held to its hashes.
@@ -8,9 +11,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TORCH, UV = "requirements/torch.txt", "requirements/uv.lock"
+# Python compiles what is imported, which is a small part of what is installed.
+PIP_INSTALL = ["install", "--no-compile", "--no-deps"]
+INDEX = (
+    "If no package index is reached, set PIP_INDEX_URL, PIP_FIND_LINKS or HTTPS_PROXY. If the disk is full, make room. "
+    "Then run the same command again."
+)
 
 
 def pip_settings() -> dict[str, list[str]]:
@@ -41,16 +55,80 @@ def uv_environment(settings: dict[str, list[str]]) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
-def main(files: list[str]) -> int:
-    """uv's exit status."""
-    environment = os.environ | uv_environment(pip_settings())
-    for file in files:
+def check_python() -> None:
+    """Refuse an environment with a Python that the lock files are not for, as one made by hand may have."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lowest, beyond = map(int, re.findall(r'^requires-python = ">=3\.(\d+),<3\.(\d+)"', project, re.MULTILINE)[0])
+    if not (3, lowest) <= sys.version_info[:2] < (3, beyond):
+        found = sys.version.split()[0]
+        _stop(f"{sys.prefix} has Python {found}; 3.{lowest} to 3.{beyond - 1} is needed. `make clean`, and again.")
+
+
+def install_lock(lock: str, pip_args: list[str]) -> None:
+    """Install PyTorch and a lock file."""
+    if not pip_args:
+        if _pip(*PIP_INSTALL, "--require-hashes", "-r", UV) == 0 and _uv(TORCH) and _uv(lock):
+            return
+        print("uv could not install it, for the reason above. With pip:", file=sys.stderr, flush=True)
+    for file in (TORCH, lock):
         hashes = ["--require-hashes"] if file.endswith(".lock") else []
-        command = ["uv", "pip", "install", "--quiet", "--python", sys.executable, "--no-deps", *hashes, "-r", file]
-        if code := subprocess.run([sys.executable, "-m", *command], env=environment, check=False).returncode:
-            return code
-    return 0
+        if _pip(*PIP_INSTALL, *pip_args, *hashes, "-r", file):
+            _stop(f"{file} could not be installed, for the reason that pip gives above. {INDEX}")
+
+
+def install_own() -> None:
+    """Install this clone, so that a change of its code counts at once. What builds it is in every lock file."""
+    if _pip("install", "--no-deps", "--no-build-isolation", "-e", "."):
+        _stop("This clone (pyproject.toml) could not be installed, for the reason above. `make clean`, and again.")
+
+
+def check_installed() -> None:
+    """Check that all packages have what they ask for, and that PyTorch is the build for CPUs."""
+    check = [sys.executable, "-m", "pip", "--disable-pip-version-check", "check"]
+    found = subprocess.run(check, capture_output=True, text=True, check=False)
+    if found.returncode:
+        _stop(
+            f"{found.stdout}{found.stderr}These packages of {sys.prefix} do not fit together. If you installed one of "
+            "them by hand, `make clean`, and again. If not, the lock file is wrong for this Python "
+            f"({sys.version.split()[0]}): please report it with these lines."
+        )
+    tried = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        reason = tried.stderr.strip().rpartition("\n")[2]
+        _stop(
+            f"PyTorch cannot be imported: {reason}\nIf this is not its CPU build, set PIP_EXTRA_INDEX_URL as "
+            "CONTRIBUTING.md says, `make clean`, and again."
+        )
+
+
+def _pip(*words: str) -> int:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def _uv(file: str) -> bool:
+    hashes = ["--require-hashes"] if file.endswith(".lock") else []
+    words = ["pip", "install", "--quiet", "--python", sys.executable, "--no-deps", *hashes, "-r", file]
+    environment = os.environ | uv_environment(pip_settings())
+    return not subprocess.run([sys.executable, "-m", "uv", *words], env=environment, cwd=ROOT, check=False).returncode
+
+
+def _stop(message: str) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+def main(lock: str) -> None:
+    """Install, and check what is there then."""
+    check_python()
+    print(f"Installing {lock} into {sys.prefix}", flush=True)
+    try:
+        install_lock(lock, shlex.split(os.environ.get("PIP_ARGS", "")))
+    finally:
+        shutil.rmtree(Path(sys.prefix) / ".uv", ignore_errors=True)
+    install_own()
+    check_installed()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1])

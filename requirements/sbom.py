@@ -14,33 +14,27 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from packaging.markers import Marker
+from pins import read_lock
+
 ROOT = Path(__file__).parents[1]
 OWN = "plumbline"
-PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)")
+DOCKERFILE = ROOT / "deploy/Dockerfile.serve"
 
 
-def read_lock(text: str) -> dict[str, tuple[str, set[str]]]:
-    """Name -> version and names of those that ask for it, of a lock file as pip-compile writes it."""
-    found: dict[str, tuple[str, set[str]]] = {}
-    name, in_via = "", False
-    for line in text.splitlines():
-        if match := PINNED.match(line):
-            name, in_via = _normal(match[1]), False
-            found[name] = (match[2], set())
-        elif line.startswith("#"):
-            name = ""  # the header, and what is not pinned
-        elif name and (comment := line.strip()).startswith("#"):
-            words = comment.lstrip("# ")
-            in_via = in_via or words.startswith("via")
-            asks = re.match(r"([A-Za-z0-9._-]+)", words.removeprefix("via").strip())
-            if in_via and asks and asks[1] not in ("-c", "-r"):
-                found[name][1].add(_normal(asks[1]))
-    return found
+def image_environment() -> dict[str, str]:
+    """Return the image's markers: Linux, and the newest release of the Python that its Dockerfile names."""
+    (version,) = re.findall(r"^FROM python:(\d+\.\d+)-slim$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    system = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+    runs = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
+    return {**system, **runs, "python_version": version, "python_full_version": f"{version}.99"}
 
 
 def bill(lock: bytes, lock_name: str, version: str) -> dict[str, Any]:
-    """CycloneDX document of Plumbline with the libraries of a lock file."""
-    pinned = read_lock(lock.decode())
+    """Return the CycloneDX document of Plumbline with the libraries that the image gets from a lock file."""
+    image = image_environment()
+    pins = [pin for pin in read_lock(lock.decode()) if not pin.marker or Marker(pin.marker).evaluate(image)]
+    pinned = {pin.name: (pin.version, pin.askers) for pin in pins}
     digest = hashlib.sha256(lock).hexdigest()
     own = f"pkg:generic/{OWN}@{version}"  # not pypi: there, this name is another project's
     refs = {OWN: own} | {name: f"pkg:pypi/{name}@{found}" for name, (found, _) in pinned.items()}
@@ -74,10 +68,6 @@ def bill(lock: bytes, lock_name: str, version: str) -> dict[str, Any]:
         ],
         "dependencies": [{"ref": ref, "dependsOn": sorted(asked)} for ref, asked in sorted(needs.items())],
     }
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def main(lock: Path, out: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from plumbline.core.extras import LIBRARIES
+from tests.locks import pinned
 from tests.tiny import PARAMS, run_process
 
 ROOT = Path(__file__).parents[1]
@@ -76,8 +77,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Base:
     """The versions are those that the lock file has and the other tests ran with."""
     folder = tmp_path_factory.mktemp("base")
-    lock = (ROOT / "requirements/pipeline.lock").read_text()
-    (folder / "constraints.txt").write_text("\n".join(re.findall(r"^[\w.-]+==[\w.]+", lock, re.MULTILINE)))
+    (folder / "constraints.txt").write_text("\n".join(f"{name}=={one}" for name, one in pinned("pipeline").items()))
     install = f"""
 import os, subprocess, sys
 sys.path.insert(0, {str(ROOT / "requirements")!r})

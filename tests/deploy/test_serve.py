@@ -15,6 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from tests.core.test_extras import PROJECT
+from tests.locks import pinned
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile.serve"
@@ -98,15 +99,12 @@ def test_what_the_image_copies_is_in_the_repository() -> None:
             assert (ROOT / source).exists(), source
 
 
-def test_the_image_is_pinned_by_hashes_and_has_what_service_and_signatures_need() -> None:
-    lock = (ROOT / "requirements/serve.lock").read_text()
-    pinned = dict(re.findall(r"^([\w.-]+)==([\w.+]+) \\\n    --hash=sha256:", lock, re.MULTILINE))
-    assert set(re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)) == set(pinned)
+def test_the_image_has_what_service_and_signatures_need_in_the_versions_of_the_pipeline() -> None:
+    got = pinned("serve")
     extras = PROJECT["optional-dependencies"]
     for asked in map(Requirement, [*PROJECT["dependencies"], *extras["serve"], *extras["sign"]]):
         name = asked.name.lower().replace("_", "-")
-        assert asked.specifier.contains(pinned[name]), name
-    assert not {"torch", "mlflow-skinny", "prefect", "dvc"} & set(pinned)
-    shared = (ROOT / "requirements/pipeline.lock").read_text()
-    known = dict(re.findall(r"^([\w.-]+)==([\w.+]+)", shared, re.MULTILINE))
-    assert {name: known[name] for name in pinned if name in known} == {n: v for n, v in pinned.items() if n in known}
+        assert asked.specifier.contains(got[name]), name
+    assert not {"torch", "mlflow-skinny", "prefect", "dvc"} & set(got)
+    known = pinned("pipeline")
+    assert {name: known[name] for name in got if name in known} == {name: got[name] for name in got if name in known}

@@ -38,7 +38,7 @@ def check_python(_: Place) -> Iterator[Finding]:
     found = platform.python_version()
     needed = _metadata()["Requires-Python"] or ""
     if found not in SpecifierSet(needed, prereleases=True):
-        yield fault(f"Python {found}; {needed} is needed", "Make the environment anew with Python 3.11, 3.12 or 3.13.")
+        yield fault(f"Python {found}; {needed} is needed", "Make the environment anew with Python 3.11 to 3.14.")
     else:
         yield ok(f"Python {found} in {sys.prefix}")
 
