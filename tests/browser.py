@@ -21,7 +21,7 @@ def browse(page: Path, profile: Path, *flags: str) -> subprocess.CompletedProces
     """Open the page with the network off; what it writes to its console is in stderr."""
     offline = "--host-resolver-rules=MAP * ~NOTFOUND"
     command = [str(BROWSER), *FLAGS.split(), offline, f"--user-data-dir={profile}", *flags, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return subprocess.run(command, capture_output=True, text=True, check=True)
 
 
 def complaints(stderr: str) -> list[str]:

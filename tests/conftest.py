@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests import guard
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Until all are collected: what libraries make while they load stays to the end, and to look for cycles in it takes
@@ -57,6 +60,16 @@ def tiny_fields():
     from tests.tiny_fields import shared_fields
 
     return shared_fields()
+
+
+def pytest_configure():
+    # The processes of a worker are those of the run.
+    if sys.platform == "linux" and "PYTEST_XDIST_WORKER" not in os.environ:
+        guard.begin()
+
+
+def pytest_unconfigure():
+    guard.end()
 
 
 @pytest.hookimpl(optionalhook=True)

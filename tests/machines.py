@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.waiting import until
 
 SPACES = ("net", "uts", "mnt")
 NEEDED = ("ip", "nsenter", "unshare", "hostname", "mount")
@@ -67,10 +68,9 @@ def _namespaces() -> Iterator[int]:
     """Process that lives in namespaces of its own, which end with it."""
     holder = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "sleep", "infinity"])
     try:
-        while not _lives_apart(holder.pid):
-            if holder.poll() is not None:
-                pytest.skip("this root may not make namespaces")
-            time.sleep(0.01)
+        until(lambda: _lives_apart(holder.pid) or holder.poll() is not None, "a process with namespaces of its own")
+        if holder.returncode is not None:
+            pytest.skip("this root may not make namespaces")
         yield holder.pid
     finally:
         holder.kill()

@@ -15,7 +15,7 @@ def waits(work: Work) -> Found:
     begun = work.folder / "begun"
     if not begun.exists():
         begun.write_text(str(os.getpid()))
-        time.sleep(60)
+        time.sleep(3600)
     return Found([Table("After the kill", ["what"], [["it went on"]])])
 
 
@@ -26,7 +26,7 @@ def raises(work: Work) -> Found:
 
 def hangs(work: Work) -> Found:
     """Wait for a process that does not end."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     Path(work.folder / "child").write_text(str(child.pid))
     child.wait()
     return Found()

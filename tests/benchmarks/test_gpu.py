@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +15,7 @@ from benchmarks.gpu.page import page
 from benchmarks.gpu.parts import PARTS
 from benchmarks.gpu.results import DONE, Result
 from requirements import gpu as installation
+from tests.waiting import until, until_gone
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src", "OMP_NUM_THREADS": "1"}
 COMMAND = [sys.executable, "-m", "benchmarks.gpu", "--dry", "--catalogue", "tests.benchmarks.gpu_parts"]
@@ -27,35 +26,13 @@ def run(folder, *words):
     return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
-def appears(path, seconds=120):
-    end = time.monotonic() + seconds
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < end, f"{path} does not appear"
-        time.sleep(0.05)
-    return path
-
-
-def is_gone(pid):
-    """A process that has ended; what nobody has asked for its exit status counts, too."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def ends(pid):
-    end = time.monotonic() + 10
-    while not is_gone(pid):
-        assert time.monotonic() < end, f"process {pid} is still at work"
-        time.sleep(0.05)
-
-
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     names = ("ragged", "waits", "tensorrt-fp16")
     with subprocess.Popen([*COMMAND, "--output", str(tmp_path), "--parts", *names], cwd=ROOT, env=ENVIRONMENT) as first:
-        begun = appears(tmp_path / "dry" / "work" / "begun")
+        begun = tmp_path / "dry" / "work" / "begun"
+        until(lambda: begun.exists() and begun.read_text(), "the part that waits", needs=first)
         first.kill()
-    ends(int(begun.read_text()))
+    until_gone(int(begun.read_text()))
     kept = (tmp_path / "dry" / "ragged.json").read_text()
     assert json.loads(kept)["state"] == DONE
     done = run(tmp_path, "--parts", *names)
@@ -69,14 +46,36 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
         assert needed in said
 
 
+# The time of the part that hangs is over once the process is there that it waits for.
+LIMITED = """
+import subprocess, sys
+from pathlib import Path
+from benchmarks.gpu.__main__ import main
+from tests.waiting import until
+
+wait, child = subprocess.Popen.wait, Path(sys.argv[1]) / "dry" / "work" / "child"
+
+def over(process, timeout=None):
+    if timeout is None or "hangs" not in process.args:
+        return wait(process, timeout)
+    until(lambda: child.exists() and child.read_text(), "a process of the part", needs=process)
+    return wait(process, 0.1)
+
+subprocess.Popen.wait = over
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 def test_a_part_that_fails_or_hangs_leaves_the_others(tmp_path):
-    done = run(tmp_path, "--parts", "raises", "hangs", "--seconds", "10")
+    words = [*COMMAND[3:], "--output", str(tmp_path), "--parts", "raises", "hangs", "--seconds", "600"]
+    command = [sys.executable, "-c", LIMITED, str(tmp_path), *words]
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    ends(int((tmp_path / "dry" / "work" / "child").read_text()))
+    until_gone(int((tmp_path / "dry" / "work" / "child").read_text()))
     (written,) = tmp_path.glob("*-gpu-dry.md")
     said = written.read_text()
     assert "`raises`, failed: ValueError: no kernel image is available" in said
-    assert "`hangs`, over its time: ended after 10 s" in said
+    assert "`hangs`, over its time: ended after 600 s" in said
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

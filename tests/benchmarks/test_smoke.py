@@ -234,7 +234,6 @@ def test_a_benchmark_of_processes_ends_with_its_tables_whatever_they_come_to(nam
 # Each starts a whole system of server and workers, or of a training of two processes: up to three minutes.
 @pytest.mark.chaos
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", [*PROCESSES, *WHOLE_SYSTEM])
 def test_a_benchmark_of_a_whole_system_ends_with_its_tables(name, apart):
     done = subprocess.run(

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +15,9 @@ import httpx
 import psutil
 
 from tests.flows.conftest import Project
-from tests.flows.orchestration.test_system import ENDED, SYSTEM, System, wait_for
+from tests.flows.orchestration.test_system import ENDED, SYSTEM, System
 from tests.ports import free_port
+from tests.waiting import until
 
 AT_WORK = ("prefect.engine", "flows.versioning.dvc_process", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
 """What the command line of a flow, of DVC and of a stage holds, and that of a server or a worker does not."""
@@ -55,7 +55,7 @@ class Broken(System):
 
     def up(self) -> str:
         """`make up` again."""
-        code, said = self.project.run(*SYSTEM, "up", timeout_s=600)
+        code, said = self.project.run(*SYSTEM, "up")
         assert code == 0, said
         return said
 
@@ -63,7 +63,7 @@ class Broken(System):
         """As an operator does."""
         command = [sys.executable, "-m", "prefect", "--no-prompt", "flow-run", "retry", run]
         environment = self.project.environment | {"PREFECT_API_URL": self.address}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def retried(self, run: str) -> Any:
@@ -75,7 +75,7 @@ class Broken(System):
             found = self.run(run)
             return found if found["run_count"] > before and found["state"]["type"] in ENDED else None
 
-        return wait_for(look, "its end")
+        return until(look, "its end")
 
     def at_work(self) -> list[str]:
         """Names of the runs that say they are at work, or about to be."""
@@ -88,8 +88,8 @@ class Broken(System):
 
     def everything_is_quiet(self) -> None:
         """No run says that it is at work, and no stage or flow is left."""
-        wait_for(lambda: not self.at_work(), "an end of all runs")
-        wait_for(lambda: not self._engines(), "an end of all processes")
+        until(lambda: not self.at_work(), "an end of all runs")
+        until(lambda: not self._engines(), "an end of all processes")
 
     def _engines(self) -> list[int]:
         """Whatever of the system is neither server nor worker: flows, DVC, stages."""
@@ -112,7 +112,7 @@ def system_of(project: Project) -> Iterator[Broken]:
         found.up()
         yield found
     finally:
-        project.run(*SYSTEM, "down", timeout_s=300)
+        project.run(*SYSTEM, "down")
 
 
 def stage_at_work(stage: str, home: Path) -> int:
@@ -126,7 +126,7 @@ def stage_at_work(stage: str, home: Path) -> int:
                 return int(process.pid)
         return None
 
-    return int(wait_for(look, f"the stage {stage}"))
+    return int(until(look, f"the stage {stage}"))
 
 
 def heard(lines: list[str], stage: str) -> int:
@@ -146,11 +146,7 @@ def checkpoint_after(home: Path, stage: str, epochs: int) -> None:
                 continue
         return len(written) >= epochs
 
-    until = time.monotonic() + 600
-    while not enough():
-        if time.monotonic() > until:
-            raise TimeoutError("no checkpoint came")
-        time.sleep(0.02)
+    until(enough, "a checkpoint", found=lambda: written, pause_s=0.02)
 
 
 def _kill(pid: int) -> None:

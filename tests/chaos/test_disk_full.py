@@ -16,7 +16,7 @@ from tests.chaos.real import make_real
 from tests.chaos.table import Fault
 from tests.flows.conftest import STAGE, make_project
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.chaos
 SPARE = 300_000
 WRITES_MUCH = """
 for n in range(1000 if name == "train" else 0):
@@ -83,7 +83,7 @@ def test_a_run_meets_a_full_disk(disk: Path, prefect_database: Path, fault: Faul
     home.mkdir()
     shutil.copy(prefect_database, home)
     ballast = fill(disk, 12_000_000)
-    code, said = project.run("-m", "flows.pipeline", timeout_s=600)
+    code, said = project.run("-m", "flows.pipeline")
     assert code == 1, said
     fault.saw("the run ends with exit code 1")
     assert "prepare says hello" in said
@@ -93,7 +93,7 @@ def test_a_run_meets_a_full_disk(disk: Path, prefect_database: Path, fault: Faul
     fault.holds("no process is left")
     fault.mended()
     ballast.unlink()
-    code, said = project.run("-m", "flows.pipeline", timeout_s=600)
+    code, said = project.run("-m", "flows.pipeline")
     assert code == 0, said
     fault.recovered()
     assert "prepare says hello" not in said

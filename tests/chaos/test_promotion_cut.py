@@ -33,7 +33,6 @@ def told_by(module: str, folder: Path, *options: str) -> Any:
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("options", [(), ("--again",)], ids=["new", "again"])
 def test_a_promotion_cut_at_every_step(fault: Fault, tmp_path: Path, options: tuple[str, ...]) -> None:
     fault.key = f"05-promotion{''.join(options)}"

@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import boto3
-import httpx
 import pytest
 
 from flows.versioning import remote
@@ -21,9 +20,11 @@ from flows.versioning.remote import SEEN
 from flows.versioning.stage_runner import NotRestoredError, UnreachableError, reproduce
 from tests.chaos.table import Fault
 from tests.flows.conftest import STAGE, make_project
+from tests.flows.versioning.test_handoff import answers
 from tests.ports import free_port
+from tests.waiting import until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.chaos
 FILES = 600
 # A result of many files, so that there is a middle of its push.
 MANY = f"""
@@ -63,16 +64,14 @@ def pushed_while(begun: Callable[[], bool], strike: Callable[[], None]) -> str:
     """Push, strike once it is in the middle; what the push failed with."""
 
     def wait() -> None:
-        while not begun():
-            time.sleep(0.001)
+        until(begun, "the middle of the push", pause_s=0.001)
         strike()
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     with pytest.raises(UnreachableError) as caught:
         remote.push(["simulate"], str)
-    thread.join(300)
-    assert not thread.is_alive()
+    thread.join()
     return str(caught.value)
 
 
@@ -135,12 +134,7 @@ class Bucket:
     def start(self) -> None:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
         self.server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(1200):
-            try:
-                httpx.get(self.address)
-                break
-            except httpx.TransportError:
-                time.sleep(0.2)
+        until(partial(answers, self.address), "an answer of the S3 server", needs=self.server)
         self.client = boto3.client("s3", endpoint_url=self.address, aws_access_key_id="a", aws_secret_access_key="b")
         self.client.create_bucket(Bucket="plumbline")
 

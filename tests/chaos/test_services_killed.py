@@ -13,8 +13,8 @@ import pytest
 
 from tests.chaos.machines import Broken, heard, system_of
 from tests.chaos.table import Fault
-from tests.flows.conftest import make_project, stage_process, wait_until_gone
-from tests.flows.orchestration.test_system import wait_for
+from tests.flows.conftest import make_project, stage_process
+from tests.waiting import until, until_gone
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 
@@ -46,7 +46,7 @@ def test_worker_killed(system: Broken, fault: Fault) -> None:
     )
     fault.mended()
     assert "Starting worker gpu" in system.up()
-    wait_until_gone(stage)
+    until_gone(stage)
     found = system.ended(run)
     assert found["state"]["type"] == "COMPLETED", system.said(run)
     fault.recovered()
@@ -71,10 +71,10 @@ def test_server_killed(system: Broken, fault: Fault) -> None:
     system.project.behave(train={"sleep": 20}, export={"sleep": 20})
     system.project.commit()
     run = system.start("pipeline/nightly")
-    stage_process("train", system.home("gpu"))
+    stage = stage_process("train", system.home("gpu"))
     system.kill("server")
     workers = {pid for pid, service in system.processes().items() if service != "server"}
-    time.sleep(30)  # the stage ends meanwhile, and its flow has something to tell
+    until_gone(stage)  # it has ended, and its flow has something to tell
     assert {pid for pid in workers if psutil.pid_exists(pid)} & set(system.processes())
     fault.saw("workers, flows and stages go on")
     fault.mended()
@@ -96,7 +96,7 @@ def test_server_killed(system: Broken, fault: Fault) -> None:
     # Schedules and automations outlived it.
     nightly = system.api.get("/deployments/name/pipeline/nightly").raise_for_status().json()
     ours = {"deployments": {"id": {"any_": [nightly["id"]]}}, "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
-    assert wait_for(lambda: system.ask("/flow_runs/filter", **ours), "a scheduled run")
+    assert until(lambda: system.ask("/flow_runs/filter", **ours), "a scheduled run")
     fault.holds("schedules go on")
 
 

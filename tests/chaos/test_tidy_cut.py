@@ -11,7 +11,6 @@ from tests.chaos.test_promotion_cut import KILLED, told_by
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(1200)
 def test_a_tidying_cut_at_every_step(fault: Fault, tmp_path: Path) -> None:
     fault.key, fault.name = "05-tidying", "the tidying of a registry cut at every step"
     found = told_by("tests.chaos.tidyings", tmp_path)

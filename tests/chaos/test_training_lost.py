@@ -13,8 +13,7 @@ import pytest
 from tests.chaos.machines import Broken, checkpoint_after, heard, stage_at_work, system_of
 from tests.chaos.real import EPOCHS, Real, make_real
 from tests.chaos.table import Fault
-from tests.flows.conftest import wait_until_gone
-from tests.flows.orchestration.test_system import wait_for
+from tests.waiting import until, until_gone
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 BEFORE = ("simulate", "ingest", "prepare")
@@ -92,11 +91,11 @@ def test_host_lost(system: Broken, fault: Fault) -> None:
     checkpoint_after(system.home("gpu"), "train", 3)
     (train, *_) = system.runs_of("train")
     system.kill("cpu", "gpu")
-    wait_until_gone(stage)
+    until_gone(stage)
     assert {system.run(one)["state"]["type"] for one in (run, train["id"])} == {"RUNNING"}
     fault.mended()
     for one in (run, train["id"]):
-        wait_for(lambda one=one: system.run(one)["state"]["type"] == "CRASHED", "the automation")
+        until(lambda one=one: system.run(one)["state"]["type"] == "CRASHED", "the automation")
     fault.recovered()
     told = system.run(run)["state"]["message"]
     assert "No sign of life" in told

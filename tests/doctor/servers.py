@@ -6,10 +6,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from plumbline.doctor.probes import ask
+from tests.waiting import until
 
 
 @contextlib.contextmanager
@@ -25,16 +25,18 @@ def answering(
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in range(1200):
-            if url is None:
-                break
-            with contextlib.suppress(OSError):
-                ask(url)
-                break
-            assert process.poll() is None, f"{command[:4]} ended with {process.returncode}"
-            time.sleep(0.2)
+        if url is not None:
+            until(lambda: _answers(url), f"an answer of {url}", needs=process, pause_s=0.2)
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        ask(url)
+    except OSError:
+        return False
+    return True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import gc
 import json
+import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,34 +18,56 @@ from plumbline.doctor.examine import CHECKS, examine, lines, table
 from plumbline.doctor.finding import Finding, Place, State, ok, warning
 from plumbline.doctor.probes import run
 from tests.tiny import run_cli
+from tests.waiting import until, until_gone
+
+at_work: list[threading.Thread] = []
+let_go = threading.Event()
 
 
 def good(_: Place) -> Iterator[Finding]:
+    at_work.append(threading.current_thread())
     yield ok("http://user:secret@host is well")
 
 
 def crashing(_: Place) -> Iterator[Finding]:
+    at_work.append(threading.current_thread())
     yield warning("something", "do it")
     raise ZeroDivisionError("of its own")
 
 
 def hanging(_: Place) -> Iterator[Finding]:
     yield ok("so far")
-    time.sleep(600)
+    let_go.wait()
+    yield ok("too late")
 
 
 def silent(_: Place) -> Iterator[Finding]:
+    at_work.append(threading.current_thread())
     yield from ()
 
 
-def test_a_check_that_fails_hangs_or_says_nothing_stops_no_other() -> None:
-    started = time.monotonic()
+def test_a_check_that_fails_hangs_or_says_nothing_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def clock() -> float:
+        """As who waits for the checks sees it: almost at the limit once all have ended but the one that hangs."""
+        if threading.current_thread() is not threading.main_thread():
+            return 0.0
+        looks.append("look")
+        if len(looks) == 1:
+            return 0.0
+        until(lambda: len(at_work) == 3, "three checks")
+        for thread in at_work:
+            thread.join()
+        return 599.9
+
+    monkeypatch.setattr("plumbline.doctor.examine.time", SimpleNamespace(monotonic=clock))
     checks = {"hanging": hanging, "crashing": crashing, "silent": silent, "good": good}
-    results = {result.name: result for result in examine(Place(frozenset(), seconds=2.0), checks)}
-    assert time.monotonic() - started < 60
+    results = {result.name: result for result in examine(Place(frozenset(), seconds=600.0), checks)}
+    let_go.set()  # until now it hung
     assert [item.state for item in results["crashing"].findings] == [State.WARNING, State.FAULT]
     assert "ZeroDivisionError: of its own" in results["crashing"].findings[1].found
-    assert "did not end within 2 s" in results["hanging"].findings[-1].found
+    assert "did not end within 600 s" in results["hanging"].findings[-1].found
     assert results["silent"].state is State.FAULT
     assert results["good"].findings == [ok("http://user:***@host is well")]
     assert "fault: silent: " in "\n".join(lines(list(results.values())))
@@ -79,13 +103,20 @@ def test_checks_parse_code_in_threads_at_once() -> None:
     assert gc.isenabled()
 
 
-def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    marker = tmp_path / "alive"
-    code = f"import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 6; touch {marker}'])"
+def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = tmp_path / "child"
+    # The clock of its limit begins once the child is there.
+    code = f"import subprocess, sys; subprocess.run(['sh', '-c', 'echo $$ > {record}; exec sleep 3600'])"
+
+    def communicate(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
+        until(lambda: record.exists() and record.read_text(), "the child", needs=process)
+        return process_communicate(process, timeout=timeout)
+
+    process_communicate = subprocess.Popen.communicate
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
     with pytest.raises(TimeoutError, match="did not end within"):
-        run(sys.executable, "-c", code, seconds=2.0)
-    time.sleep(6)
-    assert not marker.exists()
+        run(sys.executable, "-c", code, seconds=0.1)
+    until_gone(int(record.read_text()))
 
 
 def test_an_empty_folder_has_no_fault_and_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from plumbline.doctor.disk import check_leftovers
 from plumbline.doctor.finding import State
 from plumbline.doctor.locks import check_locks
 from tests.doctor.conftest import PLACE, faults, states, told, warnings
+from tests.waiting import until
 
 # Takes the lock as a run does, and (`fork`) leaves it to a child that outlives it.
 HOLD = """
@@ -64,10 +65,7 @@ def test_a_lock_that_a_dead_run_left_to_its_child(folder: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         process.communicate()
-    for _ in range(100):
-        if faults(check_locks) == "":
-            break
-        time.sleep(0.05)
+    until(lambda: faults(check_locks) == "", "the end of the child's lock", found=lambda: faults(check_locks))
     assert states(check_locks) == [State.OK]
 
 

@@ -9,22 +9,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import yaml
 
 from tests.ports import free_port
+from tests.waiting import PATIENCE_S, Process, until
 
 ROOT = Path(__file__).parents[2]
 PREFECT = str(Path(sys.executable).with_name("prefect"))
-TIMEOUT_SECONDS = 120
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "predict")
 
 # Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
@@ -110,7 +108,7 @@ class Project:
             stderr=subprocess.STDOUT,
         )
 
-    def run(self, *arguments: str, timeout_s: float = 200) -> tuple[int, str]:
+    def run(self, *arguments: str, timeout_s: float | None = None) -> tuple[int, str]:
         """Run a Python process in the project's folder: its exit code and all it said."""
         process = self.start(*arguments)
         said, _ = process.communicate(timeout=timeout_s)
@@ -128,8 +126,8 @@ class Server:
 
 
 @contextmanager
-def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[Path]:
-    """Run a part of Prefect beside the test, in a process group that ends with the block; its log is a file."""
+def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[tuple[Path, Process]]:
+    """Run a part of Prefect beside the test, in a process group that ends with the block; its log and itself."""
     log = folder / f"{arguments[0]}.log"
     with log.open("w") as stream:
         process = subprocess.Popen(
@@ -141,7 +139,7 @@ def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> It
             process_group=0,
         )
         try:
-            yield log
+            yield log, process
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             try:
@@ -162,8 +160,8 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
         "DO_NOT_TRACK": "true",
     }
     url = f"http://127.0.0.1:{port}/api"
-    with service(home, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port)) as log:
-        wait_for(lambda: _healthy(url), "the server's health", log)
+    with service(home, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port)) as (log, process):
+        until(lambda: _healthy(url), "the server's health", needs=process, found=log)
         copy = home / "begun" / "prefect.db"
         copy.parent.mkdir()
         with closing(sqlite3.connect(home / "prefect.db")) as live, closing(sqlite3.connect(copy)) as begun:
@@ -179,19 +177,9 @@ def prefect_database(prefect_server: Server) -> Path:
 
 def _healthy(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/health").status_code == 200
+        return httpx.get(f"{url}/health", timeout=PATIENCE_S).status_code == 200
     except httpx.TransportError:
         return False
-
-
-def wait_for(question: Callable[[], Any], what: str, log: Path) -> Any:
-    """The first answer that is not empty."""
-    end = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < end:
-        if answer := question():
-            return answer
-        time.sleep(0.5)
-    raise TimeoutError(f"{what} did not come\n{log.read_text()}")
 
 
 def make_project(folder: Path) -> Project:
@@ -262,23 +250,10 @@ def harness(prefect_server: Server) -> Iterator[None]:
         yield
 
 
-def wait_until_gone(pid: int) -> None:
-    """Return once no process has this number; one that lasts a minute has outlived its parent."""
-    for _ in range(600):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return
-        if state == "Z":  # dead, and its parent has not asked for its exit status yet
-            return
-        time.sleep(0.1)
-    raise TimeoutError(f"process {pid} outlived the one that started it")
-
-
 def stage_process(stage: str, place: Path | None = None) -> int:
     """Process number of a stage of the project in `place`, or in the working directory, once it runs."""
-    end = time.monotonic() + TIMEOUT_SECONDS
-    while time.monotonic() < end:
+
+    def look() -> int | None:
         for command in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = command.read_bytes().split(b"\0")
@@ -287,5 +262,6 @@ def stage_process(stage: str, place: Path | None = None) -> int:
                 continue
             if words[1:3] == [b"stage.py", stage.encode()] and folder == (place or Path.cwd()):
                 return int(command.parent.name)
-        time.sleep(0.1)
-    raise TimeoutError(f"{stage} did not start")
+        return None
+
+    return int(until(look, f"the stage {stage}") or 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from plumbline.doctor.finding import Place, State
 from plumbline.doctor.prefect_server import check_server
 from tests.doctor.servers import answering
 from tests.ports import free_port
+from tests.waiting import until
 
 PLACE = Place(frozenset())
 PREFECT = (sys.executable, "-m", "prefect")
@@ -43,10 +43,7 @@ def test_a_server_its_pool_and_its_worker(
         assert "ok: http://127.0.0.1" in said()
         assert "fault: the work pool cpu has no worker that is alive" in said()
         with answering([*PREFECT, "worker", "start", "--pool", "cpu", "--name", "one"], None):
-            for _ in range(300):
-                if "alive (one)" in said():
-                    break
-                time.sleep(0.4)
+            until(lambda: "alive (one)" in said(), "a worker that is alive", found=said, pause_s=0.4)
             assert {item.state for item in check_server(PLACE)} == {State.OK}, said()
         assert not any(item.state is State.FAULT for item in check_clock(PLACE))
         subprocess.run([*PREFECT, "work-pool", "pause", "cpu"], check=True, capture_output=True)

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.flows.conftest import STAGES, Project, Server, stage_process, wait_until_gone
+from tests.flows.conftest import STAGES, Project, Server, stage_process
+from tests.waiting import until_gone
 
 FLOW = ("-m", "flows.pipeline")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_home")]
@@ -70,13 +71,13 @@ def copy_row(database: sqlite3.Connection, table: str, where: str, **changes: st
 
 @pytest.mark.chaos
 def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Project) -> None:
-    project.behave(train={"sleep": 60})
+    project.behave(train={"sleep": 3600})
     run = project.start(*FLOW)
     stage = stage_process("train")
     (server,) = Path(".plumbline/server.pid").read_text().split()
     run.kill()
     run.wait()
-    wait_until_gone(stage)
+    until_gone(stage)
     with sqlite3.connect(".prefect/prefect.db") as record:
         copy_row(record, "flow", "name = 'pipeline'", id=str(uuid4()), name="score")
         flow = record.execute("SELECT id FROM flow WHERE name = 'score'").fetchone()[0]
@@ -85,7 +86,7 @@ def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Pr
     code, said = project.run(*FLOW)
     assert code == 0, said
     assert "recomputed: train" in said
-    wait_until_gone(int(server))
+    until_gone(int(server))
     with sqlite3.connect(".prefect/prefect.db") as record:
         told = "SELECT flow.name, state_type FROM flow_run JOIN flow ON flow.id = flow_id ORDER BY flow_run.created"
         states = record.execute(told).fetchall()
@@ -95,10 +96,10 @@ def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Pr
 
 @pytest.mark.chaos
 def test_a_terminated_run_ends_its_stage(project: Project) -> None:
-    project.behave(simulate={"sleep": 60})
+    project.behave(simulate={"sleep": 3600})
     run = project.start(*FLOW)
     stage = stage_process("simulate")
     run.terminate()
-    wait_until_gone(stage)
-    said, _ = run.communicate(timeout=30)  # to its end: the embedded server, which shares the pipe, has ended too
+    until_gone(stage)
+    said, _ = run.communicate()  # to its end: the embedded server, which shares the pipe, has ended too
     assert run.returncode == 128 + signal.SIGTERM, said

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +21,7 @@ from plumbline.release.registry import Registry
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, Tiny, run_cli
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 PASSED = [{"metric": "severity_mae", "artifact": "int8", "max": 100.0}]
@@ -143,12 +144,12 @@ def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(pr
     for _ in range(2):
         score(return_state=True)
     wanted = {"filter": {"event": {"name": ["plumbline.drift"]}, "occurred": {"since": began}}}
-    for _ in range(60):
-        events = httpx.post(f"{api}/events/filter", json=wanted).raise_for_status().json()["events"]
-        if events:
-            break
-        time.sleep(1)
-    (event,) = events
+
+    def told() -> list[dict[str, Any]]:
+        answer = httpx.post(f"{api}/events/filter", json=wanted, timeout=PATIENCE_S)
+        return answer.raise_for_status().json()["events"]
+
+    (event,) = until(told, "an event of drift", pause_s=0.5)
     assert event["resource"]["prefect.resource.id"] == f"plumbline.place.{PLACE}"
     assert event["payload"]["result"] == project.results()["noisy"].name
     assert any("log_noise" in reason for reason in event["payload"]["reasons"])

@@ -9,7 +9,9 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -24,6 +26,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.orchestration import portions, run_records
 from flows.orchestration.services import FOLDER
 from flows.tidy import tidy
+from flows.versioning import checkout
 from flows.versioning.checkout import LOCK, TIDYING, CheckoutBusyError, alone
 from plumbline.core.errors import InputError
 from plumbline.params import load_params, parse_params
@@ -71,13 +74,11 @@ def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts
         def there() -> set[UUID]:
             return {one.id for one in client.read_flow_runs(flow_run_filter=ours)}
 
-        time.sleep(2)
-        just_now = 1 / 86_400
         run_records.forget_runs(LONG_AGO, dry_run=False)
-        assert run_records.forget_runs(just_now, dry_run=True) >= 1
+        assert run_records.forget_runs(0.0, dry_run=True) >= 1
         assert there() == {over, at_work, waiting, others}
         assert client.read_artifacts(artifact_filter=artifacts)
-        assert run_records.forget_runs(just_now, dry_run=False) >= 1
+        assert run_records.forget_runs(0.0, dry_run=False) >= 1
         assert there() == {at_work, waiting, others}
         assert not client.read_artifacts(artifact_filter=artifacts)
         assert run_records.runs_at_work() >= 1
@@ -94,8 +95,7 @@ def test_what_ran_inside_of_a_flow_goes_as_well(place: Path, monkeypatch: pytest
     mine = FlowFilter.model_validate({"name": {"any_": ["tiles"]}})
     with get_client(sync_client=True) as client:
         assert len(client.read_flow_runs(flow_filter=mine)) == 1
-        time.sleep(2)
-        run_records.forget_runs(1 / 86_400, dry_run=False)
+        run_records.forget_runs(0.0, dry_run=False)
         assert not client.read_flow_runs(flow_filter=mine)
 
 
@@ -196,21 +196,32 @@ def tidying(place: Path) -> Iterator[threading.Event]:
     def hold() -> None:
         with alone(purpose=TIDYING):
             held.set()
-            let_go.wait(60)
+            let_go.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(60)
+    held.wait()
     yield let_go
     let_go.set()
     thread.join()
 
 
-def test_a_run_waits_for_tidying_and_for_nothing_else(tidying: threading.Event) -> None:
-    threading.Timer(2.5, tidying.set).start()
-    begin = time.monotonic()
+def test_a_run_waits_for_tidying_and_for_nothing_else(
+    tidying: threading.Event, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A clock that goes as far with each look as a run would wait for another run, and no further than for tidying.
+    looks = count()
+
+    def look() -> float:
+        number = next(looks)
+        if number == 4:
+            tidying.set()
+        return min(number, 100) * checkout.SIGNING_S
+
+    monkeypatch.setattr(checkout, "time", SimpleNamespace(monotonic=look, sleep=time.sleep))
     with alone():
-        assert time.monotonic() - begin > 2
+        assert tidying.is_set()
+        assert "is tidied" in capsys.readouterr().err
         assert LOCK.read_text() == str(os.getpid())
         with pytest.raises(CheckoutBusyError), alone(purpose=TIDYING):
             pass

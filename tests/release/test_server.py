@@ -15,6 +15,7 @@ from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import tidy
 from tests.doctor.servers import answering
+from tests.ports import free_port
 from tests.release.conftest import MakePackage, Pair
 
 
@@ -23,11 +24,11 @@ def agree(candidate: Path, champion: Path) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path, free_tcp_port: int, monkeypatch: pytest.MonkeyPatch):
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A server on a free port, which `Registry` asks."""
-    place = tmp_path / "server"
+    place, port = tmp_path / "server", free_port()
     place.mkdir()
-    uri = f"http://127.0.0.1:{free_tcp_port}"
+    uri = f"http://127.0.0.1:{port}"
     command = [
         sys.executable,
         "-m",
@@ -36,7 +37,7 @@ def server(tmp_path: Path, free_tcp_port: int, monkeypatch: pytest.MonkeyPatch):
         "--host",
         "127.0.0.1",
         "--port",
-        str(free_tcp_port),
+        str(port),
         "--workers",
         "1",
         "--backend-store-uri",
@@ -51,7 +52,6 @@ def server(tmp_path: Path, free_tcp_port: int, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("server")
 def test_packages_are_promoted_found_rolled_back_and_tidied(make_package: MakePackage, keys: Pair) -> None:
     for words in ("one", "two", "three"):

@@ -28,7 +28,7 @@ from tests.validate import spoil
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"sentinel_a": 260, "sentinel_b": 260, "xband_a": 160, "xband_b": 160}
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 
 MISSED_BOWLS = {"metric": "missed_share", "artifact": "pruned", "slice": "mechanism:bowl"}

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from flows.orchestration import embedded_server
-from tests.flows.conftest import ROOT, wait_until_gone
+from tests.flows.conftest import ROOT
+from tests.waiting import until_gone
 
 # Asks the server for its health, by the address that everybody in the process is given, and waits to be ended.
 RUN = """
@@ -49,7 +50,7 @@ def test_the_server_is_gone_with_the_run(end: signal.Signals | None) -> None:
             run.communicate("\n")
         else:
             run.send_signal(end)
-    wait_until_gone(server)
+    until_gone(server)
 
 
 def test_a_server_that_is_named_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

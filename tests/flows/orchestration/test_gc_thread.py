@@ -14,13 +14,13 @@ from tests.flows.conftest import ROOT
 # One thread holds SQLite's write lock and makes objects. Another waits for the lock; of its connection there is a
 # cursor that nobody closed, in a cycle.
 PROGRAM = """
-import sqlite3, threading, time, weakref
+import sqlite3, sys, threading, time, weakref
 
 class Cycle:
     pass
 
 def connect():
-    return sqlite3.connect("lock.db", isolation_level=None, timeout=4, check_same_thread=False)
+    return sqlite3.connect("lock.db", isolation_level=None, timeout=float(sys.argv[1]), check_same_thread=False)
 
 holder, waiter = connect(), connect()
 holder.execute("PRAGMA journal_mode = WAL")
@@ -52,16 +52,15 @@ print("freed")
 """
 
 
-def said(folder: Path, *module: str) -> list[str]:
+def said(folder: Path, patience_s: float, *module: str) -> list[str]:
     (folder / "program.py").write_text(PROGRAM)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
     done = subprocess.run(
-        [sys.executable, "-m", *module, "program"],
+        [sys.executable, "-m", *module, "program", str(patience_s)],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -69,13 +68,13 @@ def said(folder: Path, *module: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_waiting_connection_keeps_nobody_who_holds_the_lock(tmp_path: Path) -> None:
-    assert said(tmp_path, "flows.orchestration.gc_thread") == ["has the lock", "freed"]
+    assert said(tmp_path, 3600.0, "flows.orchestration.gc_thread") == ["has the lock", "freed"]
 
 
 @pytest.mark.slow
 def test_without_it_python_itself_would(tmp_path: Path) -> None:
     """Where this fails, `flows.orchestration.gc_thread` may go: Python no longer waits there."""
-    assert said(tmp_path) == ["gave up", "freed"]
+    assert said(tmp_path, 2.0) == ["gave up", "freed"]
 
 
 def test_a_module_finds_its_own_name_and_arguments(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from plumbline.serve.http.work_pool import ADDRESS
-from tests.flows.conftest import PREFECT, ROOT, Server, service, wait_for
+from tests.flows.conftest import PREFECT, ROOT, Server, service
 from tests.serve.http.served import ended, files, process
+from tests.waiting import PATIENCE_S, until
 
 pytest.importorskip("fastapi")
 pytestmark = pytest.mark.chaos
@@ -23,7 +24,7 @@ POOL = "service"
 def runs(server: Server, job: str) -> list[dict[str, Any]]:
     """The flow runs of a job."""
     asked = {"flow_runs": {"name": {"any_": [job]}}}
-    found: list[dict[str, Any]] = httpx.post(f"{server.url}/flow_runs/filter", json=asked).json()
+    found: list[dict[str, Any]] = httpx.post(f"{server.url}/flow_runs/filter", json=asked, timeout=PATIENCE_S).json()
     return found
 
 
@@ -32,15 +33,16 @@ def test_a_worker_does_the_jobs_and_one_is_not_lost_or_done_twice_when_the_servi
 ) -> None:
     monkeypatch.setenv(ADDRESS, prefect_server.url)
     environment = os.environ | {"PREFECT_HOME": str(tmp_path / "home"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    httpx.post(f"{prefect_server.url}/work_pools/", json={"name": POOL, "type": "process"}).raise_for_status()
+    pool = {"name": POOL, "type": "process"}
+    httpx.post(f"{prefect_server.url}/work_pools/", json=pool, timeout=PATIENCE_S).raise_for_status()
     deploy = [PREFECT, "--no-prompt", "deploy", "--name", "service-job", "--pool", POOL, "-jv", f"working_dir={ROOT}"]
     subprocess.run(deploy, cwd=ROOT, env=environment, check=True, capture_output=True)
     folder = tmp_path / "service"
     given = files(tiny.products(), tiny.footprints)
-    with httpx.Client(timeout=60) as client:
+    with httpx.Client(timeout=PATIENCE_S) as client:
         with process(folder, tiny.data("package")) as (begun, address):
             waiting = client.post(f"{address}/v1/predict", files=given).json()["id"]
-            wait_for(lambda: runs(prefect_server, waiting), "a flow run of the job", prefect_server.log)
+            until(lambda: runs(prefect_server, waiting), "a flow run of the job", found=prefect_server.log)
             begun.send_signal(signal.SIGKILL)
             begun.wait()
         worker = ("worker", "start", "--pool", POOL, "--limit", "1")

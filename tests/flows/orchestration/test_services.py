@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flows.orchestration.services import RECORD, Record, Service, log_of, read_record
-from tests.flows.conftest import wait_until_gone
+from tests.waiting import until, until_gone
 
 # A child that leaves its parent, its group and its session, as a daemon does.
 RUNAWAY = """
 import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
 print(child.pid, flush=True)
 if sys.argv[1] == "stay":
-    time.sleep(600)
+    time.sleep(3600)
 """
 
 
@@ -31,11 +30,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def child_of(name: str) -> int:
     """The number that a service wrote into its log."""
-    for _ in range(600):
-        if said := log_of(name).read_text().split():
-            return int(said[0])
-        time.sleep(0.1)
-    raise TimeoutError("no child was started")
+    return int(until(lambda: log_of(name).read_text().split(), "a child")[0])
 
 
 @pytest.mark.parametrize("parent", ["stay", "leave"])
@@ -45,7 +40,7 @@ def test_children_are_ended_whatever_became_of_their_parent(parent: str) -> None
     child = child_of("one")
     assert read_record() == record
     if parent == "leave":
-        wait_until_gone(service.pid)
+        until_gone(service.pid)
         assert not record.alive()
     assert record.told("SAID", "one") == {"so"}
     assert record.told("SAID", "two") == set()
@@ -53,14 +48,14 @@ def test_children_are_ended_whatever_became_of_their_parent(parent: str) -> None
     os.kill(child, 0)
     record.end("one")
     record.end_children("one")
-    wait_until_gone(child)
+    until_gone(child)
     record.forget("one")
     assert not RECORD.exists()
     assert read_record() is None
 
 
 def test_a_number_that_went_to_another_process_ends_nobody() -> None:
-    with subprocess.Popen(["sleep", "600"]) as other:
+    with subprocess.Popen(["sleep", "3600"]) as other:
         record = Record(1, services=[Service("one", other.pid, started=1)])
         assert not record.alive()
         record.end("one")
@@ -71,7 +66,7 @@ def test_a_number_that_went_to_another_process_ends_nobody() -> None:
 
 def test_a_record_of_before_the_boot_or_cut_short_counts_for_nothing() -> None:
     record = Record(1)
-    record.start("one", ["sleep", "600"], {})
+    record.start("one", ["sleep", "3600"], {})
     replace(record, boot="another").write()
     assert read_record() is None
     RECORD.write_text(RECORD.read_text()[:-20])

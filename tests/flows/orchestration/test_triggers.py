@@ -11,14 +11,15 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.flows.conftest import PREFECT, Project, Server, wait_for
+from tests.flows.conftest import PREFECT, Project, Server
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
 def api(project: Project, prefect_server: Server) -> Iterator[httpx.Client]:
     """The shared server, for the project's commands too."""
     project.environment |= {"PREFECT_API_URL": prefect_server.url, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    with httpx.Client(base_url=prefect_server.url, timeout=60) as client:
+    with httpx.Client(base_url=prefect_server.url, timeout=PATIENCE_S) as client:
         yield client
 
 
@@ -63,10 +64,10 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
     log = prefect_server.log
     command = [PREFECT, "event", "emit", "plumbline.delivery", "--resource-id", "plumbline.place.athens"]
     subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
-    wait_for(lambda: started("score"), "a run of score", log)
+    until(lambda: started("score"), "a run of score", found=log)
     assert started("retrain") == []
     emit("plumbline.drift", {"place": "athens", "result": "2026-11-3fa94c1e", "reasons": ["noise"]})
-    (run,) = wait_for(lambda: started("retrain"), "a run of retrain", log)
+    (run,) = until(lambda: started("retrain"), "a run of retrain", found=log)
     assert run["parameters"] == {"place": "athens", "result": "2026-11-3fa94c1e"}
     assert len(started("score")) == 1
     runs = ask(api, "/flow_runs/filter", deployments={"id": {"any_": [deployments["score"]]}})

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from flows.versioning.checkout import RWLOCK, CheckoutBusyError, alone
 from flows.versioning.stage_runner import reproduce
 from tests.flows.conftest import ROOT, Project
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -88,12 +88,12 @@ def test_a_list_cut_short_blocks_nothing(project: Project) -> None:
 @pytest.mark.parametrize("both", [True, False])
 def test_a_living_dvc_is_respected(both: bool) -> None:
     """DVC leaves out the list of those who read, or write, where there are none."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"]) as dvc:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", "dvc"]) as dvc:
         write_owner(dvc.pid)
         if not both:
             RWLOCK.write_text(json.dumps({"write": json.loads(RWLOCK.read_text())["write"]}))
-        while not Path(f"/proc/{dvc.pid}/cmdline").read_bytes():  # empty for a moment while a program is started
-            time.sleep(0.01)
+        started = Path(f"/proc/{dvc.pid}/cmdline").read_bytes  # empty for a moment while a program is started
+        until(started, "the command line of a process", needs=dvc)
         with alone():
             assert RWLOCK.exists()
         dvc.kill()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,14 +17,16 @@ import yaml
 from flows.versioning import dvc_process
 from flows.versioning.checkout import _is_dvc
 from flows.versioning.process import TookTooLongError, run
-from tests.flows.conftest import IDENTITY, Project, wait_until_gone
+from tests.flows.conftest import IDENTITY, Project, stage_process
+from tests.flows.versioning.test_process import over_with_a_line
+from tests.waiting import until_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="where the kernel tells nobody, DVC is loaded anew")
 # Says what it finds, and stays.
 LOOK = """
 import os, subprocess, sys, time
 print(os.environ.get("OWN"), os.getpid(), flush=True)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
 print("child", child.pid, flush=True)
 time.sleep(float(sys.argv[1]))
 child.kill()
@@ -38,11 +39,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dvc_process, "_kept", [])
+    monkeypatch.setattr(dvc_process, "LOAD_S", 3600.0)
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], check=True)
     Path(".dvc").mkdir()
     Path(".dvc/config").touch()
     Path("look.py").write_text(LOOK)
-    stages = {name: {"cmd": f"{sys.executable} look.py {s}"} for name, s in (("quick", 0), ("slow", 60))}
+    stages = {name: {"cmd": f"{sys.executable} look.py {s}"} for name, s in (("quick", 0), ("slow", 3600))}
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     yield tmp_path
     for kept in filter(None, dvc_process._kept):
@@ -86,13 +88,15 @@ def test_each_command_is_a_process_of_its_own_with_its_own_variables(here: Path)
     assert forked(said[0]) != forked(said[1])
 
 
-def test_at_the_limit_the_stage_and_its_children_are_ended_and_the_next_command_is_forked(here: Path) -> None:
+def test_at_the_limit_the_stage_and_its_children_are_ended_and_the_next_command_is_forked(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines: list[str] = []
+    say = over_with_a_line(monkeypatch, "child", lines)
     dvc_process.begin()
-    with pytest.raises(TookTooLongError, match="not finished after 5 s"):
-        dvc_process.run("dvc", ["repro", "slow"], lines.append, limit_s=5)
-    for pid in (forked(lines), int(next(line for line in lines if line.startswith("child")).split()[1])):
-        wait_until_gone(pid)
+    with pytest.raises(TookTooLongError, match="not finished after 600 s"):
+        dvc_process.run("dvc", ["repro", "slow"], say, limit_s=600)
+    until_gone(forked(lines), int(next(line for line in lines if line.startswith("child")).split()[1]))
     before = loaded()
     assert dvc_process.run("dvc", ["status"], str) in (0, 1)
     assert loaded() == before
@@ -117,8 +121,8 @@ def test_where_the_loaded_process_is_killed_its_command_ends_and_the_next_loads_
 
     assert dvc_process.run("dvc", ["repro", "slow"], kill) == -signal.SIGKILL
     assert dvc_process._kept == [None]
-    wait_until_gone(forked(lines))
-    wait_until_gone(int(next(line for line in lines if line.startswith("child")).split()[1]))
+    until_gone(forked(lines))
+    until_gone(int(next(line for line in lines if line.startswith("child")).split()[1]))
     assert dvc_process.run("dvc", ["repro", "quick"], str) == 0
 
 
@@ -134,13 +138,16 @@ def test_an_interruption_while_dvc_loads_leaves_no_answer_to_the_next_command(he
     def alarm(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def interrupted() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        dvc_process.run("dvc", ["repro", "slow"], str)
+
     before = signal.signal(signal.SIGALRM, alarm)
     try:
         dvc_process.begin()
         os.kill(loaded(), signal.SIGSTOP)
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
         with pytest.raises(KeyboardInterrupt):
-            dvc_process.run("dvc", ["repro", "slow"], str)
+            interrupted()
     finally:
         signal.signal(signal.SIGALRM, before)
     assert dvc_process._kept == [None]
@@ -162,7 +169,7 @@ def test_while_one_command_is_at_work_another_does_not_wait_for_it(here: Path) -
 
     thread = threading.Thread(target=long)
     thread.start()
-    assert begun.wait(60)
+    begun.wait()
     assert dvc_process.run("dvc", ["version"], str) == 0
     assert codes == []
     (command,) = psutil.Process(loaded()).children()
@@ -172,19 +179,15 @@ def test_while_one_command_is_at_work_another_does_not_wait_for_it(here: Path) -
 
 
 def test_a_command_and_what_it_started_die_with_the_process_that_asked(project: Project) -> None:
-    project.behave(simulate={"sleep": 60})
+    project.behave(simulate={"sleep": 3600})
     asking = "from flows.versioning import dvc_process as ready; ready.run('dvc', ['repro', 'simulate'], print)"
     starter = project.start("-c", asking)
-    deadline = time.monotonic() + 60
-    found: list[psutil.Process] = []
-    while time.monotonic() < deadline and not any("stage.py" in " ".join(p.cmdline()) for p in found):
-        found = psutil.Process(starter.pid).children(recursive=True)
-        time.sleep(0.2)
+    stage_process("simulate")
+    found = psutil.Process(starter.pid).children(recursive=True)
     assert len(found) >= 3  # who has loaded DVC, its fork, the stage
     starter.kill()
     starter.communicate()
-    for process in found:
-        wait_until_gone(process.pid)
+    until_gone(*(process.pid for process in found))
 
 
 def test_the_loaded_process_is_known_for_dvc_by_its_command_line(here: Path) -> None:

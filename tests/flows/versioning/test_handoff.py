@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from flows.versioning import clones, remote
 from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError, reproduce
 from tests.flows.conftest import Project, make_project
 from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 BEFORE = ["simulate", "ingest", "prepare"]
 
@@ -30,18 +30,21 @@ def bucket() -> Iterator[str]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(600):
-            try:
-                httpx.get(address)
-                break
-            except httpx.TransportError:
-                time.sleep(0.2)
+        until(partial(answers, address), "an answer of the S3 server", needs=server)
         client = boto3.client("s3", endpoint_url=address, aws_access_key_id="a", aws_secret_access_key="b")
         client.create_bucket(Bucket="plumbline")
         yield address
     finally:
         server.kill()
         server.wait()
+
+
+def answers(address: str) -> bool:
+    try:
+        httpx.get(address, timeout=PATIENCE_S)
+    except httpx.TransportError:
+        return False
+    return True
 
 
 class Machine:
@@ -156,6 +159,6 @@ def test_a_machine_without_a_remote_says_so(project: Project) -> None:
 
 
 def test_a_stage_that_takes_too_long_is_ended(project: Project) -> None:
-    project.behave(simulate={"sleep": 120})
+    project.behave(simulate={"sleep": 3600})
     with pytest.raises(StageFailedError, match="simulate: not finished after 5 s, and ended"):
         reproduce("simulate", str, limit_s=5)

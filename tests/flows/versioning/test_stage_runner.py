@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from flows.versioning.stage_runner import StageFailedError, _failure, begin_asking, promote, reproduce, stale
-from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
+from tests.flows.conftest import STAGES, Project, stage_process
+from tests.waiting import until_gone
 
 
 def test_a_stage_runs_once_and_is_restored_from_the_cache(project: Project) -> None:
@@ -88,7 +89,7 @@ def test_how_a_stage_ended_is_read_behind_a_line_that_it_did_not_end(before: str
 
 @pytest.mark.parametrize("victim", ["stage", "dvc"])
 def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -> None:
-    project.behave(simulate={"sleep": 60})
+    project.behave(simulate={"sleep": 3600})
     failure: list[StageFailedError] = []
 
     def attempt() -> None:
@@ -102,9 +103,8 @@ def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -
     stage = stage_process("simulate")
     dvc = int(Path(f"/proc/{stage}/stat").read_text().rsplit(")", 1)[1].split()[1])
     os.kill(stage if victim == "stage" else dvc, signal.SIGKILL)
-    worker.join(120)
-    assert not worker.is_alive()
+    worker.join()
     assert "killed by signal 9" in str(failure[0])
-    wait_until_gone(stage)
+    until_gone(stage)
     project.behave()
     assert reproduce("simulate", str) == "ran"

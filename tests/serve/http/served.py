@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,8 @@ import plumbline
 from plumbline.serve.http.app import make_app
 from plumbline.serve.http.settings import Limits, Settings
 from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
-SECONDS = 240.0
 DEFAULT = Limits()
 
 
@@ -41,7 +40,7 @@ def process(folder: Path, package: Path, *options: str) -> Iterator[tuple[subpro
         begun = subprocess.Popen([*command, "--model", str(package), *options], stderr=said, env=environment)
     address = f"http://127.0.0.1:{port}"
     try:
-        _until(lambda: begun.poll() is not None or _answers(address))
+        until(lambda: _answers(address), "an answer of the service", needs=begun, found=folder.parent / "said.txt")
         yield begun, address
     finally:
         begun.kill()
@@ -50,16 +49,9 @@ def process(folder: Path, package: Path, *options: str) -> Iterator[tuple[subpro
 
 def _answers(address: str) -> bool:
     try:
-        return httpx.get(f"{address}/healthz").status_code == 200
+        return httpx.get(f"{address}/healthz", timeout=PATIENCE_S).status_code == 200
     except httpx.TransportError:
         return False
-
-
-def _until(true: Any) -> None:
-    ends = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < ends, "waited too long"
-        time.sleep(0.1)
 
 
 def ended(client: Any, job: str, address: str = "") -> dict[str, Any]:
@@ -70,7 +62,7 @@ def ended(client: Any, job: str, address: str = "") -> dict[str, Any]:
         found.update(client.get(f"{address}/v1/jobs/{job}").json())
         return found["status"] in ("done", "failed", "cancelled")
 
-    _until(over)
+    until(over, f"the end of job {job}", found=lambda: found)
     return found
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from plumbline.serve.http.monitoring import Meters
 from plumbline.serve.http.settings import Limits, Settings
 from tests.full_disk import largest_file
 from tests.serve.http.served import ended, files, is_problem, process
+from tests.waiting import PATIENCE_S, until
 
 pytest.importorskip("fastapi")
 BOUNDARY = "--------------------------0123456789abcdef"
@@ -24,13 +24,6 @@ BOUNDARY = "--------------------------0123456789abcdef"
 def left(folder: Path) -> list[str]:
     """Files that uploads have left behind, which no job has."""
     return sorted(path.name for path in (folder / job_files.INCOMING).iterdir())
-
-
-def until_nothing_is_left(folder: Path) -> None:
-    ends = time.monotonic() + 60
-    while left(folder):
-        assert time.monotonic() < ends, left(folder)
-        time.sleep(0.1)
 
 
 def begin_upload(address: str, length: int) -> socket.socket:
@@ -52,15 +45,16 @@ def test_slow_and_cut_uploads_keep_nobody_waiting_and_leave_nothing(tiny, tmp_pa
         for number, one in enumerate(slow):
             one.sendall(b"x" * (100_000 * number))
             one.sendall(b"y")
-        assert httpx.get(f"{address}/healthz", timeout=10).status_code == 200
-        job = httpx.post(f"{address}/v1/predict", files=files(tiny.products(), tiny.footprints)).json()["id"]
-        for one in slow[::2]:
-            one.close()
-        with httpx.Client() as client:
+        with httpx.Client(timeout=PATIENCE_S) as client:  # it answers while they are open
+            assert client.get(f"{address}/healthz").status_code == 200
+            given = files(tiny.products(), tiny.footprints)
+            job = client.post(f"{address}/v1/predict", files=given).json()["id"]
+            for one in slow[::2]:
+                one.close()
             assert ended(client, job, address)["status"] == "done"
         for one in slow[1::2]:
             one.close()
-        until_nothing_is_left(folder)
+        until(lambda: not left(folder), "an end of what uploads left", found=lambda: left(folder))
         assert [path.name for path in (folder / job_files.JOBS).iterdir()] == [job]
         assert begun.poll() is None
 
@@ -69,12 +63,13 @@ def test_a_full_disk_is_told_nothing_is_kept_and_smaller_requests_go_on(tiny, tm
     folder = tmp_path / "service"
     with largest_file(3_000_000), process(folder, tiny.data("package")) as (begun, address):
         large = [("points", ("a.csv", os.urandom(4_000_000))), ("buildings", ("f.geojson", b"{}"))]
-        answer = httpx.post(f"{address}/v1/predict", files=large)
+        answer = httpx.post(f"{address}/v1/predict", files=large, timeout=PATIENCE_S)
         assert is_problem(answer, 507, "The disk of the service is full. Nothing was kept")
         assert int(answer.headers["retry-after"]) > 0
         assert left(folder) == []
-        job = httpx.post(f"{address}/v1/predict", files=files(tiny.products(), tiny.footprints)).json()["id"]
-        with httpx.Client() as client:
+        with httpx.Client(timeout=PATIENCE_S) as client:
+            given = files(tiny.products(), tiny.footprints)
+            job = client.post(f"{address}/v1/predict", files=given).json()["id"]
             assert ended(client, job, address)["status"] == "done"
         assert begun.poll() is None
 
@@ -98,7 +93,7 @@ def test_a_body_that_stops_coming_or_is_longer_than_it_says_is_ended(tmp_path, m
         async def receive():
             for chunk in coming:
                 return {"type": "http.request", "body": chunk, "more_body": True}
-            return await asyncio.sleep(60)
+            return await asyncio.Event().wait()  # for ever
 
         async def send(message):
             sent.append(message)
@@ -118,7 +113,7 @@ def test_connections_that_never_send_a_request_are_no_load(tiny, tmp_path):
         host, port = address.removeprefix("http://").split(":")
         silent = [socket.create_connection((host, int(port))) for _ in range(200)]
         try:
-            assert httpx.get(f"{address}/readyz", timeout=10).status_code == 200
+            assert httpx.get(f"{address}/readyz", timeout=PATIENCE_S).status_code == 200
         finally:
             for one in silent:
                 with closing(one):

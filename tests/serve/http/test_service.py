@@ -20,6 +20,7 @@ from plumbline.serve.http.models import Models
 from plumbline.serve.http.problems import without_paths
 from plumbline.serve.http.settings import Settings
 from tests.serve.http.served import ended, files, is_problem, process, service
+from tests.waiting import PATIENCE_S, until, until_gone
 
 pytest.importorskip("fastapi")
 TOKEN = "a-word-that-nobody-guesses"
@@ -177,16 +178,13 @@ def test_what_was_accepted_outlives_a_kill_and_leaves_no_orphan(tiny, tmp_path):
     folder = tmp_path / "service"
     with process(folder, tiny.data("package"), "--queue", "5") as (begun, address):
         given = files(tiny.products(), tiny.footprints)
-        jobs = [httpx.post(f"{address}/v1/predict", files=given).json()["id"] for _ in range(2)]
-        ends = time.monotonic() + 60
-        while not (own := psutil.Process(begun.pid).children()) and time.monotonic() < ends:
-            time.sleep(0.05)
-        assert own
+        with httpx.Client(timeout=PATIENCE_S) as client:
+            jobs = [client.post(f"{address}/v1/predict", files=given).json()["id"] for _ in range(2)]
+        own = until(psutil.Process(begun.pid).children, "a process of a job", needs=begun)
         begun.send_signal(signal.SIGKILL)
         begun.wait()
-        psutil.wait_procs(own, timeout=60)  # one that is still loading ends once it has loaded
-        assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in own)
-    with process(folder, tiny.data("package")) as (begun, address), httpx.Client() as client:
+        until_gone(*(one.pid for one in own))  # one that is still loading ends once it has loaded
+    with process(folder, tiny.data("package")) as (begun, address), httpx.Client(timeout=PATIENCE_S) as client:
         assert [ended(client, job, address)["status"] for job in jobs] == ["done", "done"]
         begun.send_signal(signal.SIGTERM)
-        assert begun.wait(timeout=30) in (0, -signal.SIGTERM)
+        assert begun.wait() in (0, -signal.SIGTERM)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.browser import BROWSER
+from tests.waiting import PATIENCE_S
 
 SOFTWARE_GL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
 
@@ -20,7 +21,7 @@ def chromium() -> Iterator[Any]:
     if BROWSER is None:
         pytest.skip("no Chromium found")
     with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=BROWSER, args=list(SOFTWARE_GL))
+        browser = play.chromium.launch(executable_path=BROWSER, args=list(SOFTWARE_GL), timeout=PATIENCE_S * 1000)
         yield browser
         browser.close()
 
@@ -33,6 +34,7 @@ def visit(chromium: Any) -> Iterator[Callable[..., Any]]:
 
     def open_(address: str, width: int = 1200, height: int = 800, may_complain: bool = False) -> Any:
         context = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+        context.set_default_timeout(PATIENCE_S * 1000)
         contexts.append(context)
         window = context.new_page()
         if not may_complain:

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from tests.serve.http.served import ended, process
+from tests.waiting import PATIENCE_S
 
 pytest.importorskip("fastapi")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TOKEN = "a-token-of-many-letters"
-PATIENCE_MS = 240_000
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +49,11 @@ def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit:
     window.get_by_label("Share of damaged buildings").fill("0.1")
     window.get_by_label("Also restore a field").check()
     send(window, tiny.products(), tiny.footprints)
-    window.locator(".viewer").wait_for(timeout=PATIENCE_MS)
-    told = [httpx.get(address.rstrip("/") + job).json() for job in jobs]
+    window.locator(".viewer").wait_for()
+    told = [httpx.get(address.rstrip("/") + job, timeout=PATIENCE_S).json() for job in jobs]
     assert [(job["kind"], job["status"]) for job in told] == [("predict", "done"), ("restore", "done")]
-    judged = httpx.get(f"{address.rstrip('/')}{jobs[0]}/result", headers={"accept": "text/csv"}).text
+    asked = {"headers": {"accept": "text/csv"}, "timeout": PATIENCE_S}
+    judged = httpx.get(f"{address.rstrip('/')}{jobs[0]}/result", **asked).text
     assert window.evaluate("window.plumbline.city.buildings.length") == len(judged.splitlines()) - 1
     assert window.get_by_label("Field", exact=True).locator("option").count() > 1  # none, and what was restored
     window.get_by_text("Results", exact=True).click()
@@ -78,7 +79,7 @@ def test_a_problem_of_a_file_is_told_when_the_job_fails(address: str, visit: Any
     cut.write_text("this is no table of points\n")
     window = visit(address)
     send(window, [cut], tiny.footprints)
-    window.get_by_role("alert").filter(has_text="cut.csv").wait_for(timeout=PATIENCE_MS)
+    window.get_by_role("alert").filter(has_text="cut.csv").wait_for()
 
 
 def test_a_job_is_cancelled(address: str, visit: Any, tiny: Any) -> None:
@@ -87,14 +88,15 @@ def test_a_job_is_cancelled(address: str, visit: Any, tiny: Any) -> None:
         send(window, tiny.products(), tiny.footprints)
     job = accepted.value.headers["location"]
     window.get_by_role("button", name="Cancel").click()
-    window.get_by_role("alert").filter(has_text="Cancelled").wait_for(timeout=PATIENCE_MS)
-    left = ended(httpx, job.rsplit("/", 1)[1], address.rstrip("/")) if found(address, job) else None
+    window.get_by_role("alert").filter(has_text="Cancelled").wait_for()
+    with httpx.Client(timeout=PATIENCE_S) as client:
+        left = ended(client, job.rsplit("/", 1)[1], address.rstrip("/")) if found(address, job) else None
     assert left is None or left["status"] == "cancelled"
 
 
 def found(address: str, job: str) -> bool:
     """Whether the service knows a job: one that waited is forgotten as it is cancelled."""
-    return httpx.get(address.rstrip("/") + job).status_code == 200
+    return httpx.get(address.rstrip("/") + job, timeout=PATIENCE_S).status_code == 200
 
 
 def test_a_token_is_asked_for(visit: Any, tiny: Any, tmp_path: Path) -> None:
@@ -108,5 +110,5 @@ def test_a_token_is_asked_for(visit: Any, tiny: Any, tmp_path: Path) -> None:
         window.get_by_role("button", name="Go on").click()
         window.get_by_label("Token", exact=True).last.fill(TOKEN)
         window.get_by_role("button", name="Go on").click()
-        window.locator(".viewer").wait_for(timeout=PATIENCE_MS)
-        assert httpx.get(f"{address}/v1/models").status_code == 401
+        window.locator(".viewer").wait_for()
+        assert httpx.get(f"{address}/v1/models", timeout=PATIENCE_S).status_code == 401

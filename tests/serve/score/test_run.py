@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from plumbline.serve.score.run import score
 from tests.serve.map.town import document_in
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import run_cli
+from tests.waiting import until
 
 
 def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(town: Town):
@@ -100,11 +100,8 @@ def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
     environment = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
     with (town.folder / "killed.log").open("w") as log:
         process = subprocess.Popen(command, cwd=town.folder, env=environment, stderr=log, process_group=0)
-        end = time.monotonic() + 200
-        while len(done := finished(town)) < 2:
-            assert process.poll() is None, (town.folder / "killed.log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.002)
+        log_file = town.folder / "killed.log"
+        until(lambda: len(finished(town)) >= 2, "two portions", needs=process, found=log_file, pause_s=0.002)
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
     assert not town.results()

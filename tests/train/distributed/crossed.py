@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ class Case(NamedTuple):
 def main(cases: list[Case], port: int) -> None:
     """Run all of them; what each process held of the weights is printed."""
     rank, project = int(os.environ["RANK"]), Path.cwd()
-    store = dist.TCPStore("127.0.0.1", port, 2, is_master=rank == 0)
+    store = dist.TCPStore("127.0.0.1", port, 2, is_master=rank == 0, timeout=timedelta(days=1))
     for case in cases:
         os.environ["MASTER_PORT"] = str(case.port)
         if rank == 0:
@@ -64,7 +65,7 @@ def make(case: Case, project: Path) -> None:
 def together(store: dist.TCPStore, name: str) -> None:
     """Wait for the other process."""
     store.add(name, 1)
-    while store.add(name, 0) < 2:
+    while store.add(name, 0) < 2:  # the other's end is that of this one: see `both`
         time.sleep(0.01)
 
 

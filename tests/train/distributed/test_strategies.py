@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work, mo
     else:
         own = {name: value for name, value in ENVIRONMENT.items() if name != "MLFLOW_TRACKING_URI"}
         command = [sys.executable, "-m", "plumbline", "train"]
-        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(command, env=own, capture_output=True, text=True)
         codes, said = [done.returncode], done.stderr
     assert not any(codes), said
     assert said.count("epoch 2 of at most 2") == 1  # one of them speaks
@@ -110,7 +111,7 @@ def test_two_machines_by_the_command_that_a_user_without_a_torchrun_is_told(work
             command = [sys.executable, "-m", "torch.distributed.run", *own.split()]
             command = command if machines is None else machines[number].command(*command)
             started.append(subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True))
-        said = [one.communicate(timeout=250)[1] for one in started]
+        said = [one.communicate()[1] for one in started]
     assert [one.returncode for one in started] == [0, 0], said
     assert ["INFO epoch 2 of" in one for one in said] == [True, False]
     assert apart("one", "data/train") < 1e-5
@@ -145,7 +146,8 @@ def sent(tmp_path_factory):
 def both(folder, target, *arguments, machines=1):
     """Exit codes of two processes, as torchrun has them, of one machine or two; what the first said on each stream.
 
-    They are forks of a process that has loaded what training takes four seconds to.
+    They are forks of a process that has loaded what training takes four seconds to. They have as long as they take;
+    where one fails, the other is ended, and so is the test, with what each of them said.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["plumbline.train.stage", "plumbline.cli", "mlflow.tracking"])
@@ -167,12 +169,18 @@ def both(folder, target, *arguments, machines=1):
     started = [context.Process(target=as_rank, args=(own | rank, folder, target, *arguments)) for rank in places]
     for one in started:
         one.start()
-    for one in started:
-        one.join(140)
-        if one.exitcode:  # the other would wait for it
-            for other in started:
-                other.kill()
-    return [one.exitcode for one in started], [(folder / f"0.{name}").read_text() for name in ("out", "err")]
+    at_work = {one.sentinel: one for one in started}
+    while at_work:
+        for sentinel in wait(list(at_work)):
+            one = at_work.pop(sentinel)
+            one.join()
+            if one.exitcode:  # the others would wait for it
+                for other in at_work.values():
+                    other.kill()
+    said = {path: path.read_text() for rank in range(2) for path in (folder / f"{rank}.out", folder / f"{rank}.err")}
+    codes = [one.exitcode for one in started]
+    assert codes == [0, 0], "\n".join(f"--- {path.name}\n{text}" for path, text in said.items())
+    return codes, [said[folder / f"0.{name}"] for name in ("out", "err")]
 
 
 def as_rank(environment, folder, target, *arguments):
