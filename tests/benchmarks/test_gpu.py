@@ -50,6 +50,7 @@ def ends(pid):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     names = ("ragged", "waits", "tensorrt-fp16")
     with subprocess.Popen([*COMMAND, "--output", str(tmp_path), "--parts", *names], cwd=ROOT, env=ENVIRONMENT) as first:
