@@ -47,11 +47,11 @@ def test_it_was_made_from_the_committed_parameters():
     assert not any((manifest.records[stage]["git"] or {"changed": False})["changed"] for stage in ("train", "compress"))
 
 
-def test_predict_uses_it_unless_told_otherwise(tiny, tmp_path):
-    city = tiny.data("simulate") / "cities" / "x_band"
-    points = [word for path in sorted(city.glob("EGMS*.csv")) for word in ("--points", str(path))]
+def test_predict_uses_it_unless_told_otherwise(tmp_path):
+    city = ROOT / "tests/fixtures/cases/base"
+    points = [word for name in ("asc.csv", "des.csv") for word in ("--points", city / name)]
     out = tmp_path / "p.csv"
-    ended = run_cli("predict", *points, "--buildings", city / "footprints.geojson", "--output", out, cwd=tmp_path)
+    ended = run_cli("predict", *points, "--buildings", city / "fp.gpkg", "--output", out, cwd=tmp_path)
     assert ended.code == 0, ended.err
     table = pd.read_csv(out)
     assert set(table["model_version"].dropna()) == {verify_package(PACKAGE).version}

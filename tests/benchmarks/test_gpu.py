@@ -26,6 +26,7 @@ def run(folder, *words):
     return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     names = ("ragged", "waits", "tensorrt-fp16")
     with subprocess.Popen([*COMMAND, "--output", str(tmp_path), "--parts", *names], cwd=ROOT, env=ENVIRONMENT) as first:

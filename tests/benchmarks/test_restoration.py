@@ -250,9 +250,13 @@ def test_a_restored_scene_is_judged_beside_the_process(scene, monkeypatch, tmp_p
     assert (tmp_path / "deep" / "report.json").exists()
 
 
-def test_what_is_wrong_is_said(tmp_path, capsys):
+@pytest.mark.slow
+def test_a_restoration_that_fails_is_said(tmp_path):
     with pytest.raises(InputError, match="plumbline restore ended with"):
         fields.restore([tmp_path / "none.csv"])
+
+
+def test_what_is_wrong_is_said(tmp_path, capsys):
     for arguments, said in (
         (["--scenes", str(tmp_path / "nameless")], "Name it DOMAIN-SEED"),
         (["--scenes", str(tmp_path)], "truth.npz: no such file"),

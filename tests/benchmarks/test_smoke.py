@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -156,6 +158,14 @@ TRAINED = {
 WHOLE_SYSTEM = ("handoff", "soak")
 PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
+SLOW = {"artifacts", "data", "field_data", "map_page", "scale", "simulate", "train"}  # measure, or start processes
+SLOW |= {"adapt", "heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # train or judge
+"""Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
+
+
+def cases(names: Iterable[str]) -> list[Any]:
+    """The names as parameters of a test, those that take long marked so."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in names]
 
 
 def tables(said: str) -> list[tuple[tuple[str, ...], list[list[str]]]]:
@@ -204,7 +214,7 @@ def run(name: str, *arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", sorted(set(TABLES) - {*TRAINED, *WHOLE_SYSTEM, *PROCESSES}))
+@pytest.mark.parametrize("name", cases(sorted(set(TABLES) - {*TRAINED, *WHOLE_SYSTEM, *PROCESSES})))
 def test_a_benchmark_ends_with_its_tables(name, apart, capsys):
     if name == "map_page":
         pytest.importorskip("playwright", reason="Playwright is not installed")
@@ -213,7 +223,7 @@ def test_a_benchmark_ends_with_its_tables(name, apart, capsys):
     check(name, run(name, capsys=capsys))
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", cases(TRAINED))
 def test_a_benchmark_of_a_run_ends_with_its_tables(name, apart, tiny, capsys):
     before = sorted(tiny.root.rglob("*"))
     given = [

@@ -12,13 +12,18 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 import plumbline
 from plumbline.core.errors import InputError
 from plumbline.core.extras import LIBRARIES, ExtraMissing, install, is_installed, missing_extra, need
+from plumbline.pretrained import PACKAGE
+from tests.tiny import PARAMS
 
 ROOT = Path(__file__).parents[2]
+CASE = ROOT / "tests/fixtures/cases/base"
+PRODUCTS, FOOTPRINTS = [CASE / "asc.csv", CASE / "des.csv"], CASE / "fp.gpkg"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GONE = sorted({library for libraries in LIBRARIES.values() for library in libraries})
 BLOCK = f"""
@@ -107,15 +112,16 @@ def test_the_pipeline_holds_all_of_torch_and_the_base_nothing_of_either():
     assert not names(PROJECT["dependencies"]) & names(extras["pipeline"])
 
 
-def test_the_base_works_without_any_extra(tiny, tmp_path):
-    points = [word for path in tiny.products() for word in ("--points", str(path))]
-    buildings = ["--buildings", str(tiny.footprints)]
-    package = str(tiny.data("package"))
+@pytest.mark.heavy
+def test_the_base_works_without_any_extra(tmp_path):
+    points = [word for path in PRODUCTS for word in ("--points", str(path))]
+    buildings = ["--buildings", str(FOOTPRINTS)]
+    package = str(PACKAGE)
     delivery = tmp_path / "data" / "deliveries" / "town" / "first"
     delivery.mkdir(parents=True)
-    for path in [*tiny.products(), tiny.footprints]:
+    for path in [*PRODUCTS, FOOTPRINTS]:
         (delivery / path.name).symlink_to(path)
-    (tmp_path / "params.yaml").write_text((tiny.root / "params.yaml").read_text() + "score: {settle_s: 0}\n")
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS | {"score": {"settle_s": 0}}))
     (tmp_path / "dvc.yaml").write_text("stages: {train: {cmd: plumbline train}}\n")  # a project's, for doctor
     commands = {
         "predict": ["predict", *points, *buildings, "--model", package, "--output", "o.csv", "--map", "m.html"],
@@ -146,8 +152,8 @@ def test_the_base_works_without_any_extra(tiny, tmp_path):
     assert "DVC is not installed" in ended["doctor"][1]
 
 
-def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tiny, tmp_path):
-    (tmp_path / "params.yaml").write_text((tiny.root / "params.yaml").read_text())
+def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     for (words, extra), (code, _, said) in zip(
         REFUSED.items(), run_without([list(words) for words in REFUSED], tmp_path), strict=True
     ):

@@ -243,7 +243,18 @@ def _psi(folder: Path) -> None:
     pd.DataFrame(told | {"AZ": given.track_angle % 360} | series).to_csv(folder / "psi.csv", index=False)
 
 
+def test_a_how_to_block_runs(place: Place):
+    """One that needs no model, in the way in which the slow tests below run all."""
+    days = [f"2023-01-{day:02}" for day in range(1, 11)]
+    rows = [(name, 41.9, 12.4, day, 0.5) for name in "AB" for day in days]
+    columns = ["id", "lat", "lon", "date", "displacement"]
+    pd.DataFrame(rows, columns=columns).to_csv(place.folder / "long.csv", index=False)
+    place.run("docs/formats.md 4")
+    assert list(pd.read_csv(place.folder / "wide.csv"))[:4] == ["id", "lat", "lon", "D20230101"]
+
+
 # One test, since each block needs what the one before has made.
+@pytest.mark.slow
 def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     (place.folder / "city.yaml").write_text(_yaml("docs/tutorial.md", 0).replace("buildings: 400", "buildings: 24"))
@@ -273,6 +284,7 @@ def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
     _say(capsys, before)
 
 
+@pytest.mark.slow
 def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     folder = place.folder
@@ -280,11 +292,6 @@ def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
     _psi(folder)
     (folder / "my.yaml").write_text(_yaml("docs/formats.md", 0))
     assert "36 buildings" in place.run("docs/formats.md 3")
-    days = [f"2023-01-{day:02}" for day in range(1, 11)]
-    rows = [(name, 41.9, 12.4, day, 0.5) for name in "AB" for day in days]
-    pd.DataFrame(rows, columns=["id", "lat", "lon", "date", "displacement"]).to_csv(folder / "long.csv", index=False)
-    place.run("docs/formats.md 4")
-    assert list(pd.read_csv(folder / "wide.csv"))[:4] == ["id", "lat", "lon", "D20230101"]
     _zipped(BASE / "asc.csv", folder / "A.zip")
     _zipped(BASE / "des.csv", folder / "B.zip")
     place.run("docs/explain.md 1", YOUR_ID="H000", **{"F.geojson": "footprints.gpkg"})

@@ -83,13 +83,14 @@ def test_every_command_and_option_is_on_the_page_of_commands():
     page = reference.cli_page()
     parts = dict(re.findall(r"^## plumbline (.+?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     found = 0
-    for name in _all_commands():
+    names = _all_commands()
+    for name in names:
         text = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "400", "NO_COLOR": "1"}).output
         for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) - {"--help"}:
             assert f"`{option}`" in parts[name], (name, option)
             found += 1
     assert found > 100
-    assert set(parts) == set(_all_commands())
+    assert set(parts) == set(names)
 
 
 def _all_commands(before: tuple[str, ...] = ()) -> list[str]:
@@ -139,6 +140,7 @@ def test_every_operation_of_the_service_is_on_its_page():
     assert "| `min_quadrant_confidence` |" in page
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

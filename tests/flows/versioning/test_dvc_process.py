@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -33,22 +34,57 @@ child.kill()
 """
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project of DVC with the stages `quick` and `slow`, and no process that has loaded DVC yet."""
-    monkeypatch.delenv("SHELL", raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dvc_process, "_kept", [])
-    monkeypatch.setattr(dvc_process, "LOAD_S", 3600.0)
-    subprocess.run(["git", *IDENTITY, "init", "--quiet"], check=True)
-    Path(".dvc").mkdir()
-    Path(".dvc/config").touch()
-    Path("look.py").write_text(LOOK)
+def make(folder: Path) -> None:
+    """A project of DVC with the stages `quick` and `slow`."""
+    subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc/config").touch()
+    (folder / "look.py").write_text(LOOK)
     stages = {name: {"cmd": f"{sys.executable} look.py {s}"} for name, s in (("quick", 0), ("slow", 3600))}
-    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    yield tmp_path
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, a project of DVC."""
+    monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.setattr(dvc_process, "LOAD_S", 3600.0)  # however busy the machine is
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The project, and no process that has loaded DVC yet; one that the test begins ends with it."""
+    monkeypatch.setattr(dvc_process, "_kept", [])
+    yield place
     for kept in filter(None, dvc_process._kept):
         kept._end()
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dvc_process._Ready | None]]:
+    """One process for all tests that only have it forked: it takes two seconds to load."""
+    folder = tmp_path_factory.mktemp("begun")
+    make(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dvc_process, "_kept", [])
+        with contextlib.chdir(folder):
+            dvc_process.begin()
+        kept = dvc_process._kept
+    yield kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dvc_process, "_kept", kept)
+        for one in filter(None, list(kept)):
+            one._end()
+
+
+@pytest.fixture
+def shared(place: Path, begun: list[dvc_process._Ready | None], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project, and the process that other tests have forked too."""
+    monkeypatch.setattr(dvc_process, "_kept", begun)
+    return place
 
 
 def loaded() -> int:
@@ -62,7 +98,7 @@ def forked(lines: list[str]) -> int:
     return int(next(line for line in lines if line.startswith(("None ", "mine "))).split()[1])
 
 
-def test_a_fork_says_and_ends_as_dvc_itself_does(here: Path) -> None:
+def test_a_fork_says_and_ends_as_dvc_itself_does(shared: Path) -> None:
     for arguments in (["repro", "nothing"], ["status", "--json"], ["nonsense"]):
         told: list[list[str]] = [[], []]
         codes = [
@@ -74,7 +110,7 @@ def test_a_fork_says_and_ends_as_dvc_itself_does(here: Path) -> None:
     assert dvc_process._kept != [None]
 
 
-def test_each_command_is_a_process_of_its_own_with_its_own_variables(here: Path) -> None:
+def test_each_command_is_a_process_of_its_own_with_its_own_variables(shared: Path) -> None:
     said: list[list[str]] = []
     for environment in ({"OWN": "mine"}, None):
         said.append([])
@@ -89,7 +125,7 @@ def test_each_command_is_a_process_of_its_own_with_its_own_variables(here: Path)
 
 
 def test_at_the_limit_the_stage_and_its_children_are_ended_and_the_next_command_is_forked(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
     say = over_with_a_line(monkeypatch, "child", lines)
@@ -102,7 +138,7 @@ def test_at_the_limit_the_stage_and_its_children_are_ended_and_the_next_command_
     assert loaded() == before
 
 
-def test_a_command_that_is_killed_says_by_which_signal(here: Path) -> None:
+def test_a_command_that_is_killed_says_by_which_signal(shared: Path) -> None:
     def kill(line: str) -> None:
         if line.startswith("child"):
             for child in psutil.Process(loaded()).children():
@@ -156,7 +192,7 @@ def test_an_interruption_while_dvc_loads_leaves_no_answer_to_the_next_command(he
     assert forked(lines)
 
 
-def test_while_one_command_is_at_work_another_does_not_wait_for_it(here: Path) -> None:
+def test_while_one_command_is_at_work_another_does_not_wait_for_it(shared: Path) -> None:
     begun = threading.Event()
     codes: list[int] = []
 
@@ -190,6 +226,6 @@ def test_a_command_and_what_it_started_die_with_the_process_that_asked(project: 
     until_gone(*(process.pid for process in found))
 
 
-def test_the_loaded_process_is_known_for_dvc_by_its_command_line(here: Path) -> None:
+def test_the_loaded_process_is_known_for_dvc_by_its_command_line(shared: Path) -> None:
     assert dvc_process.run("dvc", ["status"], str) == 0  # until a program is started, its command line is empty
     assert _is_dvc(loaded())
