@@ -41,6 +41,7 @@ KINDS = [
     }
     for i in range(max(map(len, OTHERS.values())))
 ]
+DAILY = next(kind for kind in KINDS if len({"attention", "position", "pooling", "convolution"} & kind.keys()) == 4)
 LONGEST = 40
 GARBAGE = 1e4
 
@@ -51,7 +52,12 @@ def data(tiny):
     return every.take(np.flatnonzero(np.asarray(every.length) <= LONGEST))
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
+@pytest.fixture(
+    scope="module",
+    # Each takes seconds to export: the first that has a plug-in of every table stands for the others.
+    params=[pytest.param(kind, marks=[] if kind is DAILY else pytest.mark.slow) for kind in KINDS],
+    ids=["-".join(map(str, kind.values())) for kind in KINDS],
+)
 def whole(request, data):
     """A network of random weights that knows the training data's statistics."""
     torch.manual_seed(1)
