@@ -28,7 +28,12 @@ settings.load_profile("quick")
 ROOT = Path(__file__).parents[1]
 SERVER = re.compile(r"\b(prefect_(server|home|database)|harness)\b")
 """How a file that needs the shared Prefect server is known: all of them go to one worker, which starts it once."""
-HEAVY = frozenset({"tiny", "tiny_fields", "prefect_server", "harness"})
+HEAVY = frozenset(
+    {
+        *("tiny", "tiny_fields", "prefect_server", "harness"),
+        *("work", "spoiled", "adapters", "fitted", "sent"),  # of tests/train and tests/compress
+    }
+)
 """Fixtures that train, export or start a server: tests that use one of them are marked `heavy`."""
 
 

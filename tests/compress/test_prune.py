@@ -28,6 +28,8 @@ VARIANTS = [
     {"attention": "none"},
 ]
 
+DEAR = {"shared": 0.4, "convolution": 2.0, "feedforward": 2.4}
+
 
 @pytest.fixture
 def data(tiny: Tiny) -> Shards:
@@ -236,8 +238,8 @@ def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
 @pytest.mark.parametrize(
     ("ratio", "settings"),
     [
-        (0.45, {"heads": 1}),
-        (0.7, {"powers": {"shared": 0.4, "feedforward": 2.4}}),
+        pytest.param(0.45, {"heads": 1}, marks=pytest.mark.slow),
+        pytest.param(0.7, {"powers": {"shared": 0.4, "feedforward": 2.4}}, marks=pytest.mark.slow),
         (0.7, {"multiple": 4}),
         (0.8, {"heads": 1}),
     ],
@@ -256,8 +258,15 @@ def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio
     assert tuned == sorted(tuned, reverse=True)
 
 
-@pytest.mark.parametrize("powers", [{}, {"shared": 0.4, "convolution": 2.0, "feedforward": 2.4}], ids=["even", "dear"])
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(
+    ("steps", "powers"),
+    [
+        pytest.param(1, {}, id="1-even"),
+        pytest.param(3, {}, id="3-even", marks=pytest.mark.slow),
+        pytest.param(1, DEAR, id="1-dear", marks=pytest.mark.slow),
+        pytest.param(3, DEAR, id="3-dear"),
+    ],
+)
 def test_each_stream_keeps_a_multiple_in_steps_too(tiny, data, monkeypatch, steps, powers):
     """The last step rounds both, so those before must leave it channels to round with."""
     monkeypatch.setattr(Pruning, "tune", lambda self, model: None)

@@ -17,7 +17,7 @@ from plumbline.compress.qat import BATCH_SIZE, BATCHES, AwareOptimisation
 from plumbline.compress.quantize import OPERATORS, Calibration, layer_names, quantiser
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
-from plumbline.core.files import read_json
+from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
@@ -28,6 +28,8 @@ from plumbline.train.data.statistics import fit_statistics
 from plumbline.train.fit import trainer as fit_module
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit
+from tests.tiny import kept
+from tests.train import made
 from tests.train.made import make_params, make_sequences, save_prepared, settings
 
 CPU = torch.device("cpu")
@@ -43,9 +45,9 @@ class Killed(BaseException):
 
 def network(data, **model):
     torch.manual_seed(1)
-    made = Diagnosis(new_spec(make_params(model).model, 24))
-    fit_statistics(made, data)
-    return made.eval()
+    diagnosis = Diagnosis(new_spec(make_params(model).model, 24))
+    fit_statistics(diagnosis, data)
+    return diagnosis.eval()
 
 
 def spoil(model):
@@ -102,7 +104,6 @@ def data():
 
 def in_int8(model, data, folder):
     """Write `float.onnx` and `int8.onnx`; the name of each product's layer."""
-    folder.mkdir(exist_ok=True)
     export_onnx(model, folder / "float.onnx", 20)
     with quantiser(folder / "float.onnx", Calibration(data, BATCHES, BATCH_SIZE, seed=0)) as ways:
         onnx.save(ways.static(), folder / "int8.onnx")
@@ -110,13 +111,18 @@ def in_int8(model, data, folder):
 
 
 @pytest.fixture(scope="module")
-def spoiled(data, tmp_path_factory):
-    """A trained network that int8 hurts, its files, and the layers of their products."""
-    folder = tmp_path_factory.mktemp("spoiled")
-    model = network(data)
-    quick_fit(model, data, make_params(epochs=15, learning_rate=0.01, batch_size=64, schedule="cosine").train)
-    spoil(model)
-    return model, folder, in_int8(model, data, folder)
+def spoiled(data):
+    """A trained network that int8 hurts, its files, and the layers of their products: kept, as an export takes long."""
+
+    def make(folder):
+        model = network(data)
+        quick_fit(model, data, make_params(epochs=15, learning_rate=0.01, batch_size=64, schedule="cosine").train)
+        spoil(model)
+        save_diagnosis(model, folder)
+        write_json(folder / "layers.json", in_int8(model, data, folder))
+
+    folder = kept("spoiled", make, Path(__file__), Path(made.__file__))
+    return load_diagnosis(folder), folder, read_json(folder / "layers.json")
 
 
 def in_file(path, names):
@@ -282,6 +288,7 @@ def test_the_rounding_reads_no_value_back_from_its_device(data, settings):
     assert "aten::_local_scalar_dense" not in done
 
 
+@pytest.mark.slow
 def test_steps_that_torch_has_compiled_are_rounded_too(work, monkeypatch):
     """What is compiled before the rounding begins goes on without it, and validation, which is not, shows nothing."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # traced, and not built
@@ -307,6 +314,7 @@ def test_steps_that_torch_has_compiled_are_rounded_too(work, monkeypatch):
     assert each[-1][0] == 1
 
 
+@pytest.mark.slow
 def test_int8_of_a_badly_scaled_network_loses_less(work, data):
     """Against what int8 adds to the error of a network tuned without it; both are rounded as a file is, see above."""
     changed = {"epochs": 12, "patience": 12, "learning_rate": 0.01}
@@ -331,8 +339,9 @@ def test_int8_of_a_badly_scaled_network_loses_less(work, data):
     assert aware - before < 0.5 * (without - before)
 
 
-def test_a_cut_run_ends_as_if_it_had_not_been(work):
+def test_a_cut_run_ends_as_if_it_had_not_been(work, data):
     """Cut before the rounding begins, and between two of its epochs; with the mean of the weights."""
+    save_shards([data.take(np.arange(200))], Path("data/prepare/train"))
     changed = {"quantisation_aware": 2, "ema_decay": 0.9}
     run("whole", **changed)
     for dies_before in (1, 2):

@@ -88,7 +88,7 @@ def test_a_size_is_kept_to_by_the_smallest_ratio(pruning, tune, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_size_is_kept_to_in_steps_and_the_table_has_that_of_the_network(pruning, tune, tmp_path, monkeypatch, seed):
     """Streams of other inputs, whose shares are found anew in each step: another size than at once."""
 

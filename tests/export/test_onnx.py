@@ -266,6 +266,7 @@ def test_most_weights_are_in_half_precision_and_what_decides_is_not(tiny):
         assert not any(part in name for name in halves), part
 
 
+@pytest.mark.slow
 def test_the_same_network_gives_the_same_file(tiny, tmp_path):
     """The mixed one, whose parts are wrapped: what is true of it is true of the other."""
     export_onnx(in_half(load_diagnosis(tiny.data("compress"))), tmp_path / "again.onnx", tiny.params.export.opset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -20,6 +22,7 @@ from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.shards import load_shards
 from plumbline.train.data.statistics import fit_statistics
+from tests.tiny import kept
 
 TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution": list(CONVOLUTION)}
 SHARED = {"attention": Model().attention, "pooling": Model().pooling}
@@ -41,6 +44,7 @@ KINDS = [
     }
     for i in range(max(map(len, OTHERS.values())))
 ]
+DAILY = next(kind for kind in KINDS if len({"attention", "position", "pooling", "convolution"} & kind.keys()) == 4)
 LONGEST = 40
 GARBAGE = 1e4
 
@@ -51,12 +55,23 @@ def data(tiny):
     return every.take(np.flatnonzero(np.asarray(every.length) <= LONGEST))
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
-def whole(request, data):
+@pytest.fixture(
+    scope="module",
+    # Each takes seconds to export: the first that has a plug-in of every table stands for the others.
+    params=[pytest.param(number, marks=[] if kind is DAILY else pytest.mark.slow) for number, kind in enumerate(KINDS)],
+    ids=["-".join(map(str, kind.values())) for kind in KINDS],
+)
+def number(request):
+    """Place in `KINDS`."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def whole(number, data):
     """A network of random weights that knows the training data's statistics."""
     torch.manual_seed(1)
     widths = {"channels": 16, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 24}
-    model = Diagnosis(new_spec(Model.model_validate({**widths, **request.param}), LONGEST))
+    model = Diagnosis(new_spec(Model.model_validate({**widths, **KINDS[number]}), LONGEST))
     fit_statistics(model, data)
     return model.eval()
 
@@ -67,10 +82,13 @@ def half(whole, data, tiny):
 
 
 @pytest.fixture(scope="module")
-def exported(half, tmp_path_factory):
-    path = tmp_path_factory.mktemp("plugins") / "pruned.onnx"
-    export_onnx(half.train(), path, 20)  # as it is, even in the midst of training
-    return path
+def exported(half, number):
+    """The file, kept for later sessions: an export takes seconds."""
+
+    def make(folder):
+        export_onnx(half.train(), folder / "pruned.onnx", 20)  # as it is, even in the midst of training
+
+    return kept(f"plugins{number}", make, Path(__file__)) / "pruned.onnx"
 
 
 def test_every_plugin_is_in_one_of_them(tiny):

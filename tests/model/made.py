@@ -43,6 +43,12 @@ def meeting(kinds: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 PLUGINS = meeting(KINDS)
 """A plug-in that is added to its table is in some of them."""
+FIRST = [
+    network
+    for number, network in enumerate(PLUGINS)
+    if network.items() - set().union(*(before.items() for before in PLUGINS[:number]))
+]
+"""Those of them in which a value is met for the first time."""
 
 
 def small_model(max_length: int = LONGEST, seed: int = 0, **model: Any) -> Diagnosis:

@@ -32,6 +32,7 @@ def gradients(raw, model, batch):
     return [*answer, *(parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
 def test_answers_and_gradients_are_those_of_the_network_as_it_stands(kind):
     model = small_model(dropout=0.0, blocks=1, attention_layers=1, **kind).train()
@@ -47,10 +48,23 @@ def test_answers_and_gradients_are_those_of_the_network_as_it_stands(kind):
 
 
 # Each is built by a compiler of C++ for seconds: both kinds of groups and both of bias, once.
+@pytest.mark.slow
 @pytest.mark.parametrize(("channels_out", "kernel", "groups", "bias"), [(6, 3, 1, True), (8, 5, 4, False)])
 def test_a_convolution_is_compiled_once_for_all_lengths(channels_out, kernel, groups, bias):
     """As torch compiles its own: the gradient of a convolution is another one for each length."""
-    layer, counter = Convolution(4, channels_out, kernel, groups, bias), CompileCounterWithBackend("inductor")
+    compiled_once(Convolution(4, channels_out, kernel, groups, bias), "inductor")
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("channels_out", "kernel", "groups", "bias"), [(6, 3, 1, True), (8, 5, 4, False)])
+def test_a_convolution_is_traced_once_for_all_lengths(channels_out, kernel, groups, bias):
+    """The same up to where the compiler of C++ begins."""
+    compiled_once(Convolution(4, channels_out, kernel, groups, bias), "aot_eager")
+
+
+def compiled_once(layer, backend):
+    """Answers and gradients are those of the layer as it stands, of one graph."""
+    counter = CompileCounterWithBackend(backend)
     compiled = torch.compile(layer, backend=counter, dynamic=True)
     for length in (5, 12, 9, 33):
         x_BCL = torch.randn(3, length, 4).transpose(1, 2).requires_grad_()

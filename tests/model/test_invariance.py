@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer
-from tests.model.made import LONGEST, PLUGINS, inputs, rows, small_model, widen
+from tests.model.made import FIRST, LONGEST, PLUGINS, inputs, rows, small_model, widen
 
 TOLERANCE = 1e-5
 GARBAGE = [1e6, -1e6, 1e30, -3.4e38, math.inf, math.nan]
@@ -23,7 +23,11 @@ def same(one: Answer, other: Answer) -> None:
         torch.testing.assert_close(left, right, atol=TOLERANCE, rtol=TOLERANCE, msg=lambda said, n=name: f"{n}: {said}")
 
 
-@pytest.fixture(scope="module", params=PLUGINS, ids=lambda kind: "-".join(map(str, kind.values())))
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[] if kind in FIRST else pytest.mark.slow) for kind in PLUGINS],
+    ids=["-".join(map(str, kind.values())) for kind in PLUGINS],
+)
 def model(request):
     return small_model(**request.param)
 

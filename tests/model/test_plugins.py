@@ -203,6 +203,7 @@ def test_one_line_is_enough(table, add):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
+@pytest.mark.slow
 def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     for table in OF_THE_NETWORK:
         add(table, ADDED[table])
@@ -226,6 +227,7 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     ]
 
 
+@pytest.mark.heavy
 def test_a_plugin_that_cannot_be_exported_is_refused_by_name(add, tmp_path):
     add("POOLING", "Unexportable")
     path = tmp_path / "model.onnx"

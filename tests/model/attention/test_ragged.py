@@ -140,6 +140,7 @@ def test_without_a_gpu_it_says_once_what_takes_the_kernels_place():
     assert "torch computes it" in said[0]
 
 
+@pytest.mark.heavy
 def test_torch_compiles_it_once_for_all_lengths():
     mixed = torch.compile(RAGGED.mix, backend="aot_eager", dynamic=True, fullgraph=True)
     for batch, length in ((3, 6), (2, 9), (4, 5)):
@@ -151,6 +152,7 @@ def test_torch_compiles_it_once_for_all_lengths():
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.heavy
 def test_an_export_has_the_formula_in_its_place():
     model = small_model(attention="ragged", attention_layers=1, blocks=1)
     exported = torch.export.export(model.network, tuple(inputs([3, 5])))

@@ -274,6 +274,7 @@ def test_the_adapted_model_answers_for_buildings_like_the_labelled_ones(base, ad
     assert (holder.use(load_adapter(adapters / "bergen")).novelty(geometry) <= 1).all()
 
 
+@pytest.mark.heavy
 def test_severities_at_another_level_are_found(base, tmp_path):
     """The labels are half of the base's own answers, give or take a third."""
     model, sequences = load_diagnosis(base), make_sequences(60, 8)
@@ -296,6 +297,7 @@ def test_severities_at_another_level_are_found(base, tmp_path):
     assert [about.after for about in list_adapters(tmp_path / "adapters")] == [one.about.after]
 
 
+@pytest.mark.heavy
 def test_what_labels_say_of_buildings_is_learned(base):
     """The base is untrained: what it says has nothing to do with the buildings."""
     section = QUICK.model_copy(update={"epochs": 20, "learning_rate": 0.03, "batch_size": 16, "unfreeze_at": 0.0})

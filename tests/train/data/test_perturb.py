@@ -213,6 +213,7 @@ def test_the_mask_is_that_of_the_scatterers_that_are_left(sequences):
         assert batch.distance_BLF.shape[-1] == len(DISTANCE)
 
 
+@pytest.mark.heavy
 def test_a_cut_run_with_everything_on_ends_as_a_whole_one(sequences, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:nowhere")

@@ -66,6 +66,7 @@ def test_the_exit_code_is_that_of_the_one_that_failed(tmp_path: Path, first: boo
     assert started.returncode == 3, said
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("process", [0, pytest.param(1, marks=pytest.mark.chaos)])
 def test_two_processes_meet_and_their_exit_code_is_not_that_of_the_one_that_is_ended(
     tmp_path: Path, process: int
@@ -77,6 +78,7 @@ def test_two_processes_meet_and_their_exit_code_is_not_that_of_the_one_that_is_e
     assert sorted(line.split(" ", 1)[1] for line in said.splitlines()) == ["of 2: 3"] * 2
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_named(tmp_path: Path) -> None:
     started = start(tmp_path, "killed", "1", stderr=subprocess.PIPE)
     _, said = started.communicate()
@@ -84,6 +86,7 @@ def test_a_process_that_is_killed_is_named(tmp_path: Path) -> None:
     assert "Training process 1 of 2 was killed (SIGKILL; a system short of memory does so, too)" in said
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
     started = start(tmp_path, "sleep")
     assert started.stdout
@@ -156,6 +159,7 @@ for address in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_the_network_between_machines_is_found_and_loopback_by_the_name_of_a_machine_refused(tmp_path: Path) -> None:
     with two_machines(tmp_path) as (first, second):
         words = first.command(

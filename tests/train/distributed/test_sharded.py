@@ -20,6 +20,7 @@ from tests.train.distributed.test_strategies import both
 from tests.train.fit.test_trainer import history
 from tests.train.made import make_batch, make_sequences, save_prepared, settings
 
+pytestmark = pytest.mark.slow
 SEVERAL = ("ddp", "fsdp", "zero2")
 CHANGES = (("one", "fsdp"), ("fsdp", "zero2"), ("zero2", "ddp"), ("ddp", "one"), ("fsdp", "one"))
 """Each strategy's checkpoint goes on under another, and each goes on from another's."""

@@ -42,7 +42,6 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is allowed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("started", ["forks", pytest.param("as a user does", marks=pytest.mark.chaos)])
 def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch, started):
     """Real processes. The last step has 3 buildings for 4 shares, so one share is empty."""

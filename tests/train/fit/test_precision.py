@@ -62,7 +62,8 @@ def trained(work, monkeypatch):
     return do
 
 
-@pytest.mark.parametrize(("precision", "close"), [("bf16", 0.05), ("fp16", 0.02)])
+# Training in fp16 needs a GPU.
+@pytest.mark.parametrize(("precision", "close"), [("bf16", 0.05), pytest.param("fp16", 0.02, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("attention", ["sdpa", "ragged"])
 def test_half_precision_trains_as_float32_does(trained, precision, close, attention):
     options = {"epochs": 3, "model": {"dropout": 0.0, "attention": attention}}
@@ -73,6 +74,7 @@ def test_half_precision_trains_as_float32_does(trained, precision, close, attent
         assert one["train_loss"] == pytest.approx(other["train_loss"], rel=close)
 
 
+@pytest.mark.slow
 def test_steps_whose_gradients_overflow_are_left_out_until_the_scale_fits(trained):
     steps = trained("scaled", "fp16", TOO_LARGE, epochs=12, learning_rate=0.01)
     left_out = [step for step in steps if not step[2]]
@@ -84,6 +86,7 @@ def test_steps_whose_gradients_overflow_are_left_out_until_the_scale_fits(traine
     assert rows[-1]["train_loss"] < 0.8 * rows[0]["train_loss"]
 
 
+@pytest.mark.slow
 def test_an_overflow_amid_training_is_one_step_left_out(trained, monkeypatch):
     """A gradient that is no finite number, in the sixth step."""
     backward, count = Watched.pre_backward, iter(range(10**6))
