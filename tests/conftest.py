@@ -11,6 +11,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from plumbline import pretrained
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Until all are collected: what libraries make while they load stays to the end, and to look for cycles in it takes
     # a fifth of the time.
@@ -57,6 +59,26 @@ def tiny_fields():
     from tests.tiny_fields import shared_fields
 
     return shared_fields()
+
+
+@pytest.fixture(scope="session")
+def city():
+    """Files of points and footprints, for tests that need no model made from them: a part of `tiny`, see tests/tiny.py."""
+    from tests.tiny import shared_city
+
+    return shared_city()
+
+
+@pytest.fixture(scope="session")
+def package():
+    """The package that comes with Plumbline, for tests to which any will do. It judges; `tiny` has learned little."""
+    return pretrained.PACKAGE
+
+
+@pytest.fixture(scope="session")
+def fields_package():
+    """The same for fields. Its network is large: restore with `tiny_fields` where it has to be asked."""
+    return pretrained.FIELDS
 
 
 @pytest.hookimpl(optionalhook=True)
