@@ -597,6 +597,7 @@ def test_bad_input_is_one_clear_message_and_no_file(case, failure):
     assert {path: path.read_bytes() for path in case.folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.heavy
 def test_the_real_process_answers_as_the_command_called_here(case):
     """And without torch, which would take a third of its time and of its memory."""
     here = answers(case)
@@ -609,6 +610,7 @@ def test_the_real_process_answers_as_the_command_called_here(case):
     assert left_behind(case.folder) == []
 
 
+@pytest.mark.slow
 def test_the_real_process_ends_with_2_and_no_traceback(case):
     one_byte("model.onnx")(case)
     ended = case.process()
