@@ -63,7 +63,7 @@ def tiny_fields():
 
 @pytest.fixture(scope="session")
 def city():
-    """Files of points and footprints, for tests that need no model made from them: a part of `tiny`, see tests/tiny.py."""
+    """Points and footprints of the cities of `tiny`, for tests that need no model made from them."""
     from tests.tiny import shared_city
 
     return shared_city()

@@ -107,7 +107,10 @@ def test_scatterers_and_features_add_up_to_the_difference(scatterers, buildings,
 
 def test_every_scatterer_of_a_judged_building_has_its_share(city, scatterers, judged):
     by = scatterers.groupby("building_id")
-    assert by.size()[judged.index].tolist() == judged["n_points"].clip(upper=verify_package(pretrained.PACKAGE).prepare.max_points).tolist()
+    assert (
+        by.size()[judged.index].tolist()
+        == judged["n_points"].clip(upper=verify_package(pretrained.PACKAGE).prepare.max_points).tolist()
+    )
     np.testing.assert_allclose(by["attention_share"].sum(), 1, atol=1e-5)
     assert (scatterers["attention_share"] >= 0).all()
     assert (scatterers["differential_displacement_se"] > 0).all()
