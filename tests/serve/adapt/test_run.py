@@ -22,9 +22,7 @@ from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.release.promotion import promote
 from plumbline.serve.adapt.merge import merge
-from plumbline.serve.adapt.run import adapt
 from plumbline.serve.predict import predict
 from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
@@ -34,6 +32,13 @@ from tests.tiny import Tiny, kept, run_cli
 from tests.train.made import make_sequences
 
 QUICK = Adapt(epochs=2, folds=2, max_share=0.9, threads=1)
+
+
+def adapt(*given, **more):
+    """As the command does. It loads Lightning for 9 s, which the quick tests need not."""
+    from plumbline.serve.adapt import run
+
+    return run.adapt(*given, **more)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +138,8 @@ def test_one_model_is_exported_over_nothing_of_others(merged, tmp_path):
 
 
 def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
+    from plumbline.release.promotion import promote  # loads MLflow
+
     table = predict(tiny.products(), tiny.footprints, merged, tmp_path / "said.csv")
     assert set(table["model_version"]) == {read_json(merged / "manifest.json")["version"]}
     with pytest.raises(GateRefused, match="'not asked', not 'pass'"):
