@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from plumbline import pretrained
 from tests import guard
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -75,6 +76,26 @@ def pytest_configure():
 
 def pytest_unconfigure():
     guard.end()
+
+
+@pytest.fixture(scope="session")
+def city():
+    """Points and footprints of the cities of `tiny`, for tests that need no model made from them."""
+    from tests.tiny import shared_city
+
+    return shared_city()
+
+
+@pytest.fixture(scope="session")
+def package():
+    """The package that comes with Plumbline, for tests to which any will do. It judges; `tiny` has learned little."""
+    return pretrained.PACKAGE
+
+
+@pytest.fixture(scope="session")
+def fields_package():
+    """The same for fields. Its network is large: restore with `tiny_fields` where it has to be asked."""
+    return pretrained.FIELDS
 
 
 @pytest.hookimpl(optionalhook=True)

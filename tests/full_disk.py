@@ -8,11 +8,24 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """In the block, no file may grow beyond so many bytes: the system refuses as where a disk is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+def largest_file(size: int, process: int = 0) -> Iterator[None]:
+    """In the block, no file may grow beyond so many bytes: the system refuses as where a disk is full.
+
+    Args:
+        size: bytes.
+        process: its number, on Linux; 0: this one. What it starts in the block has the limit too.
+    """
+
+    def limit(*values: tuple[int, int]) -> tuple[int, int]:
+        if process:
+            return resource.prlimit(process, resource.RLIMIT_FSIZE, *values)
+        if values:
+            resource.setrlimit(resource.RLIMIT_FSIZE, *values)
+        return resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    soft, hard = limit()
+    limit((size, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        limit((soft, hard))

@@ -9,9 +9,6 @@ import pytest
 from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.package import verify_package
 from plumbline.prepare.features.shards import load_shards
-from plumbline.release.compare import compare_with_champion
-from plumbline.release.promotion import list_versions, promote
-from plumbline.release.resolve import resolve_model
 from tests.tiny import STAGES, run_cli
 
 OUTPUTS = {
@@ -116,6 +113,7 @@ def test_a_stage_without_its_input_says_so_and_writes_nothing(tiny, tmp_path, st
     assert not (project / "data" / stage).exists()
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(tiny, tmp_path):
     """Between machines, outputs go by the hash of inputs: two runs that differ would give clones two models.
 
@@ -129,6 +127,11 @@ def test_the_same_input_gives_the_same_bytes(tiny, tmp_path):
 
 
 def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, monkeypatch):
+    # MLflow takes 2 s to load.
+    from plumbline.release.compare import compare_with_champion
+    from plumbline.release.promotion import list_versions, promote
+    from plumbline.release.resolve import resolve_model
+
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tiny.copy(tmp_path / "project"))
     shutil.copytree(tiny.data("package"), "package")

@@ -69,17 +69,10 @@ PARAMS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Tiny:
-    """A project folder after the stage `package`. Tests read it; what they change, they copy first."""
+class City:
+    """A project folder after the stage `simulate`. Tests read it; what they change, they copy first."""
 
     root: Path
-    said: str
-    """All that the stages wrote to standard error."""
-
-    @property
-    def params(self) -> Params:
-        """Parameters of the run."""
-        return parse_params(PARAMS)
 
     def data(self, stage: str) -> Path:
         """Output folder of a stage."""
@@ -93,6 +86,19 @@ class Tiny:
     def footprints(self) -> Path:
         """The showcase's footprints."""
         return self.data("simulate") / "showcase" / "footprints.geojson"
+
+
+@dataclass(frozen=True)
+class Tiny(City):
+    """A project folder after the stage `package`. Tests read it; what they change, they copy first."""
+
+    said: str
+    """All that the stages wrote to standard error."""
+
+    @property
+    def params(self) -> Params:
+        """Parameters of the run."""
+        return parse_params(PARAMS)
 
     def copy(self, target: Path, *stages: str) -> Path:
         """A project folder of the test's own, with the record of runs and the outputs of these stages."""
@@ -157,6 +163,11 @@ def shared_run() -> Tiny:
     """The run, made by the commands a user would type, and kept for the next session: see `kept`."""
     root = kept("tiny", _make, Path(__file__))
     return Tiny(root / "run", (root / "said.txt").read_text(encoding="utf-8"))
+
+
+def shared_city() -> City:
+    """The files of its cities alone, as the first stage writes them, and kept as it is."""
+    return City(kept("city", _make_city, Path(__file__)) / "run")
 
 
 def empty_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -226,15 +237,23 @@ def _make_registry(folder: Path) -> None:
     assert Registry(uri=f"sqlite:///{folder / 'mlflow.db'}").versions() == []
 
 
+def _make_city(folder: Path) -> None:
+    _run(folder / "run", "simulate")
+
+
 def _make(folder: Path) -> None:
-    root = folder / "run"
+    (folder / "said.txt").write_text(_run(folder / "run", *STAGES), encoding="utf-8")
+
+
+def _run(root: Path, *stages: str) -> str:
+    """Run these stages in a new folder; what they said."""
     root.mkdir()
     (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     said = ""
     with mock.patch.dict(os.environ):
         os.environ.pop("MLFLOW_TRACKING_URI", None)  # the record of a test stays in the test's folder
-        for stage in STAGES:
+        for stage in stages:
             ended = run_cli(stage, cwd=root)
             assert ended.code == 0, f"{stage}: {ended.err}"
             said += ended.err
-    (folder / "said.txt").write_text(said, encoding="utf-8")
+    return said

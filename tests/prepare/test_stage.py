@@ -118,7 +118,7 @@ def test_no_city_is_refused(tmp_path, exists):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_tiles_and_processes_change_nothing(ingested, tmp_path, monkeypatch, workers):
     """The same city cut into one tile and into many: the same buildings, the same numbers, the same splits."""
     monkeypatch.setattr(stage, "WORTHWHILE_POINTS", 0)

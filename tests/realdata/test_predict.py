@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import geopandas
@@ -12,7 +13,7 @@ import shapely
 
 from plumbline.serve.predictions import STATUSES, read_predictions
 from plumbline.sources.points.read import read_points
-from tests.tiny import run_process
+from tests.tiny import run_cli
 
 USTICA = Path(__file__).parents[3] / "shared" / "data" / "ustica"
 POINTS = (USTICA / "EGMS_L2b_022_0845_IW2_VV_2020_2024_1.zip", USTICA / "EGMS_L2b_117_0227_IW2_VV_2020_2024_1.zip")
@@ -29,25 +30,18 @@ def run(tiny, tmp_path_factory):
     """The command a user would type, and where it wrote."""
     folder = tmp_path_factory.mktemp("ustica")
     points = [word for path in POINTS for word in ("--points", path)]
-    ended = run_process(
-        "predict",
-        *points,
-        "--buildings",
-        FOOTPRINTS,
-        "--model",
-        tiny.data("package"),
-        "--output",
-        folder / "out.gpkg",
-        "--map",
-        folder / "map.html",
-        cwd=folder,
-    )
+    words = ["predict", *points, "--buildings", FOOTPRINTS, "--model", tiny.data("package")]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")
+        warnings.simplefilter("ignore", DeprecationWarning)  # as a process of its own would
+        ended = run_cli(*words, "--output", folder / "out.gpkg", "--map", folder / "map.html", cwd=folder)
+    assert [str(one.message) for one in warned] == []
     return ended, folder
 
 
 def test_all_footprints_are_judged_or_abstained_from(run):
     ended, folder = run
-    assert ended.returncode == 0, ended.stderr
+    assert ended.code == 0, ended.err
     table = read_predictions(folder / "out.gpkg")
     assert len(table) == BUILDINGS
     assert table["building_id"].is_unique
@@ -58,11 +52,11 @@ def test_all_footprints_are_judged_or_abstained_from(run):
 
 def test_what_is_said_at_the_end_adds_up(run):
     ended, folder = run
-    (last,) = [line for line in ended.stderr.splitlines() if " buildings: " in line]
+    (last,) = [line for line in ended.err.splitlines() if " buildings: " in line]
     counts = {status: int(count) for count, status in re.findall(r"(\d+) ([a-z_]+)", last) if status in STATUSES}
     assert counts == read_predictions(folder / "out.gpkg")["status"].value_counts().to_dict()
     assert sum(counts.values()) == BUILDINGS
-    assert "Warning" not in ended.stderr
+    assert "Warning" not in ended.err
 
 
 def test_points_are_counted_where_the_files_have_them(run):

@@ -22,18 +22,23 @@ from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.release.promotion import promote
 from plumbline.serve.adapt.merge import merge
-from plumbline.serve.adapt.run import adapt
 from plumbline.serve.predict import predict
 from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
 from plumbline.train.monitor.record import hardware
 from plumbline.validate.measure import parity_figures
-from tests.tiny import Tiny, run_cli
+from tests.tiny import Tiny, kept, run_cli
 from tests.train.made import make_sequences
 
 QUICK = Adapt(epochs=2, folds=2, max_share=0.9, threads=1)
+
+
+def adapt(*given, **more):
+    """As the command does. It loads Lightning for 9 s, which the quick tests need not."""
+    from plumbline.serve.adapt import run
+
+    return run.adapt(*given, **more)
 
 
 @pytest.fixture(scope="module")
@@ -42,30 +47,24 @@ def city(tiny: Tiny) -> CityFiles:
 
 
 @pytest.fixture(scope="module")
-def project(tiny: Tiny, city: CityFiles, tmp_path_factory) -> Path:
-    """A folder with an adapter of the tiny model, for the labels of every second building."""
-    root = tmp_path_factory.mktemp("project")
-    pd.read_csv(city.labels).iloc[::2].to_csv(root / "half.csv", index=False)
-    adapt(
-        city.products,
-        city.footprints,
-        root / "half.csv",
-        str(tiny.data("train")),
-        "athens",
-        QUICK,
-        tiny.params.prepare,
-        root=root / "adapters",
-    )
-    return root
+def project(tiny: Tiny, city: CityFiles) -> Path:
+    """A folder with an adapter of the tiny model, for the labels of every second building, and with the two merged."""
+
+    def make(root: Path) -> None:
+        half = root / "half.csv"
+        pd.read_csv(city.labels).iloc[::2].to_csv(half, index=False)
+        base, prepare = str(tiny.data("train")), tiny.params.prepare
+        adapt(city.products, city.footprints, half, base, "athens", QUICK, prepare, root=root / "adapters")
+        ended = run_cli("adapters", "merge", "athens", "--model", base, "--output", "merged/athens", cwd=root)
+        assert ended.code == 0, ended.err
+
+    return kept("adapted", make, Path(__file__))
 
 
 @pytest.fixture(scope="module")
-def merged(tiny: Tiny, project: Path, tmp_path_factory) -> Path:
+def merged(project: Path) -> Path:
     """What the command makes of that adapter."""
-    out = tmp_path_factory.mktemp("merged") / "athens"
-    ended = run_cli("adapters", "merge", "athens", "--model", tiny.data("train"), "--output", out, cwd=project)
-    assert ended.code == 0, ended.err
-    return out
+    return project / "merged" / "athens"
 
 
 def test_an_adapter_is_written_with_what_it_is_worth(tiny, city, project):
@@ -101,6 +100,7 @@ def test_the_merged_model_is_a_package_and_a_model_and_its_onnx_file_answers_ali
     assert sorted(path.name for path in merged.parent.iterdir()) == ["athens"]
 
 
+@pytest.mark.slow
 def test_the_merged_model_is_exported_as_the_package_answers(merged, tmp_path, monkeypatch):
     _, model = open_package(merged)
     out, own = tmp_path / "onnx", load_diagnosis(merged).state_dict()
@@ -138,6 +138,8 @@ def test_one_model_is_exported_over_nothing_of_others(merged, tmp_path):
 
 
 def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
+    from plumbline.release.promotion import promote  # loads MLflow
+
     table = predict(tiny.products(), tiny.footprints, merged, tmp_path / "said.csv")
     assert set(table["model_version"]) == {read_json(merged / "manifest.json")["version"]}
     with pytest.raises(GateRefused, match="'not asked', not 'pass'"):

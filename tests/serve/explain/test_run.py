@@ -16,7 +16,7 @@ from plumbline import pretrained
 from plumbline.core.compass import quadrant_code
 from plumbline.core.errors import InputError
 from plumbline.export.answers import Answers
-from plumbline.export.package import open_package
+from plumbline.export.package import open_package, verify_package
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
@@ -29,23 +29,23 @@ from plumbline.serve.explain.tables import buildings_path
 from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import read_predictions
 from tests.prepare.made import PARAMS, make_scene
-from tests.tiny import Tiny, run_cli
+from tests.tiny import City, run_cli
 
 QUESTIONS = ("quadrant", "severity")
 
 
-def arguments(tiny: Tiny, command: str, output: Path, *more: object) -> list[object]:
-    points = [word for path in tiny.products() for word in ("--points", path)]
-    inputs = [*points, "--buildings", tiny.footprints, "--model", tiny.data("package")]
+def arguments(city: City, command: str, output: Path, *more: object) -> list[object]:
+    points = [word for path in city.products() for word in ("--points", path)]
+    inputs = [*points, "--buildings", city.footprints, "--model", pretrained.PACKAGE]
     return [command, *inputs, "--output", output, *more]
 
 
 @pytest.fixture(scope="module")
-def folder(tiny: Tiny, tmp_path_factory) -> Path:
+def folder(city: City, tmp_path_factory) -> Path:
     """Predictions of the showcase, and the reasons for all of them, by the commands."""
     folder = tmp_path_factory.mktemp("explained")
     for words in (["predict", "p.csv"], ["explain", "e.gpkg", "--plan", "e.html"]):
-        ended = run_cli(*arguments(tiny, words[0], Path(words[1]), *words[2:]), cwd=folder)
+        ended = run_cli(*arguments(city, words[0], Path(words[1]), *words[2:]), cwd=folder)
         assert ended.code == 0, ended.err
         (folder / f"{words[0]}.log").write_text(ended.err)
     return folder
@@ -82,10 +82,10 @@ def test_the_rows_are_those_of_predict_at_the_same_share(folder, judged, buildin
 
 
 @pytest.mark.parametrize("words", [[], ["--damage-rate", "0.3"]], ids=["estimated", "given"])
-def test_one_building_alone_has_the_row_that_it_has_among_all(tiny, tmp_path, judged, words):
+def test_one_building_alone_has_the_row_that_it_has_among_all(city, tmp_path, judged, words):
     name = judged.index[0]
     for command, more in (("predict", []), ("explain", ["--building", name])):
-        ended = run_cli(*arguments(tiny, command, tmp_path / f"{command}.gpkg", *words, *more), cwd=tmp_path)
+        ended = run_cli(*arguments(city, command, tmp_path / f"{command}.gpkg", *words, *more), cwd=tmp_path)
         assert ended.code == 0, ended.err
     row = geopandas.read_file(tmp_path / "explain.gpkg", layer="buildings").set_index("building_id")
     wanted = geopandas.read_file(tmp_path / "predict.gpkg", layer="predictions").set_index("building_id")
@@ -105,38 +105,41 @@ def test_scatterers_and_features_add_up_to_the_difference(scatterers, buildings,
     assert (parts.abs() > 1e-4).any(axis=None)
 
 
-def test_every_scatterer_of_a_judged_building_has_its_share(tiny, scatterers, judged):
+def test_every_scatterer_of_a_judged_building_has_its_share(city, scatterers, judged):
     by = scatterers.groupby("building_id")
-    assert by.size()[judged.index].tolist() == judged["n_points"].clip(upper=tiny.params.prepare.max_points).tolist()
+    assert (
+        by.size()[judged.index].tolist()
+        == judged["n_points"].clip(upper=verify_package(pretrained.PACKAGE).prepare.max_points).tolist()
+    )
     np.testing.assert_allclose(by["attention_share"].sum(), 1, atol=1e-5)
     assert (scatterers["attention_share"] >= 0).all()
     assert (scatterers["differential_displacement_se"] > 0).all()
 
 
-def test_each_row_is_the_point_it_names(tiny, scatterers):
+def test_each_row_is_the_point_it_names(city, scatterers):
     """By name it leads to place and height of the product, and to the footprint it belongs to."""
     product = {}
-    for track in read_tracks(tiny.products()):
+    for track in read_tracks(city.products()):
         rows = zip(track.point_id, track.easting, track.northing, track.height, strict=True)
         product |= {(track.name, name): place for name, *place in rows}
     found = [product[key] for key in zip(scatterers["track"], scatterers["point_id"], strict=True)]
     assert scatterers[["easting", "northing", "height"]].to_numpy().tolist() == found
-    assert scatterers.crs == read_tracks(tiny.products()[:1])[0].crs
+    assert scatterers.crs == read_tracks(city.products()[:1])[0].crs
     assert scatterers.geometry.get_coordinates().to_numpy().tolist() == [row[:2] for row in found]
     assert not scatterers.duplicated(["track", "point_id"]).any()
-    footprints = geopandas.read_file(tiny.footprints).set_index("building_id").to_crs(scatterers.crs).geometry
+    footprints = geopandas.read_file(city.footprints).set_index("building_id").to_crs(scatterers.crs).geometry
     own = footprints[scatterers["building_id"]].reset_index(drop=True)
-    assert (scatterers.geometry.distance(own) <= tiny.params.prepare.buffer_m).all()
+    assert (scatterers.geometry.distance(own) <= verify_package(pretrained.PACKAGE).prepare.buffer_m).all()
 
 
-def test_attributions_are_those_of_the_library(tiny, scatterers, judged):
-    manifest, _ = open_package(tiny.data("package"))
-    tracks = read_tracks(tiny.products())
-    footprints = geopandas.read_file(tiny.footprints).to_crs(tracks[0].crs)
+def test_attributions_are_those_of_the_library(city, scatterers, judged):
+    manifest, _ = open_package(pretrained.PACKAGE)
+    tracks = read_tracks(city.products())
+    footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
     row = int(np.flatnonzero(sequences.building_id == judged.index[-1])[0])
     inputs = {name: torch.from_numpy(values) for name, values in sequences.pad(np.array([row])).items()}
-    wanted = explain_tensors(load_network(tiny.data("package")), **inputs)
+    wanted = explain_tensors(load_network(pretrained.PACKAGE), **inputs)
     own = scatterers[scatterers["building_id"] == judged.index[-1]]
     np.testing.assert_allclose(own["x"], inputs["distance"][0, :, 0], atol=1e-4)
     np.testing.assert_allclose(own["attention_share"], wanted.attention_BL[0], atol=1e-4)
@@ -145,10 +148,10 @@ def test_attributions_are_those_of_the_library(tiny, scatterers, judged):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "geojson", "parquet"])
-def test_one_building_is_explained_alike_in_every_format(tiny, folder, tmp_path, scatterers, buildings, suffix):
+def test_one_building_is_explained_alike_in_every_format(city, folder, tmp_path, scatterers, buildings, suffix):
     name, output = buildings.index[1], tmp_path / f"one.{suffix}"
     words = ["--building", name, "--building", name]
-    ended = run_cli(*arguments(tiny, "explain", output, *words), cwd=tmp_path)
+    ended = run_cli(*arguments(city, "explain", output, *words), cwd=tmp_path)
     assert ended.code == 0, ended.err
     read = {"csv": pd.read_csv, "parquet": geopandas.read_parquet, "geojson": geopandas.read_file}[suffix]
     found, wanted = read(output), scatterers[scatterers["building_id"] == name].reset_index(drop=True)
@@ -176,11 +179,11 @@ def test_one_building_is_explained_alike_in_every_format(tiny, folder, tmp_path,
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_blocks_and_company_change_nothing(tiny, tmp_path, scatterers, judged, monkeypatch):
+def test_blocks_and_company_change_nothing(city, tmp_path, scatterers, judged, monkeypatch):
     """And points between two buildings stay with the nearer one, whether that is asked for or not."""
     monkeypatch.setattr(attribution, "CELLS", 2)
     chosen = judged.index[::3].tolist()
-    some = explain(tiny.products(), tiny.footprints, tiny.data("package"), tmp_path / "out.parquet", chosen).scatterers
+    some = explain(city.products(), city.footprints, pretrained.PACKAGE, tmp_path / "out.parquet", chosen).scatterers
     wanted = scatterers[scatterers["building_id"].isin(chosen)]
     key = ["building_id", "track", "point_id"]
     assert some[key].to_numpy().tolist() == wanted[key].to_numpy().tolist()
@@ -188,14 +191,14 @@ def test_blocks_and_company_change_nothing(tiny, tmp_path, scatterers, judged, m
     np.testing.assert_allclose(some[columns], wanted[columns], atol=2e-3)
 
 
-def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder, tmp_path, predicted, judged):
+def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(city, folder, tmp_path, predicted, judged):
     left = predicted[predicted["status"] != "ok"]
     assert len(left)
     said = (folder / "explain.log").read_text()
     assert all(name in said for name in left.index[:5])
     asked = [left.index[0], judged.index[0]]
     words = [word for name in asked for word in ("--building", name)]
-    ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words, "--plan", "e.html"), cwd=tmp_path)
+    ended = run_cli(*arguments(city, "explain", tmp_path / "e.gpkg", *words, "--plan", "e.html"), cwd=tmp_path)
     assert ended.code == 0, ended.err
     (why,) = re.findall(f"not explained, because not judged \\((.*)\\): {asked[0]}", ended.err)
     assert f"Not judged: {why}" in (tmp_path / "e.html").read_text()
@@ -208,24 +211,24 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder,
     assert "Not judged" in (tmp_path / "e.html").read_text()
 
 
-def test_each_building_has_the_reason_of_its_own_footprint(tiny, tmp_path):
+def test_each_building_has_the_reason_of_its_own_footprint(city, tmp_path):
     """The last of the file is too narrow; asked for with the first, which is not."""
-    footprints = geopandas.read_file(tiny.footprints).to_crs("EPSG:3035")
+    footprints = geopandas.read_file(city.footprints).to_crs("EPSG:3035")
     wall = footprints.geometry.iloc[-1].centroid
     footprints.loc[len(footprints) - 1, "geometry"] = shapely.box(wall.x, wall.y, wall.x + 30, wall.y + 1)
     footprints.to_file(tmp_path / "f.geojson", driver="GeoJSON")
     first, last = footprints["building_id"].iloc[[0, -1]]
-    words = arguments(tiny, "explain", tmp_path / "e.gpkg", "--building", first, "--building", last)
+    words = arguments(city, "explain", tmp_path / "e.gpkg", "--building", first, "--building", last)
     words[words.index("--buildings") + 1] = tmp_path / "f.geojson"
     ended = run_cli(*words, cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert re.findall(r"not judged \(its shorter side is below 2 m, .*\): (.*)", ended.err) == [last]
 
 
-def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
+def test_the_limit_of_what_is_judged_is_that_of_predict(city, tmp_path):
     def explained(bound):
         words = ["--model", "pretrained", "--min-quadrant-confidence", bound]
-        ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
+        ended = run_cli(*arguments(city, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
         assert ended.code == 0, ended.err
         return ended, geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
 
@@ -240,10 +243,10 @@ def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
     assert set(strict.index) == set(loose.index[sure])
 
 
-def test_nobody_judged_is_an_empty_table_and_a_reason(tiny, tmp_path, predicted):
+def test_nobody_judged_is_an_empty_table_and_a_reason(city, tmp_path, predicted):
     (name, *_) = predicted.index[predicted["status"] != "ok"]
     output = tmp_path / "e.geojson"
-    ended = run_cli(*arguments(tiny, "explain", output, "--building", name), cwd=tmp_path)
+    ended = run_cli(*arguments(city, "explain", output, "--building", name), cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert len(geopandas.read_file(output)) == 0
     assert pd.read_csv(tmp_path / "e_buildings.csv")["building_id"].tolist() == [name]
@@ -263,22 +266,22 @@ def test_nobody_judged_is_an_empty_table_and_a_reason(tiny, tmp_path, predicted)
     ],
     ids=lambda value: value[0],
 )
-def test_what_cannot_be_done_is_one_message_and_no_file(tiny, tmp_path, judged, words, said):
-    fill = {"near": judged.index[0], "package": tiny.data("package")}
+def test_what_cannot_be_done_is_one_message_and_no_file(city, tmp_path, judged, words, said):
+    fill = {"near": judged.index[0], "package": pretrained.PACKAGE}
     words, said = ([word.format(**fill) for word in part] for part in (words, said))
-    ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
+    ended = run_cli(*arguments(city, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
     assert ended.code == 2, ended.err
     assert all(word in ended.err for word in said), ended.err
     assert "Traceback" not in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_of_buildings_overwrites_no_input(tiny, tmp_path):
+def test_the_table_of_buildings_overwrites_no_input(city, tmp_path):
     copy = tmp_path / "e_buildings.csv"
-    copy.write_bytes(tiny.footprints.read_bytes())
+    copy.write_bytes(city.footprints.read_bytes())
     with pytest.raises(InputError, match=r"e_buildings\.csv: is one of the inputs"):
-        explain(tiny.products(), copy, tiny.data("package"), tmp_path / "e.csv")
-    assert copy.read_bytes() == tiny.footprints.read_bytes()
+        explain(city.products(), copy, pretrained.PACKAGE, tmp_path / "e.csv")
+    assert copy.read_bytes() == city.footprints.read_bytes()
 
 
 def test_the_weights_of_the_pretrained_package_answer_as_its_models():
@@ -302,18 +305,18 @@ def test_a_package_without_weights_is_refused(tmp_path):
         load_network(tmp_path)
 
 
-def test_weights_by_the_names_of_a_trained_model_are_taken_too(tiny):
+def test_weights_by_the_names_of_a_trained_model_are_taken_too():
     """`plumbline adapters merge` writes them so."""
-    model, wanted = load_network(tiny.data("train")), load_diagnosis(tiny.data("train"))
+    model, wanted = load_network(pretrained.MODEL), load_diagnosis(pretrained.MODEL)
     assert not model.training
     torch.testing.assert_close(model.state_dict(), wanted.state_dict(), rtol=0, atol=0)
 
 
-def test_the_place_in_the_frame_is_that_of_the_quadrants(tiny, scatterers):
+def test_the_place_in_the_frame_is_that_of_the_quadrants(city, scatterers):
     """x and y lead to the counts of points in each quadrant that the network was told."""
-    manifest, _ = open_package(tiny.data("package"))
-    tracks = read_tracks(tiny.products())
-    footprints = geopandas.read_file(tiny.footprints).to_crs(tracks[0].crs)
+    manifest, _ = open_package(pretrained.PACKAGE)
+    tracks = read_tracks(city.products())
+    footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
     told = dict(zip(sequences.building_id, sequences.geometry[:, names(GEOMETRY).index("points_ne")], strict=True))
     north_east = pd.Series(quadrant_code(scatterers["x"].to_numpy(), scatterers["y"].to_numpy()) == 0)

@@ -5,28 +5,45 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 from starlette.testclient import TestClient
 
 import plumbline
+from plumbline.serve.http import runner
 from plumbline.serve.http.app import make_app
+from plumbline.serve.http.runner import LocalJob
 from plumbline.serve.http.settings import Limits, Settings
 from tests.ports import free_port
+from tests.serve.http.forked import ForkedJob, place
 from tests.waiting import PATIENCE_S, until
 
 DEFAULT = Limits()
 
 
 @contextmanager
-def service(folder: Path, package: Path, fields: Path, limits: Limits = DEFAULT, **more: Any) -> Iterator[TestClient]:
-    """A service in this process; its jobs run in processes of their own."""
+def service(
+    folder: Path, package: Path, fields: Path, limits: Limits = DEFAULT, job: type[LocalJob] = ForkedJob, **more: Any
+) -> Iterator[TestClient]:
+    """A service in this process; its jobs run in processes of their own, which need not load the libraries again.
+
+    Args:
+        folder, package, fields, limits, more: its settings.
+        job: `LocalJob` for processes as the service itself starts them.
+    """
+    place()
     settings = Settings(folder=folder, model=str(package), restoration_model=str(fields), limits=limits, **more)
-    with TestClient(make_app(settings), raise_server_exceptions=False) as client:
+    with (
+        mock.patch.object(runner, "LocalJob", job),
+        mock.patch.object(tempfile, "tempdir", tempfile.tempdir),  # which the service sets
+        TestClient(make_app(settings), raise_server_exceptions=False) as client,
+    ):
         yield client
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -38,40 +39,55 @@ def begin_upload(address: str, length: int) -> socket.socket:
     return own
 
 
-def test_slow_and_cut_uploads_keep_nobody_waiting_and_leave_nothing(tiny, tmp_path):
-    folder = tmp_path / "service"
-    with process(folder, tiny.data("package")) as (begun, address):
-        slow = [begin_upload(address, 50_000_000) for _ in range(8)]
-        for number, one in enumerate(slow):
-            one.sendall(b"x" * (100_000 * number))
-            one.sendall(b"y")
-        with httpx.Client(timeout=PATIENCE_S) as client:  # it answers while they are open
-            assert client.get(f"{address}/healthz").status_code == 200
-            given = files(tiny.products(), tiny.footprints)
-            job = client.post(f"{address}/v1/predict", files=given).json()["id"]
-            for one in slow[::2]:
-                one.close()
-            assert ended(client, job, address)["status"] == "done"
-        for one in slow[1::2]:
+@pytest.fixture(scope="module")
+def served(package, tmp_path_factory):
+    """One service for all, in a process of its own: it, its address and its folder."""
+    folder = tmp_path_factory.mktemp("served") / "service"
+    with process(folder, package) as (begun, address):
+        yield begun, address, folder
+
+
+def jobs(folder: Path) -> set[str]:
+    return {path.name for path in (folder / job_files.JOBS).iterdir()}
+
+
+@pytest.mark.heavy
+def test_slow_and_cut_uploads_keep_nobody_waiting_and_leave_nothing(served, city):
+    begun, address, folder = served
+    before = jobs(folder)
+    slow = [begin_upload(address, 50_000_000) for _ in range(8)]
+    for number, one in enumerate(slow):
+        one.sendall(b"x" * (100_000 * number))
+        one.sendall(b"y")
+    with httpx.Client(timeout=PATIENCE_S) as client:  # it answers while they are open
+        assert client.get(f"{address}/healthz").status_code == 200
+        job = client.post(f"{address}/v1/predict", files=files(city.products(), city.footprints)).json()["id"]
+        for one in slow[::2]:
             one.close()
-        until(lambda: not left(folder), "an end of what uploads left", found=lambda: left(folder))
-        assert [path.name for path in (folder / job_files.JOBS).iterdir()] == [job]
-        assert begun.poll() is None
+        assert ended(client, job, address)["status"] == "done"
+    for one in slow[1::2]:
+        one.close()
+    until(lambda: not left(folder), "an end of what uploads left", found=lambda: left(folder))
+    assert jobs(folder) - before == {job}
+    assert begun.poll() is None
 
 
-def test_a_full_disk_is_told_nothing_is_kept_and_smaller_requests_go_on(tiny, tmp_path):
-    folder = tmp_path / "service"
-    with largest_file(3_000_000), process(folder, tiny.data("package")) as (begun, address):
+@pytest.mark.heavy
+@pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")
+def test_a_full_disk_is_told_nothing_is_kept_and_smaller_requests_go_on(served, city):
+    begun, address, folder = served
+    before = jobs(folder)
+    with largest_file(3_000_000, begun.pid):
         large = [("points", ("a.csv", os.urandom(4_000_000))), ("buildings", ("f.geojson", b"{}"))]
         answer = httpx.post(f"{address}/v1/predict", files=large, timeout=PATIENCE_S)
         assert is_problem(answer, 507, "The disk of the service is full. Nothing was kept")
         assert int(answer.headers["retry-after"]) > 0
         assert left(folder) == []
+        assert jobs(folder) == before
         with httpx.Client(timeout=PATIENCE_S) as client:
-            given = files(tiny.products(), tiny.footprints)
-            job = client.post(f"{address}/v1/predict", files=given).json()["id"]
+            job = client.post(f"{address}/v1/predict", files=files(city.products(), city.footprints)).json()["id"]
             assert ended(client, job, address)["status"] == "done"
-        assert begun.poll() is None
+    assert begun.poll() is None
 
 
 @pytest.mark.parametrize(("chunks", "status"), [([b"x" * 10], 408), ([b"x" * 900_000, b"y" * 900_000], 413)])
@@ -108,13 +124,14 @@ def test_a_body_that_stops_coming_or_is_longer_than_it_says_is_ended(tmp_path, m
     assert b"problem" in dict(sent[0]["headers"])[b"content-type"]
 
 
-def test_connections_that_never_send_a_request_are_no_load(tiny, tmp_path):
-    with process(tmp_path / "s", tiny.data("package")) as (_, address):
-        host, port = address.removeprefix("http://").split(":")
-        silent = [socket.create_connection((host, int(port))) for _ in range(200)]
-        try:
-            assert httpx.get(f"{address}/readyz", timeout=PATIENCE_S).status_code == 200
-        finally:
-            for one in silent:
-                with closing(one):
-                    pass
+@pytest.mark.heavy
+def test_connections_that_never_send_a_request_are_no_load(served):
+    _, address, _ = served
+    host, port = address.removeprefix("http://").split(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(200)]
+    try:
+        assert httpx.get(f"{address}/readyz", timeout=PATIENCE_S).status_code == 200
+    finally:
+        for one in silent:
+            with closing(one):
+                pass

@@ -3,32 +3,36 @@
 import json
 import struct
 
+import geopandas
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.export.package import open_package
-from plumbline.prepare.features.shards import load_shards
+from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.http.inference import JSON_LENGTH
 from plumbline.serve.http.settings import Limits
+from plumbline.serve.predict import read_tracks
 from tests.serve.http.served import is_problem, process, service
 
 pytest.importorskip("fastapi")
 
 
 @pytest.fixture(scope="module")
-def served(tiny, tiny_fields, tmp_path_factory):
+def served(package, fields_package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    with service(folder, tiny.data("package"), tiny_fields.package, Limits(infer_mb=1)) as client:
+    with service(folder, package, fields_package, Limits(infer_mb=1)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def batch(tiny):
+def batch(city, package):
     """Five prepared buildings, and what the model says of them."""
-    inputs = load_shards(tiny.data("prepare") / "test").pad(np.arange(5))
-    manifest, model = open_package(tiny.data("package"))
+    manifest, model = open_package(package)
+    tracks = read_tracks(city.products())
+    footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
+    inputs = prepare_buildings(tracks, footprints, manifest.prepare).sequences.pad(np.arange(5))
     return manifest, inputs, model.run(inputs)._asdict()
 
 
@@ -134,11 +138,12 @@ def test_any_bytes_are_answered(served, batch, body, length):
     assert answer.status_code == 400
 
 
-def test_a_public_client_is_understood(tiny, batch, tmp_path):
+@pytest.mark.heavy
+def test_a_public_client_is_understood(package, batch, tmp_path):
     client = pytest.importorskip("tritonclient.http")
     manifest, inputs, expected = batch
     kinds = {"float32": "FP32", "bool": "BOOL"}
-    with process(tmp_path / "service", tiny.data("package")) as (_, address):
+    with process(tmp_path / "service", package) as (_, address):
         asking = client.InferenceServerClient(address.removeprefix("http://"))
         assert asking.is_server_live()
         assert asking.is_server_ready()

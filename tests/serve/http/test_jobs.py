@@ -10,10 +10,12 @@ import pytest
 
 from plumbline.serve.http import job_files
 from plumbline.serve.http.job_routes import chosen
+from plumbline.serve.http.runner import LocalJob
 from plumbline.serve.http.settings import Limits
 from plumbline.simulate.restoration.products import write_scene
 from plumbline.simulate.restoration.scene import SceneAbout, make_scene
 from plumbline.sources.footprints.buildings import read_buildings
+from tests.serve.http.forked import ForkedJob
 from tests.serve.http.served import ended, files, is_problem, service
 
 pytest.importorskip("fastapi")
@@ -22,17 +24,17 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def served(tiny, tiny_fields, tmp_path_factory):
+def served(package, fields_package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    with service(folder, tiny.data("package"), tiny_fields.package, Limits(files=6, queue=3)) as client:
+    with service(folder, package, fields_package, Limits(files=6, queue=3)) as client:
         yield client, folder
 
 
 @pytest.fixture(scope="module")
-def judged(served, tiny):
+def judged(served, city):
     """A job that judged the showcase."""
     client, _ = served
-    answer = client.post("/v1/predict", files=files(tiny.products(), tiny.footprints), data={"damage_rate": "0.1"})
+    answer = client.post("/v1/predict", files=files(city.products(), city.footprints), data={"damage_rate": "0.1"})
     assert answer.status_code == 202, answer.text
     job = answer.json()
     assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
@@ -40,7 +42,8 @@ def judged(served, tiny):
     return ended(client, job["id"])
 
 
-def test_buildings_are_judged_as_the_command_does(served, judged, tiny, tmp_path):
+@pytest.mark.heavy
+def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path):
     client, _ = served
     assert judged["status"] == "done", judged
     assert judged["started"] <= judged["finished"]
@@ -61,7 +64,7 @@ def test_buildings_are_judged_as_the_command_does(served, judged, tiny, tmp_path
             layer = {"gpkg": "predictions"}.get(suffix)
             parquet = suffix == "parquet"
             tables[suffix] = geopandas.read_parquet(path) if parquet else geopandas.read_file(path, layer=layer)
-    known = read_buildings(tiny.footprints, "EPSG:3035", None, None)
+    known = read_buildings(city.footprints, "EPSG:3035", None, None)
     for table in tables.values():
         assert set(table["building_id"]) == set(known["building_id"])
         assert (table["damage_rate"].dropna() == 0.1).all()
@@ -70,11 +73,12 @@ def test_buildings_are_judged_as_the_command_does(served, judged, tiny, tmp_path
     assert is_problem(client.get(where, headers={"accept": "image/tiff"}), 406, "application/geo+json")
 
 
+@pytest.mark.heavy
 def test_a_field_is_restored_with_its_buildings(served, tmp_path):
     client, _ = served
     write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
     points = sorted((tmp_path / "scene").glob("*.csv"))
-    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "noise=0.5", "bbox": "-180,-90,180,90"}
+    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "unwrapping=0.5", "bbox": "-180,-90,180,90"}
     answer = client.post("/v1/restore", files=files(points), data=asked)
     assert answer.status_code == 202, answer.text
     done = ended(client, answer.json()["id"])
@@ -95,10 +99,11 @@ def test_a_field_is_restored_with_its_buildings(served, tmp_path):
         assert is_problem(client.post("/v1/restore", files=files(points), data=wrong), 422, said)
 
 
-def test_what_cannot_be_read_is_told_without_paths(served, tiny, tmp_path):
+@pytest.mark.heavy
+def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
     client, folder = served
-    (tmp_path / "cut.csv").write_bytes(tiny.products()[0].read_bytes()[:700])
-    answer = client.post("/v1/predict", files=files([tmp_path / "cut.csv"], tiny.footprints))
+    (tmp_path / "cut.csv").write_bytes(city.products()[0].read_bytes()[:700])
+    answer = client.post("/v1/predict", files=files([tmp_path / "cut.csv"], city.footprints))
     failed = ended(client, answer.json()["id"])
     assert failed["status"] == "failed"
     assert "cut.csv" in failed["problem"]["detail"]
@@ -115,9 +120,9 @@ def test_what_cannot_be_read_is_told_without_paths(served, tiny, tmp_path):
         ({"id_column": "x" * 300}, "id_column"),
     ],
 )
-def test_options_are_checked_before_a_job_is_made(served, tiny, data, said):
+def test_options_are_checked_before_a_job_is_made(served, city, data, said):
     client, _ = served
-    assert is_problem(client.post("/v1/predict", files=files(tiny.products(), tiny.footprints), data=data), 422, said)
+    assert is_problem(client.post("/v1/predict", files=files(city.products(), city.footprints), data=data), 422, said)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +136,14 @@ def test_options_are_checked_before_a_job_is_made(served, tiny, data, said):
         ("predict", {f"field{number}": "1" for number in range(7)}, "'field4' and 2 more. Known are"),
     ],
 )
-def test_an_unknown_field_is_refused_with_the_known_ones(served, tiny, kind, data, said):
+def test_an_unknown_field_is_refused_with_the_known_ones(served, city, kind, data, said):
     client, folder = served
     before = set((folder / job_files.JOBS).iterdir())
-    answer = client.post(f"/v1/{kind}", files=files(tiny.products(), tiny.footprints), data=data)
+    answer = client.post(f"/v1/{kind}", files=files(city.products(), city.footprints), data=data)
     assert is_problem(answer, 422, "Unknown form field")
     assert said in answer.json()["detail"]
     assert set((folder / job_files.JOBS).iterdir()) == before
-    misnamed = [("point", ("a.csv", b"")), *files([], tiny.footprints)]
+    misnamed = [("point", ("a.csv", b"")), *files([], city.footprints)]
     assert is_problem(client.post(f"/v1/{kind}", files=misnamed), 422, "'point' (did you mean points?)")
 
 
@@ -151,23 +156,24 @@ def test_the_page_names_every_field(served):
     assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
 
 
-def test_files_are_needed_and_few(served, tiny):
+def test_files_are_needed_and_few(served, city):
     client, folder = served
     before = set((folder / job_files.JOBS).iterdir())
     assert is_problem(client.post("/v1/predict", data={"damage_rate": "auto"}), 422, "points")
-    many = files([tiny.products()[0]] * 7, tiny.footprints)
+    many = files([city.products()[0]] * 7, city.footprints)
     assert is_problem(client.post("/v1/predict", files=many), 413, "8 files")
-    same = files([tiny.products()[0]] * 2, tiny.footprints)
+    same = files([city.products()[0]] * 2, city.footprints)
     assert is_problem(client.post("/v1/predict", files=same), 422, "two files are called")
-    two = files(tiny.products(), tiny.footprints, tiny.products()[0])
+    two = files(city.products(), city.footprints, city.products()[0])
     assert is_problem(client.post("/v1/predict", files=two), 422, "one file is needed")
     assert set((folder / job_files.JOBS).iterdir()) == before
     assert list((folder / job_files.INCOMING).iterdir()) == []
 
 
-def test_jobs_are_cancelled_removed_and_unknown(served, judged, tiny):
+@pytest.mark.heavy
+def test_jobs_are_cancelled_removed_and_unknown(served, judged, city):
     client, folder = served
-    waiting = [client.post("/v1/predict", files=files(tiny.products(), tiny.footprints)).json()["id"] for _ in range(2)]
+    waiting = [client.post("/v1/predict", files=files(city.products(), city.footprints)).json()["id"] for _ in range(2)]
     assert client.delete(f"/v1/jobs/{waiting[1]}").json()["status"] == "cancelled"
     client.delete(f"/v1/jobs/{waiting[0]}")
     for job in waiting:
@@ -182,9 +188,10 @@ def test_jobs_are_cancelled_removed_and_unknown(served, judged, tiny):
     assert is_problem(client.get("/v1/jobs/nothex"), 404, "no such job")
 
 
-def test_a_full_queue_and_a_locked_list_are_told(tiny, tiny_fields, tmp_path):
-    with service(tmp_path / "s", tiny.data("package"), tiny_fields.package, Limits(queue=0)) as client:
-        answer = client.post("/v1/predict", files=files(tiny.products(), tiny.footprints))
+@pytest.mark.heavy
+def test_a_full_queue_and_a_locked_list_are_told(city, package, fields_package, tmp_path):
+    with service(tmp_path / "s", package, fields_package, Limits(queue=0)) as client:
+        answer = client.post("/v1/predict", files=files(city.products(), city.footprints))
         assert is_problem(answer, 429, "wait already")
         assert int(answer.headers["retry-after"]) > 0
         held = sqlite3.connect(tmp_path / "s" / job_files.DATABASE, isolation_level=None)
@@ -197,14 +204,15 @@ def test_a_full_queue_and_a_locked_list_are_told(tiny, tiny_fields, tmp_path):
         assert is_problem(client.delete("/v1/jobs/" + "0" * 32), 404, "no such job")
 
 
-def test_a_job_too_large_or_too_slow_is_ended(tiny, tiny_fields, tmp_path):
-    for limits, said in (
-        (Limits(points=10), "this service takes 10"),
-        (Limits(footprints=3), "this service takes 3"),
-        (Limits(job_minutes=0.001), "longer than"),
+@pytest.mark.heavy
+def test_a_job_too_large_or_too_slow_is_ended(city, package, fields_package, tmp_path):
+    for limits, said, job in (
+        (Limits(points=10), "this service takes 10", ForkedJob),
+        (Limits(footprints=3), "this service takes 3", ForkedJob),
+        (Limits(job_minutes=0.001), "longer than", LocalJob),
     ):
-        with service(tmp_path / said.split()[0], tiny.data("package"), tiny_fields.package, limits) as client:
-            answer = client.post("/v1/predict", files=files(tiny.products(), tiny.footprints))
+        with service(tmp_path / said.split()[0], package, fields_package, limits, job) as client:
+            answer = client.post("/v1/predict", files=files(city.products(), city.footprints))
             failed = ended(client, answer.json()["id"])
             assert failed["status"] == "failed"
             assert said in failed["problem"]["detail"]

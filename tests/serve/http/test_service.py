@@ -5,6 +5,7 @@ import shutil
 import signal
 import stat
 import time
+from pathlib import Path
 
 import httpx
 import psutil
@@ -27,9 +28,9 @@ TOKEN = "a-word-that-nobody-guesses"
 
 
 @pytest.fixture(scope="module")
-def guarded(tiny, tiny_fields, tmp_path_factory):
+def guarded(package, fields_package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    with service(folder, tiny.data("package"), tiny_fields.package, token=SecretStr(TOKEN)) as client:
+    with service(folder, package, fields_package, token=SecretStr(TOKEN)) as client:
         yield client
 
 
@@ -45,12 +46,12 @@ def test_a_token_is_asked_for_but_by_probes(guarded):
     assert guarded.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-def test_it_says_what_it_serves_and_how_much(guarded, tiny):
+def test_it_says_what_it_serves_and_how_much(guarded):
     headers = {"authorization": f"Bearer {TOKEN}"}
     listed = guarded.get("/v1/models", headers=headers).json()
     assert [one["family"] for one in listed] == ["diagnosis", "restoration"]
     assert all(one["gate"]["verdict"] == "pass" and one["version"] for one in listed)
-    assert listed[1]["adapters"] == ["noise"]
+    assert listed[1]["adapters"] == ["unwrapping"]
     text = guarded.get("/metrics", headers=headers).text
     assert 'plumbline_http_requests_total{method="GET",route="/v1/models",status="200"}' in text
     assert 'plumbline_jobs{status="queued"} 0.0' in text
@@ -143,18 +144,15 @@ def test_a_job_that_was_to_end_does_not_begin_again(tmp_path, monkeypatch):
     assert (store.get("a").status, store.claim(1)) == ("cancelled", None)
 
 
-def test_another_champion_is_served_without_losing_a_request(tiny, tiny_fields, tmp_path):
-    package = tmp_path / "package"
-    shutil.copytree(tiny.data("package"), package)
+def test_another_champion_is_served_without_losing_a_request(package, fields_package, tmp_path):
+    one, other = (Path(shutil.copytree(package, tmp_path / name)) for name in ("package", "other"))
     link = tmp_path / "model"
-    link.symlink_to(package)
-    settings = Settings(folder=tmp_path / "s", model=str(link), restoration_model=str(tiny_fields.package))
+    link.symlink_to(one)
+    settings = Settings(folder=tmp_path / "s", model=str(link), restoration_model=str(fields_package))
     models = Models(settings)
     before = models.diagnosis
     models.refresh()
     assert models.diagnosis is before
-    other = tmp_path / "other"
-    shutil.copytree(package, other)
     link.unlink()
     link.symlink_to(other)
     models.refresh()
@@ -166,25 +164,25 @@ def test_another_champion_is_served_without_losing_a_request(tiny, tiny_fields, 
     assert models.diagnosis.package == other.resolve()
 
 
-def test_a_service_that_cannot_start_says_why(tiny_fields, tmp_path):
+def test_a_service_that_cannot_start_says_why(fields_package, tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         make_app(Settings(folder=tmp_path, model="nothing"))
     with pytest.raises(InputError, match="judges no buildings"):
-        make_app(Settings(folder=tmp_path, model=str(tiny_fields.package)))
+        make_app(Settings(folder=tmp_path, model=str(fields_package)))
 
 
 @pytest.mark.slow
-def test_what_was_accepted_outlives_a_kill_and_leaves_no_orphan(tiny, tmp_path):
+def test_what_was_accepted_outlives_a_kill_and_leaves_no_orphan(city, package, tmp_path):
     folder = tmp_path / "service"
-    with process(folder, tiny.data("package"), "--queue", "5") as (begun, address):
-        given = files(tiny.products(), tiny.footprints)
+    with process(folder, package, "--queue", "5") as (begun, address):
+        given = files(city.products(), city.footprints)
         with httpx.Client(timeout=PATIENCE_S) as client:
             jobs = [client.post(f"{address}/v1/predict", files=given).json()["id"] for _ in range(2)]
         own = until(psutil.Process(begun.pid).children, "a process of a job", needs=begun)
         begun.send_signal(signal.SIGKILL)
         begun.wait()
         until_gone(*(one.pid for one in own))  # one that is still loading ends once it has loaded
-    with process(folder, tiny.data("package")) as (begun, address), httpx.Client(timeout=PATIENCE_S) as client:
+    with process(folder, package) as (begun, address), httpx.Client(timeout=PATIENCE_S) as client:
         assert [ended(client, job, address)["status"] for job in jobs] == ["done", "done"]
         begun.send_signal(signal.SIGTERM)
         assert begun.wait() in (0, -signal.SIGTERM)

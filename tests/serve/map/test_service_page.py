@@ -18,9 +18,9 @@ TOKEN = "a-token-of-many-letters"
 
 
 @pytest.fixture(scope="module")
-def address(tiny: Any, tiny_fields: Any, tmp_path_factory: Any) -> Iterator[str]:
+def address(package: Path, fields_package: Path, tmp_path_factory: Any) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("service") / "s"
-    with process(folder, tiny.data("package"), "--restoration-model", str(tiny_fields.package)) as (_, address):
+    with process(folder, package, "--restoration-model", str(fields_package)) as (_, address):
         yield f"{address}/"
 
 
@@ -42,13 +42,13 @@ def begun(window: Any) -> list[str]:
     return found
 
 
-def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit: Any, tiny: Any) -> None:
+def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit: Any, city: Any) -> None:
     window = visit(address)
     jobs = begun(window)
     window.get_by_text("Options").click()
     window.get_by_label("Share of damaged buildings").fill("0.1")
     window.get_by_label("Also restore a field").check()
-    send(window, tiny.products(), tiny.footprints)
+    send(window, city.products(), city.footprints)
     window.locator(".viewer").wait_for()
     told = [httpx.get(address.rstrip("/") + job, timeout=PATIENCE_S).json() for job in jobs]
     assert [(job["kind"], job["status"]) for job in told] == [("predict", "done"), ("restore", "done")]
@@ -65,27 +65,27 @@ def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit:
     assert Path(saved.value.path()).read_bytes()[:2] in (b"II", b"MM")
 
 
-def test_a_problem_of_the_request_is_told_in_the_services_words(address: str, visit: Any, tiny: Any) -> None:
+def test_a_problem_of_the_request_is_told_in_the_services_words(address: str, visit: Any, city: Any) -> None:
     window = visit(address, may_complain=True)
     window.get_by_text("Options").click()
     window.get_by_label("Share of damaged buildings").fill("lots")
-    send(window, tiny.products(), tiny.footprints)
+    send(window, city.products(), city.footprints)
     window.get_by_role("alert").filter(has_text="damage-rate").wait_for()
     assert window.get_by_role("button", name="Judge the buildings").is_visible()
 
 
-def test_a_problem_of_a_file_is_told_when_the_job_fails(address: str, visit: Any, tiny: Any, tmp_path: Path) -> None:
+def test_a_problem_of_a_file_is_told_when_the_job_fails(address: str, visit: Any, city: Any, tmp_path: Path) -> None:
     cut = tmp_path / "cut.csv"
     cut.write_text("this is no table of points\n")
     window = visit(address)
-    send(window, [cut], tiny.footprints)
+    send(window, [cut], city.footprints)
     window.get_by_role("alert").filter(has_text="cut.csv").wait_for()
 
 
-def test_a_job_is_cancelled(address: str, visit: Any, tiny: Any) -> None:
+def test_a_job_is_cancelled(address: str, visit: Any, city: Any) -> None:
     window = visit(address)
     with window.expect_response(lambda answer: answer.status == 202) as accepted:
-        send(window, tiny.products(), tiny.footprints)
+        send(window, city.products(), city.footprints)
     job = accepted.value.headers["location"]
     window.get_by_role("button", name="Cancel").click()
     window.get_by_role("alert").filter(has_text="Cancelled").wait_for()
@@ -99,13 +99,13 @@ def found(address: str, job: str) -> bool:
     return httpx.get(address.rstrip("/") + job, timeout=PATIENCE_S).status_code == 200
 
 
-def test_a_token_is_asked_for(visit: Any, tiny: Any, tmp_path: Path) -> None:
+def test_a_token_is_asked_for(visit: Any, city: Any, package: Path, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text(TOKEN)
     secret.chmod(0o600)
-    with process(tmp_path / "s", tiny.data("package"), "--token-file", str(secret)) as (_, address):
+    with process(tmp_path / "s", package, "--token-file", str(secret)) as (_, address):
         window = visit(f"{address}/", may_complain=True)
-        send(window, tiny.products(), tiny.footprints)
+        send(window, city.products(), city.footprints)
         window.get_by_label("Token", exact=True).last.fill("not-the-token-at-all")
         window.get_by_role("button", name="Go on").click()
         window.get_by_label("Token", exact=True).last.fill(TOKEN)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plumbline.params import Params, parse_params
-from tests.tiny import PARAMS, Ended, Tiny, empty_registry, run_cli
+from tests.tiny import PARAMS, City, Ended, Tiny, empty_registry, run_cli
 
 PLACE = "showtown"
 
@@ -20,10 +20,9 @@ PLACE = "showtown"
 class Town:
     """A project's folder, and the deliveries of one place: the showcase, more or less of it."""
 
-    def __init__(self, tiny: Tiny, folder: Path) -> None:
-        self.folder, self.footprints = folder, tiny.footprints
-        self.package = tiny.data("package")
-        self.products = {path.name: pd.read_csv(path, dtype=str) for path in tiny.products()}
+    def __init__(self, city: City, folder: Path, package: Path | None = None) -> None:
+        self.folder, self.footprints, self.package = folder, city.footprints, package or city.data("package")
+        self.products = {path.name: pd.read_csv(path, dtype=str) for path in city.products()}
         self.days = [name for name in next(iter(self.products.values())) if name.isdigit()]
         self.source, self.out = folder / "data" / "deliveries", folder / "data" / "score"
         (self.source / PLACE).mkdir(parents=True)
@@ -69,7 +68,14 @@ class Town:
 
 
 @pytest.fixture
-def town(tiny: Tiny, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
+def town(city: City, package: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
     """In a project with an empty registry, which `score` would make otherwise."""
+    shutil.copy(empty_registry(tmp_path_factory), tmp_path)
+    return Town(city, tmp_path, package)
+
+
+@pytest.fixture
+def trained_town(tiny: Tiny, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """The same with a package that judges nearly all: the shipped one finds so little data noisy."""
     shutil.copy(empty_registry(tmp_path_factory), tmp_path)
     return Town(tiny, tmp_path)

@@ -16,7 +16,7 @@ from plumbline.serve.score import lend_to_training as lending
 from plumbline.serve.score.lend_to_training import city_of, lend, take_back, with_borrowed
 from plumbline.simulate.borrowed.borrowed_city import write_borrowed
 from tests.serve.score.conftest import PLACE, Town
-from tests.tiny import PARAMS, Tiny, empty_registry
+from tests.tiny import PARAMS, City, empty_registry
 
 ENTRY = {"folder": "data/borrowed/town", "seed": 7, "copies": 2, "band": "X"}
 PLAIN = yaml.safe_dump(PARAMS)
@@ -79,11 +79,11 @@ def test_no_two_places_lend_as_one_city():
 
 
 @pytest.fixture(scope="module")
-def scored(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Town:
+def scored(city: City, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
     """A project with the result of a delivery."""
     folder = tmp_path_factory.mktemp("scored")
     shutil.copy(empty_registry(tmp_path_factory), folder)
-    town = Town(tiny, folder)
+    town = Town(city, folder, package)
     town.deliver("first", every=3)
     assert town.score().code == 0
     return town

@@ -29,7 +29,8 @@ from tests.tiny import run_cli
 from tests.waiting import until
 
 
-def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(town: Town):
+def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(trained_town: Town):
+    town = trained_town
     town.settings(tile_m=100)
     first = town.deliver("first", last=town.days[-3])
     ended = town.score()

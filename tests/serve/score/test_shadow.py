@@ -29,7 +29,8 @@ def challenger(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project / "data" / "package"
 
 
-def test_its_answers_are_recorded_and_never_published(town: Town, challenger: Path):
+def test_its_answers_are_recorded_and_never_published(trained_town: Town, challenger: Path):
+    town = trained_town
     version, champion = verify_package(challenger).version, verify_package(town.package).version
     assert version != champion
     assert run_cli("release", "promote", town.package, cwd=town.folder).code == 0

@@ -12,9 +12,9 @@ from plumbline.sources.city.point_files import point_files
 
 
 @pytest.fixture
-def folder(tiny, tmp_path: Path) -> Path:
+def folder(city, tmp_path: Path) -> Path:
     """Two products and what lies beside them."""
-    for path in [*tiny.products(), tiny.footprints]:
+    for path in [*city.products(), city.footprints]:
         (tmp_path / path.name).symlink_to(path)
     (tmp_path / "README.md").write_text("notes")
     (tmp_path / "product.xml").write_text("<about/>")
@@ -24,16 +24,16 @@ def folder(tiny, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_gives_its_products_and_names_what_it_passes_over(tiny, folder, caplog):
+def test_a_folder_gives_its_products_and_names_what_it_passes_over(city, folder, caplog):
     with caplog.at_level(logging.INFO, "plumbline"):
-        assert [path.name for path in point_files([folder])] == [path.name for path in tiny.products()]
+        assert [path.name for path in point_files([folder])] == [path.name for path in city.products()]
     for name in ("footprints.geojson", "out.csv", "map.html", "README.md", "product.xml"):
         assert f"{folder / name}: passed over" in caplog.text
     assert ".hidden.csv" not in caplog.text
 
 
-def test_a_pattern_gives_what_fits_it(tiny, folder, monkeypatch):
-    names = [path.name for path in tiny.products()]
+def test_a_pattern_gives_what_fits_it(city, folder, monkeypatch):
+    names = [path.name for path in city.products()]
     assert [path.name for path in point_files([folder / "EGMS_*.csv"])] == names
     monkeypatch.chdir(folder)
     assert point_files([Path("EGMS_*.csv")]) == [Path(name) for name in names]
@@ -45,8 +45,8 @@ def test_a_name_that_is_there_is_no_pattern(folder):
     assert point_files([odd]) == [odd]
 
 
-def test_each_file_counts_once_in_the_order_given(tiny, folder):
-    first, second = (folder / path.name for path in tiny.products())
+def test_each_file_counts_once_in_the_order_given(city, folder):
+    first, second = (folder / path.name for path in city.products())
     link = folder / "link.csv"
     link.symlink_to(second)
     assert point_files([second, folder / "EGMS_*", first, folder / "." / second.name, link]) == [second, first]
@@ -56,8 +56,8 @@ def test_a_file_that_is_not_there_is_for_the_reader_to_name(tmp_path):
     assert point_files([tmp_path / "gone.zip"]) == [tmp_path / "gone.zip"]
 
 
-def test_a_folder_without_products_is_refused_with_what_it_holds(tiny, tmp_path):
-    (tmp_path / "f.geojson").symlink_to(tiny.footprints)
+def test_a_folder_without_products_is_refused_with_what_it_holds(city, tmp_path):
+    (tmp_path / "f.geojson").symlink_to(city.footprints)
     with pytest.raises(InputError, match=r"--points .*: no point product in this folder \(f\.geojson found\)"):
         point_files([tmp_path])
     (tmp_path / "f.geojson").unlink()

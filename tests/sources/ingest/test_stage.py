@@ -236,7 +236,7 @@ def many(count: int) -> list[dict[str, str]]:
     return cells
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_parts_tiles_and_processes_change_nothing(city, tmp_path, monkeypatch, workers):
     (city / "ascending.csv").write_text(text(many(400)))
     ingest([city], Ingest(), tmp_path / "whole", 1)

@@ -23,11 +23,8 @@ from tests.sources.make import rows, squares, text, zipped
 SCRIPT = Path(__file__).with_name("count_opens.py")
 
 
-def opens(given: Path, part_bytes: int = 2**28) -> dict[str, int]:
-    command = [sys.executable, SCRIPT, given, str(part_bytes)]
-    done = subprocess.run(command, cwd=given.parent, capture_output=True, text=True, check=True)
-    counted: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return counted
+WHOLE, CUT = 2**28, 1_000
+"""Bytes of a part."""
 
 
 def seen_from(east: float) -> str:
@@ -36,10 +33,8 @@ def seen_from(east: float) -> str:
     return text([{**row, **los, "temporal_coherence": "0.9"} for row in rows(60)])
 
 
-@pytest.fixture
-def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "town"
+def make_city(root: Path) -> Path:
+    folder = root / "town"
     folder.mkdir()
     (folder / "a.csv").write_text(seen_from(0.62))
     zipped(folder / "b.zip", {"b.csv": seen_from(-0.62)})
@@ -50,6 +45,27 @@ def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return make_city(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_city(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="module")
+def opens(made: Path) -> dict[tuple[str, int], dict[str, int]]:
+    """Name of a file or of the city, and bytes of a part -> how often each file was opened."""
+    asked = [("a.csv", WHOLE), ("b.zip", WHOLE), ("c.parquet", WHOLE), ("", WHOLE), ("", CUT)]
+    command = [sys.executable, SCRIPT, json.dumps([(str(made / name), size) for name, size in asked])]
+    done = subprocess.run(command, cwd=made.parent, capture_output=True, text=True, check=True)
+    return dict(zip(asked, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "most"),
     [
@@ -58,14 +74,15 @@ def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("c.parquet", 1),  # first bytes; Arrow opens it itself
     ],
 )
-def test_reading_opens_a_file_for_what_it_needs_alone(city, name, most):
-    assert opens(city / name) == {name: most}
+def test_reading_opens_a_file_for_what_it_needs_alone(opens, name, most):
+    assert opens[name, WHOLE] == {name: most}
 
 
-def test_a_further_part_costs_one_open_more(city):
-    whole, cut = opens(city), opens(city, part_bytes=1_000)
-    size = (city / "a.csv").stat().st_size
-    assert cut["a.csv"] - whole["a.csv"] == len(range(0, size - 500, 1_000)) - 1 > 3
+@pytest.mark.heavy
+def test_a_further_part_costs_one_open_more(opens, made):
+    whole, cut = opens["", WHOLE], opens["", CUT]
+    size = (made / "a.csv").stat().st_size
+    assert cut["a.csv"] - whole["a.csv"] == len(range(0, size - 500, CUT)) - 1 > 3
     assert cut["b.zip"] == whole["b.zip"]
     assert cut["c.parquet"] == whole["c.parquet"]
 
