@@ -251,6 +251,7 @@ def test_more_folds_than_labelled_buildings_are_refused_by_their_own_key(base):
         )
 
 
+@pytest.mark.heavy
 def test_a_rate_that_is_too_high_is_named_by_the_section_that_has_it(base):
     params = QUICK.model_copy(update={"learning_rate": 1e30})
     with pytest.raises(InputError, match=r"^adapt: the loss is .* Lower adapt\.learning_rate"):

@@ -10,6 +10,8 @@ from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit
 from tests.train.made import make_params, make_sequences
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_process_has_its_threads_again_whatever_comes_of_the_run(monkeypatch, broken):
