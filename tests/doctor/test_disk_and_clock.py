@@ -17,7 +17,7 @@ from plumbline.doctor.clock import check_clock
 from plumbline.doctor.disk import check_disk, last_run
 from plumbline.doctor.finding import Place, State, size
 from plumbline.doctor.prefect_server import check_server
-from tests.doctor.conftest import PLACE, faults, states, told, warnings
+from tests.doctor.conftest import PLACE, faults, states, warnings
 
 
 def small(free_bytes: int) -> Place:
@@ -25,8 +25,9 @@ def small(free_bytes: int) -> Place:
 
 
 def test_room_enough(project: Path) -> None:
-    assert set(states(check_disk, small(0))) == {State.OK}
-    assert "no run recorded" in told(check_disk, State.OK, small(0))
+    found = list(check_disk(small(0)))
+    assert {item.state for item in found} == {State.OK}
+    assert any("no run recorded" in item.found for item in found)
 
 
 def test_less_free_than_there_shall_be(project: Path) -> None:

@@ -121,6 +121,7 @@ def test_a_checkout_at_work_is_passed_over(place: Path) -> None:
     assert left == [True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("harness")
 def test_one_part_that_fails_stops_no_other(place: Path) -> None:
     (place / "mlflow.db").write_text("not a database " * 100)

@@ -103,7 +103,7 @@ def test_a_dockerfile_copies_what_is_there_and_starts_the_entrypoint(name: str) 
     assert re.search(r"^FROM python:3\.11", "\n".join(lines), re.MULTILINE)
 
 
-@pytest.mark.parametrize("volume", [False, True])
+@pytest.mark.parametrize("volume", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path, volume: bool) -> None:
     """The shell script of the images, run here; where the clone's folder is a volume, with what a file system has."""
     origin, home = tmp_path / "origin", tmp_path / "work/a clone"

@@ -1,10 +1,11 @@
-"""Parts and tiles on a real Dask cluster of two worker processes, under a real flow."""
+"""Parts and tiles on a real Dask cluster of two workers, under a real flow."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,24 +42,38 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def workers(prefect_server: Server) -> Iterator[str]:
-    """The scheduler of two processes, each of which loads for seconds."""
+@contextmanager
+def workers(server: Server, *, processes: bool) -> Iterator[str]:
+    """The scheduler of two workers; either way each job reaches them by TCP, pickled."""
     with (
-        temporary_settings({PREFECT_API_URL: prefect_server.url}),
+        temporary_settings({PREFECT_API_URL: server.url}),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+            n_workers=2,
+            threads_per_worker=1,
+            processes=processes,
+            protocol="tcp://",
+            host="127.0.0.1",
+            dashboard_address=None,
         ) as local,
     ):
         yield local.scheduler_address
 
 
 @pytest.fixture
-def cluster(town: Path, workers: str) -> str:
-    """The scheduler of workers that are in the project's folder."""
-    with Client(workers) as client:
-        client.run(os.chdir, str(town))
-    return workers
+def cluster(town: Path, prefect_server: Server) -> Iterator[str]:
+    """The scheduler of workers in this process, which stands in the project's folder."""
+    with workers(prefect_server, processes=False) as address:
+        yield address
+
+
+@pytest.fixture
+def cluster_of_processes(town: Path, prefect_server: Server) -> Iterator[str]:
+    """The scheduler of two processes in the project's folder, each of which loads for seconds."""
+    with workers(prefect_server, processes=True) as address:
+        with Client(address) as client:
+            client.run(os.chdir, str(town))
+            assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
+        yield address
 
 
 def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, cluster, caplog):
@@ -71,8 +86,8 @@ def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, clus
             on_dask(stage, cluster)
         portions = on_dask(stage, cluster)
         assert portions >= 2
-        with Client(cluster) as client:  # both workers are there, each a process of its own
-            assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
+        with Client(cluster) as client:
+            assert len(client.scheduler_info()["workers"]) == 2
         caplog.clear()
         with caplog.at_level("INFO", "plumbline"):
             run(Path("data") / stage)
@@ -86,12 +101,14 @@ def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, clus
 
 
 @pytest.mark.chaos
-def test_a_cluster_judges_the_tiles_of_a_delivery_and_score_puts_them_together(town: Path, cluster: str, tiny: Tiny):
+def test_a_cluster_judges_the_tiles_of_a_delivery_and_score_puts_them_together(
+    town: Path, cluster_of_processes: str, tiny: Tiny
+):
     place = Town(tiny, town)
     place.settings(tile_m=100)
     place.deliver("one")
     broken = place.deliver("broken", footprints=False)
-    tiles = score_on_dask(cluster, str(place.package))
+    tiles = score_on_dask(cluster_of_processes, str(place.package))
     assert tiles > 3
     shutil.rmtree(broken)
     ended = place.score()
