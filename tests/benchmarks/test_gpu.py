@@ -14,9 +14,10 @@ from benchmarks.gpu.marked import APART, marked_files
 from benchmarks.gpu.page import page
 from benchmarks.gpu.parts import PARTS
 from benchmarks.gpu.results import DONE, Result
-from requirements import gpu as installation
+from tests.locks import module
 from tests.waiting import until, until_gone
 
+installation = module("gpu")
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src", "OMP_NUM_THREADS": "1"}
 COMMAND = [sys.executable, "-m", "benchmarks.gpu", "--dry", "--catalogue", "tests.benchmarks.gpu_parts"]
 
