@@ -20,6 +20,7 @@ import httpx
 import pytest
 import yaml
 
+from flows.versioning.process import die_with_parent
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -129,7 +130,10 @@ class Server:
 
 @contextmanager
 def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[Path]:
-    """Run a part of Prefect beside the test, in a process group that ends with the block; its log is a file."""
+    """Run a part of Prefect beside the test, in a process group that ends with the block; its log is a file.
+
+    It ends with the tests, too, where these are killed.
+    """
     log = folder / f"{arguments[0]}.log"
     with log.open("w") as stream:
         process = subprocess.Popen(
@@ -139,6 +143,7 @@ def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> It
             stdout=stream,
             stderr=stream,
             process_group=0,
+            preexec_fn=die_with_parent,
         )
         try:
             yield log
