@@ -23,7 +23,6 @@ from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, Tiny, run_cli
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow
 PASSED = [{"metric": "severity_mae", "artifact": "int8", "max": 100.0}]
 REFUSED = [{"metric": "severity_mae", "artifact": "int8", "max": 0.0}]
 
@@ -63,6 +62,7 @@ def ended(place: str, result: str) -> tuple[str, str]:
 
 
 @pytest.mark.chaos
+@pytest.mark.slow
 def test_what_is_lent_is_trained_on_and_released_and_a_refusal_puts_everything_back(project: Town, harness: None):
     project.deliver("noisy", noise_mm=40.0)
     assert project.score().code == 0
@@ -100,6 +100,7 @@ def test_what_is_lent_is_trained_on_and_released_and_a_refusal_puts_everything_b
     assert {one["nearest"] for name, one in told["features"].items() if "noise" in name} == {PLACE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [ValueError("nobody thought of this"), SystemExit(143)], ids=["bug", "ended"])
 def test_a_run_that_breaks_off_puts_everything_back(
     project: Town, harness: None, monkeypatch: pytest.MonkeyPatch, ends: BaseException
@@ -133,6 +134,7 @@ def test_what_cannot_be_lent_is_said(project: Town, harness: None):
     assert not Path(".plumbline/lent").exists() or not list(Path(".plumbline/lent").iterdir())
 
 
+@pytest.mark.slow
 def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(project: Town, harness: None):
     began = datetime.now(UTC).isoformat()  # other tests tell the same server of drift, too
     project.deliver("plain")

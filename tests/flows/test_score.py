@@ -30,8 +30,6 @@ from tests.serve.score.conftest import PLACE, Town
 from tests.serve.score.test_results import publish
 from tests.tiny import PARAMS, Tiny, empty_registry, run_cli
 
-pytestmark = pytest.mark.slow
-
 
 class Receiver:
     """A web server that keeps what is posted, and answers with `status`."""
@@ -100,6 +98,7 @@ def ended(**parameters: object):
     return state.type.value, state.message
 
 
+@pytest.mark.slow
 def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(imported: Town, harness: None):
     imported.deliver("a")
     command = [sys.executable, "-m", "dvc", "import-url", str(imported.source / PLACE), f"data/deliveries/{PLACE}"]
@@ -160,6 +159,7 @@ def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(
     assert event.exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_result_holds_up_the_news_of_no_other_place(
     tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch
 ):
