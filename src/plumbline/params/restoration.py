@@ -101,6 +101,12 @@ class AdapterFields(FitOptions):
     loss: Literal["mse", "l1", "charbonnier"] = "mse"
     regression_share: Fraction = 0.1
     tune_steps: int = Field(default=8, ge=1, le=1000)
+    max_ratio: Positive = 0.95
+    """An adapter is shipped if its CRPS on the domain's tune scenes is, with `confidence`, at most this share of the
+    CRPS without it."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    min_scenes: int = Field(default=6, ge=2)
+    """With fewer tune scenes of its domain, an adapter is not shipped."""
 
     @model_validator(mode="after")
     def _in_one_process(self) -> Self:

@@ -13,7 +13,7 @@ from plumbline.params.restoration import AdapterFields, RestorationParams
 from plumbline.prepare.restoration.conditions import CHANNELS, MIRRORS, describe, mirrored, mirrored_field
 from plumbline.prepare.restoration.scenes import SceneSet, load_scenes
 from plumbline.train.restoration.adapt import AdapterOptimisation
-from plumbline.train.restoration.calibrate import BINS_M, _Cells, _farthest, _fit, _gain
+from plumbline.train.restoration.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _Shares
 from plumbline.train.restoration.crops import CropData, drawn_rows, make_batch
 from plumbline.train.restoration.module import field_loss
 from tests.model.restoration.made import make_denoiser
@@ -135,19 +135,20 @@ def test_an_adapter_leaves_late_weights_alone_until_their_time_and_keeps_what_it
     torch.testing.assert_close(other.unet.conv_in.weight, kept)
 
 
-def cells(rng, count, gain=1.0):
+def cells(rng, count, gain=1.0, scenes=1000):
     """Of which the true spread is known: 2 x the samples', 0.3 x the process's, and more far from points."""
     distance = rng.uniform(0, 100, count)
     samples, process = rng.uniform(0.5, 2, count), rng.uniform(1, 6, count)
     true = np.sqrt((2 * samples) ** 2 + (0.3 * process) ** 2) * (1 + distance / 100)
     beyond = rng.normal(0, 3, count)
     error = (1 - gain) * beyond + true * rng.standard_normal(count)
-    return _Cells(error, samples, process, distance, np.full(count, 10.0), beyond, np.full(count, 3.0))
+    scene = rng.integers(0, scenes, count).astype(float)
+    return _Cells(error, samples, process, distance, np.full(count, 10.0), beyond, np.full(count, 3.0), scene)
 
 
 def test_intervals_cover_nine_of_ten_at_every_distance():
     rng = np.random.default_rng(0)
-    fitted = _fit(cells(rng, 20_000), 1.0)
+    fitted = _fit(cells(rng, 20_000))
     assert fitted.samples > fitted.process > 0.1
     assert (np.diff(fitted.reach) > -0.1).all()
     new = cells(rng, 20_000)
@@ -159,10 +160,31 @@ def test_intervals_cover_nine_of_ten_at_every_distance():
         assert covered == pytest.approx(0.9, abs=0.02)
 
 
+def test_with_few_scenes_intervals_hold_in_others():
+    """Of which each errs as a whole: the quantile that holds 90 % of the fitted cells holds less of others."""
+    rng = np.random.default_rng(5)
+
+    def drawn(scenes):
+        scene = np.repeat(np.arange(scenes, dtype=float), 300)
+        off = np.exp(rng.normal(0, 1, scenes))  # alike for the cells of a scene
+        found = cells(rng, len(scene))
+        return found._replace(error=found.error * off[scene.astype(int)], scene=scene)
+
+    new, covered = drawn(400), []
+    for _ in range(8):
+        fitted = _fit(drawn(16))
+        ratio = _Shares(fitted.gain, fitted.samples, fitted.process).ratio(new)
+        covered.append((ratio <= np.array(fitted.reach)[_bins(new)]).mean())
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.025)
+    alike = cells(rng, 20_000)
+    assert _level(alike) <= 0.905
+    assert _level(alike._replace(scene=np.zeros(20_000))) == LEVELS[-1]  # one scene tells nothing of another
+
+
 def test_a_bin_without_cells_takes_its_neighbours_reach():
     few = cells(np.random.default_rng(1), 3000)
     near = few._replace(distance=few.distance * 0.04)
-    fitted = _fit(near, 1.0)
+    fitted = _fit(near)
     assert len(set(fitted.reach)) == 1
 
 
@@ -177,7 +199,7 @@ def test_a_field_is_told_as_far_as_it_is_known():
     for limit in (30.0, 60.0, 200.0):
         error = np.where(distance < limit, 1.0, 8.0) * rng.standard_normal(20_000)
         one = np.ones(20_000)
-        found = _farthest(_Cells(error, one, one, distance, 10 * one, one, one))
+        found = _farthest(_Cells(error, one, one, distance, 10 * one, one, one, one))
         assert found == {30.0: 40.0, 60.0: 60.0, 200.0: 100.0}[limit]
 
 

@@ -11,11 +11,11 @@ from onnx import numpy_helper
 from pydantic import ValidationError
 
 from plumbline.core.files import read_json, write_json
-from plumbline.model.restoration.measure import METRICS, Settings, process_figures, restore_scenes
+from plumbline.model.restoration.measure import METRICS, Settings, process_figures, ratio_bound, restore_scenes
 from plumbline.model.restoration.spread import COMPONENTS, read_spread
 from plumbline.params.restoration import FieldGate, ValidateFields
 from plumbline.prepare.restoration.scenes import load_scenes
-from plumbline.validate.restoration.gates import evaluate, mean_of, ratio_bound
+from plumbline.validate.restoration.gates import evaluate, mean_of, split_rules
 from plumbline.validate.restoration.stage import validate
 from tests.tiny import run_cli
 
@@ -86,6 +86,16 @@ def test_without_a_figure_nothing_passes():
     assert verdict(size, {}, {"fp16": {}})[0] == "fail"
     assert evaluate([], {}, {}, params(COVERED))["verdict"] == "fail"
     assert mean_of([], "crps_mm") is None
+
+
+def test_rules_on_adapters_that_are_not_shipped_are_not_asked():
+    adapters = [{**RATIO, "slice": f"adapter:{name}", "max_ratio_to": "base"} for name in ("noise", "sparse")]
+    across = {**RATIO, "slice": "adapter:noise on sparse", "max_ratio_to": "base"}
+    champion = {**RATIO, "max_ratio_to": "champion"}
+    rules = params(COVERED, *adapters, across, champion).gates
+    assert split_rules(rules, {}) == (rules[:4], {})
+    assert split_rules(rules, {"noise": "it harms"}) == ([rules[0], rules[2]], {"noise": [rules[1], rules[3]]})
+    assert split_rules(rules, {"unwrapping": "it harms"}) == (rules[:4], {"unwrapping": []})
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from plumbline.core.console import log
-from plumbline.core.files import atomic_folder
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.export.restoration.onnx import export_denoiser, halve_weights, quantize_weights
+from plumbline.model.restoration.adapter_files import CHOICES, SUFFIX
 from plumbline.model.restoration.denoiser import SPEC, WEIGHTS, FieldDenoiser, load_denoiser
 from plumbline.model.restoration.spread import FILE as SPREAD
 from plumbline.params.restoration import RestorationParams
@@ -26,7 +27,7 @@ BATCH = 8
 
 
 def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) -> None:
-    """Write the models of `ARTIFACTS`, the weights in 16 bits, the spread and the adapters into `out`.
+    """Write the models of `ARTIFACTS`, the weights in 16 bits, the spread and the chosen adapters into `out`.
 
     Raises:
         InputError: an input folder is missing or damaged.
@@ -42,9 +43,25 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
         save_file(weights, folder / "weights.safetensors")
         shutil.copyfile(trained / SPEC, folder / "network.json")
         shutil.copyfile(trained / SPREAD, folder / SPREAD)
-        shutil.copytree(trained / ADAPTERS, folder / ADAPTERS)
+        _copy_adapters(trained, folder)
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
+
+
+def _copy_adapters(trained: Path, out: Path) -> None:
+    """Copy the adapters that training chose, and why the others are left out."""
+    choices = {
+        name: {"shipped": about["shipped"], "reason": about["reason"]}
+        for name, about in read_json(trained / CHOICES).items()
+    }
+    (out / ADAPTERS).mkdir()
+    for name, about in choices.items():
+        if not about["shipped"]:
+            log.info("adapter %s is left out: %s", name, about["reason"])
+            continue
+        for end in (SUFFIX, ".json"):
+            shutil.copyfile(trained / ADAPTERS / f"{name}{end}", out / ADAPTERS / f"{name}{end}")
+    write_json(out / CHOICES, choices)
 
 
 def _batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:

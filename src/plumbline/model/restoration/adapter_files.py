@@ -18,6 +18,8 @@ DOWN, UP, WHOLE = ".lora_A", ".lora_B", ".added"
 """Behind a weight's name: the two factors of a low-rank change, or a change as it is."""
 SCALING = "scaling"
 SUFFIX = ".safetensors"
+CHOICES = "adapters.json"
+"""Which of the trained adapters are shipped, and why."""
 Arrays = dict[str, NDArray[np.float32]]
 
 

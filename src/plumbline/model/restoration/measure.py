@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +27,8 @@ HIGHER_IS_BETTER = {"psnr_db", "ssim"}
 NORMAL_90 = 1.6449
 """Standard deviations to the ends of the 90 % interval of a normal distribution."""
 Figures = dict[str, float]
+RESAMPLES = 2000
+"""Draws by which the bound of a ratio is found."""
 
 
 class Settings(NamedTuple):
@@ -73,6 +77,24 @@ def process_figures(scenes: SceneSet, farthest_m: float, how: Settings) -> list[
         ]
         found.append(_mean(parts))
     return found
+
+
+def paired(rows: Sequence[Figures], others: Sequence[Figures], metric: str) -> tuple[list[float], list[float]]:
+    """Return the figures of two models over the scenes in which both have one."""
+    both = [(a[metric], b[metric]) for a, b in zip(rows, others, strict=True)]
+    known = [pair for pair in both if not any(map(math.isnan, pair))]
+    return [own for own, _ in known], [other for _, other in known]
+
+
+def ratio_bound(own: Sequence[float], other: Sequence[float], confidence: float) -> float:
+    """Return a one-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
+
+    Decision 11 asks for the bound: a mean does not rule out that a loss is chance.
+    """
+    a, b = np.asarray(own, float), np.asarray(other, float)
+    drawn = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))
+    ratio: NDArray[np.floating[Any]] = a[drawn].mean(axis=1) / np.maximum(b[drawn].mean(axis=1), 1e-12)
+    return float(np.quantile(ratio, confidence))
 
 
 def middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -90,4 +90,5 @@ def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
             lines.append(f"| {part} | {who} | {row['scenes']} | {told} |")
     lines += ["", f"Gates: {gate['verdict']}.", ""]
     lines += [f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]]
+    lines += [f"- not shipped: adapter {one['adapter']}: {one['reason']}" for one in gate.get("not_shipped", [])]
     return "\n".join(lines) + "\n"

@@ -16,10 +16,13 @@ from plumbline.core.files import write_json
 from plumbline.model.restoration.adapter_files import SUFFIX, write_adapter
 from plumbline.model.restoration.adapters import adapter_parts, add_adapter, late_parameters
 from plumbline.model.restoration.denoiser import FieldDenoiser, count_parameters, load_denoiser
+from plumbline.model.restoration.spread import FILE as SPREAD
+from plumbline.model.restoration.spread import read_spread
 from plumbline.params.restoration import AdapterFields, RestorationParams
 from plumbline.prepare.restoration.scenes import SceneSet
 from plumbline.train.fit.trainer import run
-from plumbline.train.restoration.calibrate import calibrate
+from plumbline.train.restoration.calibrate import TorchDenoiser, calibrate
+from plumbline.train.restoration.choose import choose
 from plumbline.train.restoration.crops import CropData
 from plumbline.train.restoration.module import FieldOptimisation
 from plumbline.train.stage import run_key
@@ -58,14 +61,15 @@ class AdapterOptimisation(FieldOptimisation):
 def train_adapter(
     base: Path, domain: str, splits: dict[str, SceneSet], params: RestorationParams, data_sha256: str, out: Path
 ) -> dict[str, Any]:
-    """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`.
+    """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`; find out whether it is shipped.
 
     Args:
-        base: folder of the trained denoiser. domain: name of the adapter. splits: scenes, by `SPLITS`.
-        params: `adapt` and `restore` of it. data_sha256: of the prepared data. out: folder, which exists.
+        base: folder of the trained denoiser and its spread. domain: name of the adapter. splits: scenes, by `SPLITS`.
+        params: all; `adapt`, `train`, `restore` and the cell are used. data_sha256: of the prepared data.
+        out: folder, which exists.
 
     Returns:
-        Figures for the record: share of parameters that are trained, seconds an epoch, bytes.
+        Figures for the record: share of parameters that are trained, seconds an epoch, bytes, and those of `choose`.
 
     Raises:
         InputError: there are no scenes of the domain.
@@ -99,6 +103,8 @@ def train_adapter(
     cell_m = params.simulate.cell_m
     spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m)
     write_json(out / f"{domain}.json", spread.model_dump())
+    without = TorchDenoiser(load_denoiser(base)), read_spread(base / SPREAD)
+    choice = choose(domain, without, (TorchDenoiser(done.module.model), spread), tune, params)
     shutil.rmtree(done.checkpoints)
     trained = done.module.record["parameters"]["trained"]
     figures = {
@@ -106,6 +112,7 @@ def train_adapter(
         "seconds_an_epoch": (time.monotonic() - began) / max(1, len(done.module.history)),
         "bytes": path.stat().st_size,
         **done.module.record["metrics"],
+        **choice,
     }
     log.info(
         "adapter %s: %.1f %% of the parameters, %d bytes", domain, 100 * figures["trained_share"], figures["bytes"]

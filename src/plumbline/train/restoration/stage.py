@@ -12,6 +12,7 @@ import torch
 from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, sha256_folder, write_json
 from plumbline.core.jobs import WORK
+from plumbline.model.restoration.adapter_files import CHOICES
 from plumbline.model.restoration.denoiser import DenoiserSpec, FieldDenoiser, count_parameters, save_denoiser
 from plumbline.model.restoration.spread import FILE as SPREAD
 from plumbline.params.restoration import RestorationParams
@@ -30,7 +31,7 @@ BASE_DOMAIN = "plain"
 
 
 def train(prepared: Path, params: RestorationParams, out: Path) -> None:
-    """Write the denoiser, `spread.json`, `adapters/`, `metrics.json`, `record.json` and `history.csv` into `out`.
+    """Write the denoiser, `spread.json`, `adapters/` with `adapters.json`, and the records of the run into `out`.
 
     The trained denoiser is kept in `.plumbline` until the adapters are trained, too: a run that was killed in between
     goes on with these.
@@ -63,7 +64,7 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
             figures[domain] = train_adapter(base, domain, splits, params, data, folder / ADAPTERS)
-        write_json(folder / "adapters.json", figures)
+        write_json(folder / CHOICES, figures)
     shutil.rmtree(base)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from plumbline.model.restoration.measure import Figures
+from plumbline.model.restoration.measure import Figures, paired, ratio_bound
 from plumbline.params.restoration import FieldGate, ValidateFields
 from plumbline.validate.gates.rules import FORMAT
 
-RESAMPLES = 2000
+ADAPTER = "adapter:"
+"""How the slice of a rule on an adapter begins."""
 Table = Mapping[str, Mapping[str, Sequence[Figures]]]
 """slice -> artifact (or `gaussian_process`, `champion`) -> figures of each scene."""
 Fixed = Mapping[str, Mapping[str, float]]
@@ -39,15 +39,28 @@ def told(rows: Sequence[Figures], metric: str) -> list[float]:
     return [row[metric] for row in rows if metric in row and not math.isnan(row[metric])]
 
 
-def ratio_bound(own: Sequence[float], other: Sequence[float], confidence: float) -> float:
-    """Return a one-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
+def split_rules(
+    rules: Sequence[FieldGate], left_out: Collection[str]
+) -> tuple[list[FieldGate], dict[str, list[FieldGate]]]:
+    """Return the rules of `validate.gates` that are asked now, and by name those on adapters that are not shipped.
 
-    Decision 11 asks for the bound: a mean does not rule out that a loss is chance.
+    A rule against the champion is in neither: a promotion asks it.
+
+    Args:
+        rules: all. left_out: names of the adapters that training left out. A rule on an adapter that is neither shipped
+            nor left out is asked, and fails without a figure.
     """
-    a, b = np.asarray(own, float), np.asarray(other, float)
-    drawn = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))
-    ratio: NDArray[np.floating[Any]] = a[drawn].mean(axis=1) / np.maximum(b[drawn].mean(axis=1), 1e-12)
-    return float(np.quantile(ratio, confidence))
+    asked: list[FieldGate] = []
+    unshipped: dict[str, list[FieldGate]] = {name: [] for name in left_out}
+    for rule in rules:
+        if rule.max_ratio_to != "champion":
+            unshipped.get(adapter_of(rule.slice) or "", asked).append(rule)
+    return asked, unshipped
+
+
+def adapter_of(part: str) -> str | None:
+    """Return the adapter that a slice is of: `adapter:NAME` or `adapter:NAME on DOMAIN`; None for another slice."""
+    return part.removeprefix(ADAPTER).partition(" on ")[0] if part.startswith(ADAPTER) else None
 
 
 def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) -> dict[str, Any]:
@@ -66,10 +79,8 @@ def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) ->
     others = table.get(rule.slice, {}).get(rule.max_ratio_to, [])
     held = None
     if value is not None and len(others) == len(rows):
-        both = [(a[rule.metric], b[rule.metric]) for a, b in zip(rows, others, strict=True)]
-        known = [pair for pair in both if not any(map(math.isnan, pair))]
-        if len(known) >= params.min_scenes:
-            own, other = zip(*known, strict=True)
+        own, other = paired(rows, others, rule.metric)
+        if len(own) >= params.min_scenes:
             found = ratio_bound(own, other, params.confidence)
             held = found if math.isfinite(found) else None
     assert rule.bound is not None

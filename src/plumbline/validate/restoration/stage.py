@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.console import log
-from plumbline.core.files import atomic_folder, sha256_folder, write_csv, write_json
+from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.restoration.package import adapters_in
 from plumbline.export.restoration.runtime import FieldModel
 from plumbline.export.restoration.stage import ADAPTERS, ARTIFACTS
-from plumbline.model.restoration.adapter_files import SUFFIX, weight_changes
+from plumbline.model.restoration.adapter_files import CHOICES, SUFFIX, weight_changes
 from plumbline.model.restoration.measure import (
     METRICS,
     Figures,
@@ -23,9 +23,9 @@ from plumbline.model.restoration.measure import (
 )
 from plumbline.model.restoration.spread import FILE as SPREAD
 from plumbline.model.restoration.spread import read_spread
-from plumbline.params.restoration import DOMAINS, RestorationParams
+from plumbline.params.restoration import DOMAINS, FieldGate, RestorationParams
 from plumbline.prepare.restoration.scenes import SceneSet, load_scenes
-from plumbline.validate.restoration.gates import Table, evaluate, mean_of
+from plumbline.validate.restoration.gates import Table, evaluate, mean_of, split_rules
 
 PROCESS = "gaussian_process"
 ALL, BASE_DOMAIN = "all", "plain"
@@ -74,8 +74,14 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     }
     # A model that answers with what is no number has no figure, and passes no rule.
     fixed = {name: {key: one for key, one in own.items() if np.isfinite(one)} for name, own in fixed.items()}
-    rules = [rule for rule in params.validate_.gates if rule.max_ratio_to != "champion"]
+    choices = read_json(exported / CHOICES)
+    left_out = {name: about["reason"] for name, about in choices.items() if not about["shipped"] and name not in names}
+    rules, unshipped = split_rules(params.validate_.gates, left_out)
     gate = evaluate(rules, table, fixed, params.validate_)
+    gate["not_shipped"] = [
+        {"adapter": name, "reason": reason, "rules": [_dumped(rule) for rule in unshipped.get(name, [])]}
+        for name, reason in left_out.items()
+    ]
     gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)}
     gate["exported"] = {"sha256": sha256_folder(exported)}
     with atomic_folder(out) as folder:
@@ -84,6 +90,8 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
         write_csv(_rows(table), folder / "scenes.csv")
     for rule in gate["rules"]:
         (log.info if rule["passed"] else log.warning)("%s: %s", "met" if rule["passed"] else "not met", rule["text"])
+    for one in gate["not_shipped"]:
+        log.info("not shipped: adapter %s: %s", one["adapter"], one["reason"])
     log.info("verdict: %s", gate["verdict"])
 
 
@@ -121,6 +129,10 @@ def summary(table: Table, fixed: Any) -> dict[str, Any]:
     for name, figures in fixed.items():
         found[ALL][name] |= figures
     return found
+
+
+def _dumped(rule: FieldGate) -> dict[str, Any]:
+    return rule.model_dump(exclude_none=True)
 
 
 def _densities(scenes: SceneSet) -> dict[str, list[int]]:
