@@ -202,7 +202,7 @@ def _gain(cells: _Cells) -> float:
 
 
 def _weighted(cells: _Cells, gain: float) -> _Cells:
-    """Return the cells of samples whose part beyond the Gaussian process counts `gain` times."""
+    """Return the cells of samples with their part beyond the Gaussian process taken `gain` times."""
     return cells._replace(error=cells.error - (1 - gain) * cells.beyond, samples=gain * cells.samples)
 
 
