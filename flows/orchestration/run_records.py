@@ -18,8 +18,8 @@ from prefect.states import Crashed
 from flows.orchestration import embedded_server
 from flows.orchestration.services import FOLDER
 
-FLOWS = ["pipeline", "portions", "restoration", "retrain", "score", "service-job", "stage", "tidy", "tiles", "windows"]
-"""`portions`, `tiles` and `windows` run inside of others, and their records do not go with those."""
+FLOWS = ["pipeline", "portions", "restoration", "retrain", "score", "service-job", "stage", "tidy", "tiles"]
+"""`portions` and `tiles` run inside of others, and their records do not go with those."""
 TAG = "plumbline"
 """Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
 may have flows of these names."""

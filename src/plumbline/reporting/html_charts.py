@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.reporting.page import number, say
 
 FILLS = ("#2f6c9e", "#e0a030", "#6b9e5a", "#b0517d", "#7a7a7a", "#5ab4c4", "#8c6bb1", "#c46a3d")
-WIDTH, HEIGHT = 240, 64
+OUTLINE_WIDTH, OUTLINE_HEIGHT = 240, 64
 MOST_KINDS = 12
 Cell = tuple[str, str, Sequence[float], Mapping[str, Sequence[int]], str]
 """Title, unit, edges, counts per series (the first filled, the others lines), text below."""
@@ -77,7 +77,8 @@ def histograms(cells: Sequence[Cell]) -> str:
         ends = f"<span>{number(edges[0])}</span><span>{number(edges[-1])}</span>" if len(edges) else ""
         drawn.append(
             f'<div class="cell"><b>{say(title)}</b> {say(unit)}'
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{say(title)}">'
+            f'<svg viewBox="0 0 {OUTLINE_WIDTH} {OUTLINE_HEIGHT}" preserveAspectRatio="none" role="img" '
+            f'aria-label="{say(title)}">'
             f'{"".join(shapes)}</svg><div class="ends">{ends}</div>{say(text)}</div>'
         )
     return f'<div class="grid">{"".join(drawn)}</div>'
@@ -85,11 +86,11 @@ def histograms(cells: Sequence[Cell]) -> str:
 
 def _outline(counts: Sequence[int], kind: str, colour: str) -> str:
     """Draw the steps of a histogram; the highest reaches the top of the plot."""
-    step, top = WIDTH / len(counts), max(counts)
-    path = f"M0 {HEIGHT}"
+    step, top = OUTLINE_WIDTH / len(counts), max(counts)
+    path = f"M0 {OUTLINE_HEIGHT}"
     for i, count in enumerate(counts):
-        path += f"V{HEIGHT - (HEIGHT - 2) * count / top:.1f}H{(i + 1) * step:.1f}"
-    path += f"V{HEIGHT}"
+        path += f"V{OUTLINE_HEIGHT - (OUTLINE_HEIGHT - 2) * count / top:.1f}H{(i + 1) * step:.1f}"
+    path += f"V{OUTLINE_HEIGHT}"
     look = (
         f'fill="{colour}" fill-opacity="0.45"'
         if kind == "fill"

@@ -124,7 +124,7 @@ def test_long_buildings_are_packed_for_the_kernel_of_torch_and_unpacked():
 
 
 def test_without_a_gpu_it_says_once_what_takes_the_kernels_place():
-    operator._say_replaced.cache_clear()
+    operator._say_without_triton.cache_clear()
     said, handler = [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     level = log.level

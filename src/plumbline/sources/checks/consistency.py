@@ -76,7 +76,7 @@ def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.P
 
 CELL_M = 50.0
 """Side of the squares in which heights are compared: ground and roofs of the same few buildings."""
-FEWEST_POINTS = 3
+FEWEST_IN_SQUARE = 3
 """Of a track in a square; fewer may all be on one roof."""
 FEWEST_CELLS = 10
 LEAST_RAISED_M = 5.0
@@ -126,4 +126,4 @@ def _levels(track: Track) -> pd.Series:
     """Return the median height in each square with enough points."""
     square = np.floor(track.easting / CELL_M), np.floor(track.northing / CELL_M)
     by_square = pd.Series(track.height).groupby([*square])
-    return by_square.median()[by_square.size() >= FEWEST_POINTS]
+    return by_square.median()[by_square.size() >= FEWEST_IN_SQUARE]

@@ -60,7 +60,7 @@ LARGEST_M = 2.0
 METRES_A_DEGREE = 111_000.0
 FINEST, COARSEST = -5, 3
 """Powers of ten that are tried."""
-FEWEST, DISTINCT = 30, 5
+FEWEST_VALUES, DISTINCT = 30, 5
 """Fewer points, or fewer places of them, may have a common step by chance."""
 NEAR = 1e-3
 """Steps that a place may be off a multiple, for what doubles and projections round themselves."""
@@ -68,7 +68,7 @@ NEAR = 1e-3
 
 def step_of(values: NDArray[np.float64]) -> float | None:
     """Return the largest power of ten that divides all values; None if it is finer than tried, or for few values."""
-    if len(values) < FEWEST:
+    if len(values) < FEWEST_VALUES:
         return None
     for power in range(COARSEST, FINEST - 1, -1):
         count = values / 10.0**power

@@ -19,7 +19,7 @@ from plumbline.sources.points.mintpy.series import Stack, check_shape, stack_sou
 from plumbline.sources.points.reader_base import MIN_EPOCHS, PointSource, to_mm
 from plumbline.sources.points.stated import stated_angles
 
-SERIES, DATES = "cum", "imdates"
+CUMULATIVE, DATES = "cum", "imdates"
 HEIGHT = "hgt"
 VECTOR = ("E.geo", "N.geo", "U.geo")
 """Unit vector from ground to satellite."""
@@ -33,7 +33,7 @@ def is_licsbas(path: Path) -> bool:
         InputError: the file is damaged.
     """
     with open_hdf5(path) as file:
-        return has_array(file, SERIES) and has_array(file, DATES)
+        return has_array(file, CUMULATIVE) and has_array(file, DATES)
 
 
 def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSource:
@@ -47,7 +47,7 @@ def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSou
             it lacks the line of sight and `about` does not say it; what concerns pixels, where reading gets to them.
     """
     with open_hdf5(path) as file:
-        series = array(path, file, SERIES, dimensions=3, kinds="f")
+        series = array(path, file, CUMULATIVE, dimensions=3, kinds="f")
         check_shape(path, series)
         days = _days(path, file, series.shape[0])
         shape = series.shape[1:]
@@ -81,7 +81,7 @@ def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSou
     order = np.argsort(days)
     notes = ["points come without coherence: LiCSBAS gives none of time"]
     notes += [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]
-    stack = Stack(path, SERIES, order, days[order], to_mm(about, "mm"))
+    stack = Stack(path, CUMULATIVE, order, days[order], to_mm(about, "mm"))
     return stack_source(stack, geometry, about, crs, notes)
 
 
@@ -90,7 +90,7 @@ def _days(path: Path, file: h5py.File, count: int) -> NDArray[np.datetime64]:
     texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in read.tolist()]
     if len(texts) != count or count < MIN_EPOCHS:
         raise InputError(
-            f"{path}, /{DATES}: {len(texts)} days found and {count} epochs in /{SERIES}; as many, and at least "
+            f"{path}, /{DATES}: {len(texts)} days found and {count} epochs in /{CUMULATIVE}; as many, and at least "
             f"{MIN_EPOCHS}, are needed."
         )
     known = find_days(f"{path}, /{DATES}", texts, "%Y%m%d")
