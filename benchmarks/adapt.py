@@ -24,20 +24,20 @@ from benchmarks.shifted import DOMAINS, make_domain
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare, Train
-from plumbline.params.adapt import Adapt
+from plumbline.params.serve import Adapt
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.split.split import split_blocks
-from plumbline.prepare.tile import label
-from plumbline.serve.adapt.base_model import base_of
+from plumbline.prepare.split import split_blocks
+from plumbline.prepare.tiles import label
+from plumbline.serve.adapt import base_of
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.city.files import find_files
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.train.adapt.adapter import MAX_BYTES, Adapted, base_hash
-from plumbline.train.adapt.fit_adapter import adapt
+from plumbline.train.adapt.fit import adapt
 from plumbline.train.data.batches import loader
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.splits import fit_statistics
 from plumbline.train.fit.short_run import quick_fit
 
 Array = NDArray[np.float64]

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from benchmarks.common import head, line, parse, parser, stamp
 from plumbline.model.attention import FLEX, RAGGED, SDPA
-from plumbline.model.attention.operator import ragged_attention
-from plumbline.model.attention.tokens import Packed, pack, packed_tokens
+from plumbline.model.attention.kernels import ragged_attention
+from plumbline.model.attention.layers import Packed, pack, packed_tokens
 
 LENGTHS = [(2, 20), (2, 64), (2, 128), (64, 128), (129, 512)]
 """Fewest and most scatterers of a building; all between are equally often."""

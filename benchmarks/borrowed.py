@@ -23,7 +23,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.simulate.stage import simulate
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
-from plumbline.validate.baseline import least_squares
+from plumbline.validate.measure import least_squares
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

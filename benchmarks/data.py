@@ -36,11 +36,11 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.sequences import Sequences, concatenate
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tile import write_tile
+from plumbline.prepare.tiles import write_tile
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest.parts import plan_parts, read_part
-from plumbline.sources.ingest.stage import ingest
-from plumbline.sources.track import Track
+from plumbline.sources.city.ingest import ingest
+from plumbline.sources.city.parts import plan_parts, read_part
+from plumbline.sources.points.track import Track
 
 MOST_DIFFERENT = 1e-6
 """Sums in another order; not another point on a building."""

@@ -22,7 +22,7 @@ from benchmarks.common import head, line, parse, parser
 from plumbline.prepare.response.decompose import decompose
 from plumbline.prepare.series.trend import estimate_trend
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import head, line, parse, parser, stamp
+from plumbline.fields.prepare.conditions import SceneSet, load_scenes
+from plumbline.fields.prepare.stage import prepare
+from plumbline.fields.simulate.stage import ingest, simulate
 from plumbline.params import Ingest
-from plumbline.params.restoration import PrepareFields, SimulateFields
-from plumbline.prepare.restoration.scenes import SceneSet, load_scenes
-from plumbline.prepare.restoration.stage import prepare
-from plumbline.simulate.restoration.stage import simulate
-from plumbline.sources.restoration.stage import ingest
+from plumbline.params.fields import PrepareFields, SimulateFields
 
 CROP = 64
 A_SHARD = 64

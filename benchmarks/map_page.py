@@ -30,7 +30,7 @@ from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predictions import STATUSES, make_predictions
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 FLAGS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
 """Chromium draws WebGL and the page on the CPU, as it does by itself on a machine without a GPU."""

@@ -24,8 +24,8 @@ from plumbline.params import Model, Train
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.data.batches import Batch, Buildings, SimilarLengths, loader
-from plumbline.train.data.statistics import fit_statistics
-from plumbline.train.fit.checkpoint_choice import checkpoint_score
+from plumbline.train.data.splits import fit_statistics
+from plumbline.train.fit.checkpoints import checkpoint_score
 
 LONGEST = 128
 NETWORK = Model(channels=16, blocks=2, heads=2, attention_layers=1, hidden=32)

@@ -4,7 +4,7 @@
 
 Each city of C-band buildings (five years, 12 days apart) is made with one worker and with all cores, in processes of
 their own; memory is the largest sum over a process and its children. The bytes must be equal. Besides: one block of
-histories as text, by `plumbline.simulate.radar.csv_cells` and by the ways that were used or thought of before. Prints
+histories as text, by `plumbline.simulate.radar.egms_writer` and by the ways that were used or thought of before. Prints
 Markdown.
 """
 
@@ -24,7 +24,7 @@ import pyarrow.csv
 
 from benchmarks.common import ROOT, cores, head, line, parse, parser, stamp
 from plumbline.core.files import sha256_folder
-from plumbline.simulate.radar.csv_cells import history_cells, rows
+from plumbline.simulate.radar.egms_writer import history_cells, rows
 
 RUN = """
 import sys
@@ -86,7 +86,7 @@ def formatting(histories: int) -> None:
     ways: dict[str, Callable[[np.ndarray], bytes]] = {
         "pyarrow decimals (before)": by_decimals,
         "Python, one by one": one_by_one,
-        "plumbline.simulate.radar.csv_cells": lambda given: rows([history_cells(given)]),
+        "plumbline.simulate.radar.egms_writer": lambda given: rows([history_cells(given)]),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     texts = {}

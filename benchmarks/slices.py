@@ -24,11 +24,9 @@ from plumbline.export.package import verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.gates.bootstrap import resamples
-from plumbline.validate.gates.resampled_metrics import of_quadrants
-from plumbline.validate.measure import torch_answers
+from plumbline.validate.gates.bootstrap import of_quadrants, resamples
+from plumbline.validate.measure import slices, torch_answers
 from plumbline.validate.metrics import Judged
-from plumbline.validate.slices import slices
 from plumbline.validate.stage import as_judged
 
 RESAMPLES = 200

@@ -10,8 +10,8 @@ from pathlib import Path
 from prefect import flow
 
 from plumbline.core.errors import PlumblineError
-from plumbline.serve.http.job_files import LOG
-from plumbline.serve.http.runner import PROGRAM
+from plumbline.service.job_store import LOG
+from plumbline.service.runner import PROGRAM
 
 
 @flow(name="service-job", log_prints=False)

@@ -28,7 +28,7 @@ from flows.versioning.families import FAMILIES, RESTORATION
 from flows.versioning.stage_runner import Say, StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.params import Tidy, load_params
-from plumbline.params.load_restoration import load_restoration
+from plumbline.params.load import load_restoration
 
 MIB = 2**20
 PARAMS = "params.yaml"

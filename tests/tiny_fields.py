@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from plumbline.params.load_restoration import load_restoration
-from plumbline.params.restoration import RestorationParams
+from plumbline.params.fields import RestorationParams
+from plumbline.params.load import load_restoration
 from tests.tiny import STAGES, kept, run_cli
 
 OPTIMISE = {
@@ -88,7 +88,7 @@ def shared_fields() -> TinyFields:
 def _make(root: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        patch.setattr("plumbline.simulate.restoration.stage.SHOWCASE_CELLS", 64)
+        patch.setattr("plumbline.fields.simulate.stage.SHOWCASE_CELLS", 64)
         (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
         patch.setattr("plumbline.core.jobs.cores", lambda: 1)  # starting processes takes longer than the work
         for stage in STAGES:

@@ -14,7 +14,7 @@ from benchmarks.gpu.bars import SCATTERERS
 from benchmarks.gpu.results import Found, NotMeasured, Table, Work
 from benchmarks.speed import network
 from plumbline.model.attention import MATH, RAGGED
-from plumbline.model.attention.operator import runs_triton
+from plumbline.model.attention.kernels import runs_triton
 from plumbline.params import load_params
 
 HEADS, CHANNELS = 4, 24

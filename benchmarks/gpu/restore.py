@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from benchmarks.gpu.results import Found, Table, Work
 from benchmarks.gpu.runtimes import CUDA
 from plumbline import pretrained
-from plumbline.export.restoration.runtime import CPU, FieldModel
-from plumbline.model.restoration.denoiser import load_denoiser
-from plumbline.model.restoration.sampling import BOTH, Denoiser, draw_samples
-from plumbline.prepare.restoration.conditions import stack_maps
-from plumbline.prepare.restoration.gaussian_process import Covariance, estimate
-from plumbline.prepare.restoration.grid import Grid, bin_observations
-from plumbline.prepare.restoration.observations import Observations
-from plumbline.train.restoration.calibrate import TorchDenoiser
+from plumbline.fields.model.denoiser import load_denoiser
+from plumbline.fields.model.sampling import BOTH, Denoiser, draw_samples
+from plumbline.fields.prepare.conditions import stack_maps
+from plumbline.fields.prepare.gaussian_process import Covariance, estimate
+from plumbline.fields.prepare.grid import Grid, Observations, bin_observations
+from plumbline.fields.release.package import CPU, FieldModel
+from plumbline.fields.train.calibrate import TorchDenoiser
 
 PACKAGE = Path(pretrained.__file__).parent / "fields"
 STEPS = (25, 50)

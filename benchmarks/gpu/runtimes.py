@@ -25,9 +25,8 @@ from plumbline.export.tensorrt.device import this_device
 from plumbline.export.tensorrt.runtime import TensorRTModel
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.params.export import EngineArtifact
-from plumbline.validate.bench.inputs import BenchInputs, prepared_inputs
-from plumbline.validate.bench.runtimes import Eager
+from plumbline.params.compress import EngineArtifact
+from plumbline.validate.bench import BenchInputs, Eager, prepared_inputs
 from plumbline.validate.measure import drawn_batches, middle_building, parity_figures, run_seconds
 
 PACKAGE = Path(pretrained.__file__).parent / "package"

@@ -27,15 +27,15 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import strain_error
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.predict import judge_footprints, read_tracks
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.validate.baseline import least_squares
+from plumbline.validate.measure import least_squares
 
 
 def predicted(city: CityFiles, model: str) -> pd.DataFrame:

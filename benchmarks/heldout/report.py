@@ -26,10 +26,10 @@ from benchmarks.heldout.scores import (
 )
 from plumbline.core.files import atomic_file, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
-from plumbline.reporting.svg_charts import Line, Mark, line_chart
+from plumbline.reporting.charts import Line, Mark, line_chart
 from plumbline.serve.predictions import STATUSES
-from plumbline.validate.confidence import COVERED, accuracy_by_coverage, share_error
-from plumbline.validate.slices import AREA_BOUNDS_M2, POINT_BOUNDS
+from plumbline.validate.measure import AREA_BOUNDS_M2, POINT_BOUNDS
+from plumbline.validate.metrics import COVERED, accuracy_by_coverage, share_error
 
 MIN_SLICE = 200
 """Buildings, from which an interval is asked to hold its share."""

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.common import head, line
-from plumbline.validate.confidence import (
+from plumbline.validate.metrics import (
     COVERED,
     accuracy_at,
     chance_calibration_error,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import find_csv
+from plumbline.sources.files.opened import find_csv
 
 NEEDED = ("easting", "northing", "incidence_angle", "track_angle")
 DIRECTIONS = ("ascending", "descending")

@@ -26,7 +26,7 @@ from benchmarks.restoration.gaussian_process import COMPONENTS, CORRELATIONS, fi
 from benchmarks.restoration.metrics import Estimate, score
 from benchmarks.restoration.report import DEFAULT, PROCESS, Row, Steps, markdown, write_report
 from plumbline.core.errors import InputError
-from plumbline.sources.in_memory import read_tracks
+from plumbline.sources.city.in_memory import read_tracks
 
 CAREFUL = ("25", "50")
 """Steps whose errors are compared."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.prepare.series.trend import LEAST_LINE_ERROR, LEAST_YEARS, estimate_trend, line_changes
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 Array = NDArray[np.float64]
 GROUP_M = 50.0

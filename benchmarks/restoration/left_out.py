@@ -28,8 +28,8 @@ from benchmarks.restoration.metrics import Z90, crps
 from benchmarks.restoration.report import COVERAGE, DEFAULT, PROCESS
 from plumbline.core.files import atomic_file
 from plumbline.params import Ingest, load_ingest
-from plumbline.sources.in_memory import read_tracks
-from plumbline.sources.track import Track, concatenate_tracks
+from plumbline.sources.city.in_memory import read_tracks
+from plumbline.sources.points.track import Track, concatenate_tracks
 
 Array = NDArray[np.float64]
 NEAR_M = 160.0

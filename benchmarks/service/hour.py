@@ -22,8 +22,7 @@ import psutil
 from benchmarks.common import head, line, parse, parser, refusing, stamp
 from benchmarks.makers.ninth.city import make_city
 from benchmarks.service.__main__ import make_batch, service, tensors_of
-from plumbline.simulate.restoration.products import write_scene
-from plumbline.simulate.restoration.scene import SceneAbout, make_scene
+from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
 
 PARTS = 6
 """Rows of the table of memory."""

@@ -17,16 +17,15 @@ from torch.utils.data import DataLoader
 
 from benchmarks.speed.network import Result, attention, begin_memory, checkpointing, peak_memory, wait
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.encoder import Convolution
-from plumbline.model.layers import Dropout
+from plumbline.model.encoder import Convolution, Dropout
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
 from plumbline.params import Params, load_params
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards
 from plumbline.train.data.batches import Batch
-from plumbline.train.data.distributed_sampler import Example
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.sampler import Example
+from plumbline.train.data.splits import fit_statistics
 from plumbline.train.distributed.strategies import repeatable
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.trainer import fit

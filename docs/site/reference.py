@@ -19,12 +19,12 @@ from typing import Any
 
 import typer
 from links import slug
+from plumbline.params.restoration import RestorationParams
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from plumbline.cli import app
 from plumbline.params.load import Params
-from plumbline.params.restoration import RestorationParams
 from plumbline.params.section import Section
 
 UNITS = (

@@ -18,12 +18,12 @@ from plumbline.core.errors import InputError
 from plumbline.core.jobs import AnyJob, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
-from plumbline.prepare.tile import write_tile
+from plumbline.prepare.tiles import write_tile
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check_settings, new_deliveries, plan_delivery
 from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city.files import city_folders
-from plumbline.sources.ingest.parts import plan_parts, read_part
+from plumbline.sources.city.parts import plan_parts, read_part
 
 DATA = Path("data")
 

@@ -22,9 +22,9 @@ from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import prepare
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 from plumbline.sources.points.read import read_points
-from plumbline.validate.confidence import chance_calibration_error
+from plumbline.validate.metrics import chance_calibration_error
 
 BUILDINGS = 60
 CODES = {"NE": 0, "NW": 1, "SW": 2, "SE": 3}

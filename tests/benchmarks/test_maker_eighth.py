@@ -20,7 +20,7 @@ from benchmarks.makers.eighth.scatterers import draw_scatterers
 from benchmarks.makers.eighth.tunnels import Tunnel, find_trough
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 from plumbline.sources.points.read import read_points
 
 BUILDINGS, SEED = 40, 5

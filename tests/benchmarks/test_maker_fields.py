@@ -17,7 +17,7 @@ from benchmarks.makers.fields.scene import make_scene
 from benchmarks.makers.fields.settings import CELL_M, DOMAINS, SIDE_M, WAVELENGTH_MM, cell_centres
 from benchmarks.makers.fields.subsidence import Basin, PressureSource, Sinkhole, Trough, largest_settlement
 from benchmarks.makers.fields.town import SIDE_RANGE_M, draw_moving_buildings, draw_town
-from plumbline.sources.in_memory import read_tracks
+from plumbline.sources.city.in_memory import read_tracks
 
 MIDDLE = np.full(2, SIDE_M / 2)
 

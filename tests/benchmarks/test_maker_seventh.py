@@ -22,8 +22,8 @@ from benchmarks.makers.seventh.trough import Ground, Trough, Tunnel
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.city.files import find_files
+from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.labels import read_labels
-from plumbline.sources.ingest.stage import ingest
 from plumbline.sources.points.read import read_points
 
 BUILDINGS, SEED = 12, 72

@@ -17,7 +17,7 @@ from benchmarks.restoration.hold_out import HOLD_OUTS, cut_window, read_lines
 from benchmarks.restoration.metrics import Estimate, Scores, crps, gaussian, score, slope, ssim
 from benchmarks.restoration.report import DEFAULT, PROCESS, Row, Steps, bars, markdown
 from plumbline.core.errors import InputError
-from plumbline.sources.in_memory import read_tracks
+from plumbline.sources.city.in_memory import read_tracks
 
 LOS = np.array([[-0.62, -0.11, 0.777], [0.62, -0.11, 0.777]])
 

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.block_pruning import STREAMS, mean_loss, shallower, without_block
-from plumbline.compress.iterative_pruning import Pruning
-from plumbline.compress.search import search
+from plumbline.compress.prune import STREAMS, mean_loss, shallower, without_block
+from plumbline.compress.search import Pruning, search
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec, spec_of
 from plumbline.params import Compress, Model
 from plumbline.params.compress import Target
 from plumbline.prepare.features.shards import Shards, load_shards
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.splits import fit_statistics
 from plumbline.validate.measure import torch_answers
 
 LOOK = {"batches": 2, "seed": 0}

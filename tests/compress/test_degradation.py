@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.degradation import Rightness, loss_against, rightness_of
+from plumbline.compress.search import Rightness, loss_against, rightness_of
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.shards import load_shards
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.importance import slopes
-from plumbline.compress.iterative_pruning import Pruning
-from plumbline.compress.prune import channel_groups, prune
+from plumbline.compress.prune import channel_groups, prune, slopes
+from plumbline.compress.search import Pruning
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
@@ -17,7 +16,7 @@ from plumbline.params import Compress, Model
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.data.batches import loader
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.splits import fit_statistics
 from tests.tiny import Tiny
 
 LONGEST = 40

@@ -12,8 +12,16 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from plumbline.compress.fake_quantize import PRODUCT_CODES, Rounding, product_layers, round_weight, worth
-from plumbline.compress.qat import BATCH_SIZE, BATCHES, AwareOptimisation
+from plumbline.compress.qat import (
+    BATCH_SIZE,
+    BATCHES,
+    PRODUCT_CODES,
+    AwareOptimisation,
+    Rounding,
+    product_layers,
+    round_weight,
+    worth,
+)
 from plumbline.compress.quantize import OPERATORS, Calibration, layer_names, quantiser
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
@@ -24,7 +32,7 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.splits import fit_statistics
 from plumbline.train.fit import trainer as fit_module
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit
@@ -305,7 +313,7 @@ def test_steps_that_torch_has_compiled_are_rounded_too(work, monkeypatch):
         return loss
 
     step = AwareOptimisation.training_step
-    monkeypatch.setattr("plumbline.compress.fake_quantize.round_weight", counted)
+    monkeypatch.setattr("plumbline.compress.qat.round_weight", counted)
     monkeypatch.setattr(AwareOptimisation, "training_step", training_step)
     run("out", epochs=2, quantisation_aware=1, train={"compile": True})
     layers = len(product_layers(load_diagnosis(Path("out")).network))

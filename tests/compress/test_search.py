@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.iterative_pruning import Pruning
-from plumbline.compress.search import FINEST, search
-from plumbline.compress.sensitivity import RATIOS, drawn, scan
+from plumbline.compress.search import FINEST, RATIOS, Pruning, drawn, scan, search
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters

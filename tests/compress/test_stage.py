@@ -9,7 +9,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from plumbline.compress.iterative_pruning import Pruning
+from plumbline.compress.search import Pruning
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json

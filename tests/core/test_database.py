@@ -3,8 +3,8 @@ import socket
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.core.database import ask_database
 from plumbline.core.errors import InputError
+from plumbline.core.sqlite import ask_database
 
 
 def test_one_that_does_not_answer_says_so_at_once(tmp_path):

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from plumbline.core import threads
+from plumbline.core import jobs as threads
 from tests.waiting import until
 
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from plumbline.cli import app
+from plumbline.params.fields import RestorationParams
 from plumbline.params.load import Params
-from plumbline.params.restoration import RestorationParams
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

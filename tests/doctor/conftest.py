@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.finding import Check, Place, State
+from plumbline.doctor.probes import Check, Place, State
 from tests.release.conftest import make_package, registry, template_db
 
 __all__ = ["make_package", "registry", "template_db"]

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.clock import check_clock
-from plumbline.doctor.disk import check_disk, last_run
-from plumbline.doctor.finding import Place, State, size
-from plumbline.doctor.prefect_server import check_server
+from plumbline.doctor.machine import check_clock, check_disk, check_server, last_run
+from plumbline.doctor.probes import Place, State, size
 from tests.doctor.conftest import PLACE, faults, states, warnings
 
 

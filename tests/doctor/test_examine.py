@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.doctor.examine import CHECKS, examine, lines, table
-from plumbline.doctor.finding import Finding, Place, State, ok, warning
-from plumbline.doctor.probes import run
+from plumbline.doctor.probes import Finding, Place, State, ok, run, warning
 from tests.tiny import run_cli
 from tests.waiting import until, until_gone
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.gpu import Driver, Torch, check_gpu, judge, read_driver
+from plumbline.doctor.installation import Driver, Torch, check_gpu, judge, read_driver
 from tests.doctor.conftest import faults
 
 PAGE = """
@@ -72,7 +72,7 @@ def test_a_runtime_for_a_gpu_that_cannot_use_it(folder: Path, monkeypatch: pytes
     program.write_text(f"#!/bin/sh\n[ $# = 0 ] && echo '{PAGE.splitlines()[2]}' || echo '{CARD[0]}'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setattr("plumbline.doctor.gpu.installed_runtimes", lambda: {"onnxruntime-gpu": "1.31.0"})
+    monkeypatch.setattr("plumbline.doctor.installation.installed_runtimes", lambda: {"onnxruntime-gpu": "1.31.0"})
     said = faults(check_gpu)
     assert "onnxruntime-gpu does not run on CUDA" in said
     assert "CUDAExecutionProvider did not start" in said

@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 
 from plumbline.core.files import atomic_folder
-from plumbline.doctor.disk import check_leftovers
-from plumbline.doctor.finding import State
-from plumbline.doctor.locks import check_locks
+from plumbline.doctor.machine import check_leftovers, check_locks
+from plumbline.doctor.probes import State
 from tests.doctor.conftest import PLACE, faults, states, told, warnings
 from tests.waiting import until
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import plumbline
-from plumbline.doctor.finding import State
-from plumbline.doctor.project import check_checkout, check_graph, check_params
-from plumbline.doctor.registry import check_package
+from plumbline.doctor.probes import State
+from plumbline.doctor.project import check_checkout, check_graph, check_package, check_params
 from plumbline.pretrained import PACKAGE
 from tests.doctor.conftest import faults, states, warnings
 

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.extras import install as install_command
-from plumbline.doctor.finding import State
-from plumbline.doctor.versions import check_extras, check_onnxruntime, check_python, check_versions, installed_runtimes
+from plumbline.doctor.installation import (
+    check_extras,
+    check_onnxruntime,
+    check_python,
+    check_versions,
+    installed_runtimes,
+)
+from plumbline.doctor.probes import State
 from tests.doctor.conftest import PLACE, faults, states, warnings
 
 
@@ -83,7 +89,7 @@ def test_an_extra_of_which_most_is_there_misses_the_rest(install) -> None:
 
 def test_the_runtime_for_gpus_takes_the_place_of_the_other(install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("plumbline", "0.1.0", *own(), "Requires-Dist: no-cpu-runtime==1.31.*")
-    monkeypatch.setattr("plumbline.doctor.versions.CPU", "no-cpu-runtime")
+    monkeypatch.setattr("plumbline.doctor.installation.CPU", "no-cpu-runtime")
     assert "no-cpu-runtime is not installed" in faults(check_versions)
     install("onnxruntime-gpu", "1.31.1")
     assert states(check_versions) == [State.OK]

@@ -15,7 +15,7 @@ from plumbline.export.answers import (
     needed_places,
     split_by_length,
 )
-from plumbline.export.inputs import MASK
+from plumbline.export.interface import MASK
 
 MASKS = st.tuples(st.integers(1, 40), st.integers(1, 30)).flatmap(lambda shape: arrays(bool, shape))
 

@@ -10,7 +10,7 @@ import torch
 
 from plumbline import pretrained
 from plumbline.core.errors import InputError
-from plumbline.export.inputs import NAMES
+from plumbline.export.interface import NAMES
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.features.shards import load_shards
 

@@ -14,9 +14,8 @@ import yaml
 
 from plumbline.core.errors import PlumblineError
 from plumbline.core.strain import category_of_levels
-from plumbline.export.fp16 import in_half
 from plumbline.export.interface import interface
-from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, said_by
+from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, in_half, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis

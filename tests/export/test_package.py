@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.export.folder import version_of
-from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, write_package
+from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, version_of, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.features.definition import GEOMETRY, PREPARATION, names
 from plumbline.prepare.features.shards import load_shards

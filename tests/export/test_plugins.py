@@ -9,9 +9,8 @@ import onnx
 import pytest
 import torch
 
-from plumbline.compress.fake_quantize import product_layers
-from plumbline.compress.importance import slopes
-from plumbline.compress.prune import prune
+from plumbline.compress.prune import prune, slopes
+from plumbline.compress.qat import product_layers
 from plumbline.compress.quantize import Calibration, quantiser
 from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx
@@ -21,7 +20,7 @@ from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.shards import load_shards
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.splits import fit_statistics
 from tests.tiny import kept
 
 TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution": list(CONVOLUTION)}

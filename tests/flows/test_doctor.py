@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.clock import check_clock
-from plumbline.doctor.finding import Place, State
-from plumbline.doctor.prefect_server import check_server
+from plumbline.doctor.machine import check_clock, check_server
+from plumbline.doctor.probes import Place, State
 from tests.doctor.servers import answering
 from tests.ports import free_port
 from tests.waiting import until

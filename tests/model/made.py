@@ -10,8 +10,7 @@ from torch import Tensor
 
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.heads import RawAnswer
-from plumbline.model.network import new_spec
+from plumbline.model.network import RawAnswer, new_spec
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE

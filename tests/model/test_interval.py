@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.model.interval import (
+from plumbline.model.diagnosis import (
     KIND_BOUNDS,
     KINDS,
     LEAST_WIDTH,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from plumbline.model.layers import LEVELS, Dropout
+from plumbline.model.encoder import LEVELS, Dropout
 from tests.model.made import PLUGINS, inputs, small_model
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from plumbline.model.encoder import Block, Convolution, Separable, Stream
 from plumbline.model.network import Network, count_parameters, new_spec, spec_of
-from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position, resolve_position
+from plumbline.model.spec import LONGEST_LEARNED, Sinusoidal, build_position, resolve_position
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from tests.model.made import SMALL, inputs, small_model

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plumbline.compress.importance import slopes
-from plumbline.compress.prune import prune
+from plumbline.compress.prune import prune, slopes
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
@@ -26,7 +25,7 @@ from plumbline.model.pooling import Look, Mean, masked_mean
 from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
-from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.data.splits import fit_statistics
 from tests.model.made import KINDS, PLUGINS
 from tests.train.made import make_batch, make_sequences, settings
 

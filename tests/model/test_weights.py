@@ -12,8 +12,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file, write_json
 from plumbline.export.stage import export_model
 from plumbline.export.weights import load_network
-from plumbline.model.diagnosis import Answer, load_diagnosis, save_diagnosis
-from plumbline.model.interval import KINDS
+from plumbline.model.diagnosis import KINDS, Answer, load_diagnosis, save_diagnosis
 from plumbline.model.weights import RENAMED
 from plumbline.params import Export
 from plumbline.prepare.features.definition import PREPARATION

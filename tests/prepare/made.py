@@ -10,7 +10,7 @@ import shapely
 from shapely import affinity
 
 from plumbline.params import Prepare
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 CRS = "EPSG:3035"
 ORIGIN = (4_321_000.0, 3_210_000.0)

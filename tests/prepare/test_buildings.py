@@ -9,9 +9,9 @@ from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
-from plumbline.sources.track import Track
-from plumbline.train.data.augment import Symmetry, apply_symmetry
+from plumbline.sources.points.track import Track
 from plumbline.train.data.batches import Buildings
+from plumbline.train.data.sampler import Symmetry, apply_symmetry
 from tests.prepare.made import (
     ASCENDING,
     DESCENDING,

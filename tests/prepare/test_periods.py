@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.prepare.periods import check_epochs, period_overlap
+from plumbline.prepare.scatterers import check_epochs, period_overlap
 from tests.prepare.made import ASCENDING, los_of, make_track
 
 

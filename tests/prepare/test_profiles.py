@@ -30,8 +30,8 @@ from plumbline.prepare.profiles import (
 )
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest.stage import ingest
-from plumbline.sources.profiles.rows import Profiles, read_profiles
+from plumbline.sources.city.ingest import ingest
+from plumbline.sources.city.profile_rows import Profiles, read_profiles
 
 SPAN, WIDTH = 24.0, 10.0
 

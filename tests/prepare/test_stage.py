@@ -14,9 +14,9 @@ from plumbline.prepare import stage
 from plumbline.prepare.features.sequences import LABELS, UNDEFINED
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tile import write_tile
+from plumbline.prepare.tiles import write_tile
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 
 SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
 PARAMS = Prepare(block_m=40, split=SPLITS)

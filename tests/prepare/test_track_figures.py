@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.decompose import TrackMeans
-from plumbline.prepare.track_figures import (
+from plumbline.prepare.audit.figures import (
     EDGES,
     FIGURES,
     TrackFigures,
@@ -14,6 +13,7 @@ from plumbline.prepare.track_figures import (
     speeds,
     step_noise,
 )
+from plumbline.prepare.response.decompose import TrackMeans
 from tests.prepare.made import EPOCHS, make_track
 
 LOS = (0.0, 0.0, 1.0)

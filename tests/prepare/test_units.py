@@ -11,11 +11,11 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import clear
 from plumbline.params import Ingest, Prepare, Simulate
+from plumbline.prepare.audit.figures import report_tracks
 from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tile import write_tile
-from plumbline.prepare.track_figures import report_tracks
+from plumbline.prepare.tiles import write_tile
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 from plumbline.sources.points.read import read_points
 
 PARAMS = Prepare(block_m=40, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})

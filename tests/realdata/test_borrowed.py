@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.simulate.borrowed.borrowed_city import borrowed_layout
-from plumbline.simulate.borrowed.borrowed_track import nearest_building
-from plumbline.simulate.borrowed.residual_noise import Smooth
+from plumbline.simulate.borrowed.city import borrowed_layout
+from plumbline.simulate.borrowed.track import Smooth, nearest_building
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 

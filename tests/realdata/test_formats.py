@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.files.archive import find_csv
+from plumbline.sources.files.opened import find_csv
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 DEPSI = DATA / "amsterdam" / "depsi_tsx_2016.csv"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from plumbline.params import Audit, Prepare, Product
+from plumbline.prepare.audit.figures import FAST, point_figures, quantile, speeds
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.track_figures import FAST, point_figures, quantile, speeds
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 ANGLES = Product(incidence_deg=39.0, heading_deg=192.0)

@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.overlap import check_overlap
-from plumbline.sources.files.archive import find_csv, zip_members
+from plumbline.sources.checks import check_overlap
 from plumbline.sources.files.csv_table import read_columns, read_header
+from plumbline.sources.files.opened import find_csv, zip_members
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.points_table import load_points, write_points
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 USTICA, AMSTERDAM, MAOXIAN = DATA / "ustica", DATA / "amsterdam", DATA / "maoxian"

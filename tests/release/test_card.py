@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.core.files import read_json
 from plumbline.export.package import MODELS, verify_package
-from plumbline.release.card import model_card
+from plumbline.release.package import model_card
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.release.families import verify_package
-from plumbline.release.names import DEFAULT_NAME, RESTORATION_NAME
+from plumbline.release.names import DEFAULT_NAME, RESTORATION_NAME, verify_package
 from plumbline.release.promotion import is_champion, promote
-from plumbline.release.registered_versions import is_whole
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_fields, resolve_model
+from plumbline.release.versions import is_whole
 from tests.release.conftest import MakePackage
 from tests.tiny_fields import TinyFields
 

@@ -12,10 +12,10 @@ from mlflow.exceptions import MlflowException
 
 from plumbline.core.errors import InputError
 from plumbline.release.promotion import challenge, promote
-from plumbline.release.registered_versions import Registered
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.server import Server
+from plumbline.release.versions import Registered
 from tests.release.conftest import MakePackage
 
 

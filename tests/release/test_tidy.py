@@ -20,12 +20,11 @@ from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
-from plumbline.release.mlflow_runs import TRAINING, Records
 from plumbline.release.promotion import REPLACED, challenge, promote, rollback
-from plumbline.release.registered_versions import HISTORY, Registered
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import plan_tidy, tidy
+from plumbline.release.versions import HISTORY, TRAINING, Records, Registered
 from tests.release.conftest import MakePackage
 
 FEW = Tidy(former_champions=2, packages=1, runs=1, days=1)

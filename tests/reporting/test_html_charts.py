@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.reporting.html_charts import Group, stacked
+from plumbline.reporting.charts import Group, stacked
 from tests.prepare.audit.test_page import Page
 
 

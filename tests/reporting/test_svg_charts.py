@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.reporting.svg_charts import (
+from plumbline.reporting.charts import (
     BOTTOM,
     HEIGHT,
     LEFT,

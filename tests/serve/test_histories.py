@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.assignment.nearest import UNASSIGNED
-from plumbline.serve import histories
-from plumbline.serve.histories import layer_names, scatterer_layers
+from plumbline.serve import layers as histories
+from plumbline.serve.layers import layer_names, scatterer_layers
 from tests.prepare.made import EPOCHS, make_track
 from tests.serve.test_predictions import predictions
 

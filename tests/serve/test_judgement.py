@@ -21,8 +21,8 @@ from plumbline.prepare.abstention import (
     quadrant_confidence,
     reason_sentences,
     status_of,
+    strain_error,
 )
-from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.judgement import Model, asked_of, judge, say_damaged, say_unjudged
 from plumbline.serve.predictions import JUDGEMENT, PROBABILITIES, write_predictions

@@ -23,7 +23,7 @@ from plumbline.export.package import verify_package
 from plumbline.serve.map import page as drawing
 from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
-from plumbline.sources.in_memory import warn_of_short
+from plumbline.sources.city.in_memory import warn_of_short
 from tests.full_disk import largest_file
 from tests.prepare.made import make_track
 from tests.serve.map.town import document_in
@@ -624,7 +624,7 @@ def test_the_real_process_ends_with_2_and_no_traceback(case):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_place_that_takes_no_files_is_named_before_any_work(case, monkeypatch, suffix):
     """Root has the right to write into /proc, and cannot."""
-    monkeypatch.setattr("plumbline.sources.in_memory.read_tracks", lambda *given: pytest.fail("points were read"))
+    monkeypatch.setattr("plumbline.sources.city.in_memory.read_tracks", lambda *given: pytest.fail("points were read"))
     said = "nothing can be written into /proc (No such file or directory)"
     case.output = Path(f"/proc/x.{suffix}")
     ended = case.run()

@@ -9,9 +9,8 @@ import pyogrio
 
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import UNSURE_WHERE, reason_sentences
-from plumbline.serve.outputs import check_outputs
-from plumbline.serve.predictions import write_predictions
-from plumbline.serve.unjudged import HATCHINGS, REASON_GROUPS, unjudged_layer
+from plumbline.serve.layers import HATCHINGS, REASON_GROUPS, unjudged_layer
+from plumbline.serve.predictions import check_outputs, write_predictions
 from tests.serve.made import judged_of
 from tests.serve.test_predictions import predictions
 

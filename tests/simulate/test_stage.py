@@ -16,9 +16,9 @@ from plumbline.core.files import sha256_folder
 from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import Simulate
 from plumbline.simulate import site
+from plumbline.simulate.city import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
 from plumbline.simulate.site import PLACES, place
 from plumbline.simulate.stage import Workers, simulate
-from plumbline.simulate.structure.truth_files import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
 from tests.simulate.made import small_town
 
 PARAMS = Simulate.model_validate(
@@ -207,7 +207,7 @@ def test_a_failing_run_leaves_the_old_output(out, tmp_path, monkeypatch):
     target = tmp_path / "kept"
     simulate(PARAMS, target)
     before = sha256_folder(target)
-    monkeypatch.setattr("plumbline.simulate.city_part.label_rows", None)
+    monkeypatch.setattr("plumbline.simulate.city.label_rows", None)
     with pytest.raises(TypeError):
         simulate(PARAMS, target)
     assert sha256_folder(target) == before

@@ -13,7 +13,7 @@ import numpy as np
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 EPOCHS = ("20200103", "20200109", "20200121", "20200202")
 EAST, NORTH = 4_598_000.0, 1_739_000.0

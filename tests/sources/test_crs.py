@@ -4,7 +4,7 @@ from pyproj import Geod, Transformer
 
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection, typical_box, utm_zone
-from plumbline.sources.track import los_from_azimuth, los_from_heading
+from plumbline.sources.points.track import los_from_azimuth, los_from_heading
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import load_ingest
 from plumbline.sources.crs import transformer
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 BASE = Path(__file__).parents[1] / "fixtures" / "cases" / "base"
 POINTS = 60

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.sources.track import concatenate_tracks, drop_repeated
+from plumbline.sources.points.track import concatenate_tracks, drop_repeated
 from tests.sources.make import track
 
 

@@ -11,12 +11,11 @@ import yaml
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
-from plumbline.train.data.augment import turn
 from plumbline.train.data.batches import Batch
-from plumbline.train.data.distributed_sampler import ShareScale
+from plumbline.train.data.sampler import ShareScale, turn
 from plumbline.train.fit.module import Optimisation, distillation_loss, objective
 from plumbline.train.fit.trainer import fit
-from plumbline.train.monitor.memory import gpu_share
+from plumbline.train.monitor.record import gpu_share
 from tests.train.data.test_distributed_sampler import apart
 from tests.train.distributed.test_strategies import ENVIRONMENT
 from tests.train.fit.test_trainer import Killed, history, run, work

@@ -10,8 +10,8 @@ import shapely
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.response.shapes import ALL, CORNER, END, Shape, displacement, strains_per_mm
-from plumbline.sources.track import Track
-from plumbline.validate.baseline import least_squares
+from plumbline.sources.points.track import Track
+from plumbline.validate.measure import least_squares
 
 EAST, NORTH = 4_598_000.0, 1_739_000.0
 ASCENDING, DESCENDING = (-0.6, -0.12, 0.79), (0.6, -0.12, 0.79)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.validate.confidence import (
+from plumbline.validate.metrics import (
     accuracy_at,
     accuracy_by_coverage,
     chance_calibration_error,

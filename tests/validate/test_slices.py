@@ -9,7 +9,7 @@ from plumbline.params.validate import SLICES
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.slices import slices
+from plumbline.validate.measure import slices
 
 
 def buildings(length, severity, city, difficulty, area_m2, mechanism, accepted):

@@ -17,7 +17,7 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.metrics import Judged, accuracy_figures
-from plumbline.validate.report.plots import write_evidence
+from plumbline.validate.report.content import write_evidence
 from plumbline.validate.stage import as_judged, coverage_gap
 from tests.tiny import PARAMS, run_cli
 

@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, bench, doctor, release, restore, serve, service, stages, tensorrt, triton
+from plumbline.cli import adapters, release, restore, serve, service, stages
+from plumbline.cli import tools as bench
+from plumbline.cli import tools as doctor
+from plumbline.cli import tools as tensorrt
+from plumbline.cli import tools as triton
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.extras import missing_extra
 from plumbline.core.files import forbidden, unwritten
-from plumbline.core.jobs import die_with_parent
-from plumbline.core.threads import set_spinning
+from plumbline.core.jobs import die_with_parent, set_spinning
 
 INTERRUPTED = 130
 app = typer.Typer(

@@ -19,9 +19,8 @@ app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_
 def list_adapters() -> None:
     """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
     need("torch", "adapters list")
-    from plumbline.train.adapt.adapter import ADAPTERS
+    from plumbline.train.adapt.adapter import ADAPTERS, shown
     from plumbline.train.adapt.adapter import list_adapters as run
-    from plumbline.train.adapt.adapter_file import shown
 
     found = run(ADAPTERS)
     if not found:
@@ -44,6 +43,6 @@ def merge(
 ) -> None:
     """Write an adapter and its base as one model."""
     need("torch", "adapters merge")
-    from plumbline.serve.adapt.merge import merge as run
+    from plumbline.serve.adapt import merge as run
 
     log.info("%s: version %s", output, run(name, model, output).version)

@@ -26,7 +26,7 @@ def simulate(params: Path, data: Path) -> None:
 def ingest(params: Path, data: Path, workers: int | None) -> None:
     """See `families.Family`."""
     from plumbline.sources.city.files import city_folders
-    from plumbline.sources.ingest.stage import ingest as run
+    from plumbline.sources.city.ingest import ingest as run
 
     given, cities = load_params(params), city_folders(data)
     if cities:

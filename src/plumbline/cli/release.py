@@ -35,8 +35,8 @@ def promote(
     def compare(candidate: Path, champion: Path) -> Path:
         # Seconds to load, and seldom needed.
         if family_in(params).name == "restoration":
-            from plumbline.params.load_restoration import load_restoration
-            from plumbline.release.restoration.compare import compare_fields
+            from plumbline.fields.release.validate import compare_fields
+            from plumbline.params.load import load_restoration
 
             return compare_fields(candidate, champion, DATA / "prepare", load_restoration(params), DATA / "release")
         from plumbline.release.compare import compare_with_champion
@@ -58,7 +58,7 @@ def promote(
 def _name_in(params: Path) -> str:
     """Return the name of a project's registered model, of either family."""
     if family_in(params).name == "restoration":
-        from plumbline.params.load_restoration import load_restoration
+        from plumbline.params.load import load_restoration
 
         return load_restoration(params).package.name
     return load_params(params).package.name
@@ -66,7 +66,7 @@ def _name_in(params: Path) -> str:
 
 def _warn_of_name(package: Path, given: str) -> None:
     """Warn if a package has another name than this project's model and is registered under it."""
-    from plumbline.release.families import verify_package
+    from plumbline.release.names import verify_package
 
     name = verify_package(package).name
     if name != given:
@@ -151,7 +151,7 @@ def verify(
     params: ParamsOption = PARAMS,
 ) -> None:
     """Say whether a package is exactly what the owner of a key has signed, with exit code 0, or not (3)."""
-    from plumbline.release.families import verify_package
+    from plumbline.release.names import verify_package
     from plumbline.release.resolve import resolve_model
 
     name = _name_in(params) if params.is_file() else None

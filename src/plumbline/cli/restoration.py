@@ -6,28 +6,28 @@ from pathlib import Path
 
 from plumbline.cli.options import on_all_devices
 from plumbline.core.extras import need
-from plumbline.params.load_restoration import load_restoration
+from plumbline.params.load import load_restoration
 
 name = "restoration"
 
 
 def simulate(params: Path, data: Path) -> None:
     """See `families.Family`."""
-    from plumbline.simulate.restoration.stage import simulate as run
+    from plumbline.fields.simulate.stage import simulate as run
 
     run(load_restoration(params).simulate, data / "simulate")
 
 
 def ingest(params: Path, data: Path, workers: int | None) -> None:
     """See `families.Family`."""
-    from plumbline.sources.restoration.stage import ingest as run
+    from plumbline.fields.simulate.stage import ingest as run
 
     run(data / "simulate" / "scenes", load_restoration(params).ingest, data / "ingest", workers)
 
 
 def prepare(params: Path, data: Path, workers: int | None) -> None:
     """See `families.Family`."""
-    from plumbline.prepare.restoration.stage import prepare as run
+    from plumbline.fields.prepare.stage import prepare as run
 
     run(data / "ingest", load_restoration(params).prepare, data / "prepare", workers)
 
@@ -37,7 +37,7 @@ def train(params: Path, data: Path) -> None:
     given = load_restoration(params)
     _ready("train")
     on_all_devices(given.train)
-    from plumbline.train.restoration.stage import train as run
+    from plumbline.fields.train.stage import train as run
 
     run(data / "prepare", given, data / "train")
 
@@ -45,7 +45,7 @@ def train(params: Path, data: Path) -> None:
 def compress(params: Path, data: Path) -> None:
     """See `families.Family`."""
     _ready("compress")
-    from plumbline.compress.restoration.stage import compress as run
+    from plumbline.fields.release.onnx import compress as run
 
     run(data / "prepare", data / "train", load_restoration(params), data / "compress")
 
@@ -53,7 +53,7 @@ def compress(params: Path, data: Path) -> None:
 def export(params: Path, data: Path) -> None:
     """See `families.Family`."""
     _ready("export")
-    from plumbline.export.restoration.stage import export as run
+    from plumbline.fields.release.onnx import export as run
 
     run(data / "prepare", data / "train", load_restoration(params), data / "export")
 
@@ -61,7 +61,7 @@ def export(params: Path, data: Path) -> None:
 def validate(params: Path, data: Path) -> None:
     """See `families.Family`."""
     _ready("validate")
-    from plumbline.validate.restoration.stage import validate as run
+    from plumbline.fields.release.validate import validate as run
 
     run(data / "prepare", data / "export", load_restoration(params), data / "validate")
 
@@ -69,7 +69,7 @@ def validate(params: Path, data: Path) -> None:
 def package(params: Path, data: Path) -> None:
     """See `families.Family`."""
     _ready("package")
-    from plumbline.release.restoration.package import package as run
+    from plumbline.fields.release.validate import package as run
 
     run(data / "prepare", data / "export", data / "validate", load_restoration(params), data / "package")
 

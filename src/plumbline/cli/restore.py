@@ -64,11 +64,11 @@ def restore(
         raise InputError("--buildings and --buildings-output: give both, or neither.")
     if buildings_output is not None and buildings_output.suffix.lower() not in TABLES:
         raise InputError(f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.")
+    from plumbline.fields.restore.field import parse_box
+    from plumbline.fields.restore.restore import Asked
+    from plumbline.fields.restore.restore import restore as run
     from plumbline.release.resolve import resolve_fields
-    from plumbline.serve.restoration.box import parse_box
-    from plumbline.serve.restoration.restore import Asked
-    from plumbline.serve.restoration.restore import restore as run
-    from plumbline.sources.city.point_files import point_files
+    from plumbline.sources.city.files import point_files
 
     ingest = load_ingest(params) if params else Ingest()
     asked = Asked(steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None)
@@ -89,8 +89,8 @@ def restore(
 @fields.command("adapters", epilog="Example: `plumbline fields adapters`")
 def list_adapters(model: PackageOption = "pretrained") -> None:
     """List the adapters of a package of fields, each for one kind of degradation."""
-    from plumbline.export.restoration.package import ADAPTERS, adapters_in, verify_fields
-    from plumbline.model.restoration.adapter_files import SUFFIX, weight_changes
+    from plumbline.fields.model.adapter_files import SUFFIX, weight_changes
+    from plumbline.fields.release.package import ADAPTERS, adapters_in, verify_fields
     from plumbline.release.resolve import resolve_fields
 
     folder = resolve_fields(model)
@@ -111,7 +111,7 @@ def merge(
     model: PackageOption = "pretrained",
 ) -> None:
     """Write one denoising step with adapters merged into its weights, for applications that run ONNX themselves."""
-    from plumbline.export.restoration.package import merge_adapters
+    from plumbline.fields.release.package import merge_adapters
     from plumbline.release.resolve import resolve_fields
 
     if output.suffix != ".onnx":

@@ -62,7 +62,7 @@ def _package(model: str, adapter: str | None, verify_key: Path | None) -> Iterat
             "Merge it (`plumbline adapters merge`), package the result and sign that, or leave one of the two out."
         )
     need("torch", "--adapter")
-    from plumbline.serve.adapt.merge import merge
+    from plumbline.serve.adapt import merge
 
     with TemporaryDirectory() as folder:
         merge(adapter, model, Path(folder) / adapter)
@@ -95,7 +95,7 @@ def predict(
     from plumbline.serve.base_rate import given_rate
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
-    from plumbline.sources.city.point_files import point_files
+    from plumbline.sources.city.files import point_files
 
     check_output(output)
     if adapter is not None and artifact is not None:
@@ -135,9 +135,8 @@ def inspect(
     """Say what files are, how they are understood, and what is doubtful, before a model judges by them."""
     from rich.console import Console
 
-    from plumbline.serve.inspect.look import look
-    from plumbline.serve.inspect.page import check_report, print_text, write_report
-    from plumbline.sources.city.point_files import point_files
+    from plumbline.serve.inspect import check_report, look, print_text, write_report
+    from plumbline.sources.city.files import point_files
 
     if output is not None:
         check_report(output)
@@ -178,7 +177,7 @@ def explain(
     from plumbline.serve.base_rate import given_rate
     from plumbline.serve.explain.run import explain as run
     from plumbline.serve.predictions import check_output
-    from plumbline.sources.city.point_files import point_files
+    from plumbline.sources.city.files import point_files
 
     check_output(output)
     ingest = load_ingest(params) if params else Ingest()
@@ -220,8 +219,8 @@ def adapt(
 ) -> None:
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""
     need("torch", "adapt")
-    from plumbline.serve.adapt.run import adapt as run
-    from plumbline.sources.city.point_files import point_files
+    from plumbline.serve.adapt import adapt as run
+    from plumbline.sources.city.files import point_files
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None

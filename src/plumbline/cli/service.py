@@ -48,8 +48,8 @@ def serve(
 ) -> None:
     """Serve judgements, fields and a web page over HTTP."""
     need("serve", "serve")
-    from plumbline.serve.http.server import run
-    from plumbline.serve.http.settings import Limits, Settings
+    from plumbline.service.app import run
+    from plumbline.service.settings import Limits, Settings
 
     try:
         settings = Settings(

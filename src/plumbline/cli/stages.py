@@ -68,7 +68,7 @@ def export(
     if model is not None and output is not None:
         need("torch", "export --model")
         from plumbline.export.stage import export_model
-        from plumbline.serve.adapt.base_model import base_of
+        from plumbline.serve.adapt import base_of
 
         section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
         export_model(base_of(model), section or Export(), output)

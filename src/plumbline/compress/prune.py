@@ -1,4 +1,9 @@
-"""Remove channels permanently (structured pruning), so that the network becomes smaller and faster.
+"""Remove channels and blocks by their importance.
+
+The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is the
+sum of |slope times weight| over a channel's weights, which bounds what the losses rise by, to first order, where they
+are 0 (after Molchanov et al. 2019, equation 8, which squares each), `magnitude` the norm of the weights (Li et al.
+2017, Pruning filters).
 
 The dependency graph of the network (Fang et al. 2023, DepGraph) says which channels must go together; which of them
 matter least, `importance` says. How many go depends on the kind of layer: cheap ones faster than dear ones, and to
@@ -7,19 +12,79 @@ widths that run fast.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch_pruning
 from torch import Tensor, nn
+from torch_pruning.pruner import importance
 
-from plumbline.compress.importance import Slopes
+from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.losses import build_losses
 from plumbline.model.network import Network, spec_of
-from plumbline.params import Compress
+from plumbline.params import Compress, Train
 from plumbline.params.plugins import IMPORTANCE
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.data.batches import Batch, loader
+
+Slopes = dict[str, Tensor]
+"""Parameter's name -> the losses' gradient."""
+BATCH = 128
+
+
+class NormScale(importance.Importance):  # type: ignore[misc]
+    """Scale of the normalisation after a channel (Liu et al. 2017, Network slimming), here of layers.
+
+    Channels that no normalisation follows are ranked by `magnitude`.
+    """
+
+    def __init__(self) -> None:
+        self.scale = importance.GroupMagnitudeImportance(p=1, target_types=[nn.LayerNorm])
+        self.magnitude = importance.GroupMagnitudeImportance(p=2)
+
+    def __call__(self, group: Any) -> Any:
+        """Return (C,) importance of the group's channels."""
+        scale = self.scale(group)
+        return self.magnitude(group) if scale is None else scale
+
+
+def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:
+    """Return the losses' gradients, summed over `batches` batches of training buildings; the model keeps none.
+
+    Args:
+        model: in evaluation mode.
+        data: training buildings.
+        losses: which losses, and their weights.
+        batches: batches of 128 buildings.
+        seed: of their choice.
+    """
+    model.zero_grad()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    model.requires_grad_(True)
+    for number, batch in enumerate(loader(data, BATCH, seed)):
+        if number == batches:
+            break
+        loss_of(model, batch, losses).backward()  # type: ignore[no-untyped-call]
+    found = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+    }
+    model.zero_grad()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+    return found
+
+
+def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
+    """Return the training loss of a batch of buildings, without turning, perturbing or weighting them."""
+    chosen = build_losses(losses)
+    answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+    return chosen.where(answer, batch) + chosen.how_much(answer, batch, model.standard_severity(batch.severity_B))
+
 
 ROUNDING = 1e-9
 """Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""
@@ -263,3 +328,63 @@ def _width(layer: Any, model: Diagnosis) -> int:
     """Return the channels that a layer of `model` makes; in attention, those for each head."""
     heads = {part.attention.value: part.attention.heads for part in model.network.neck.layers}
     return int(getattr(layer, "out_features", None) or layer.out_channels) // heads.get(layer, 1)
+
+
+STREAMS = ("distance", "slope")
+
+
+def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, batches: int, seed: int) -> Diagnosis:
+    """Return `model` with at most `most` blocks in each stream; `model` itself if it has no more.
+
+    Blocks are removed one after another: from a stream with too many, the one whose removal leaves the lowest measured
+    loss.
+
+    Args:
+        model: in evaluation mode; left as it is.
+        most: blocks of a stream that may stay.
+        data: training buildings.
+        losses: which losses, and their weights.
+        batches: batches of 128 buildings to measure on.
+        seed: of their choice.
+    """
+    for stream in STREAMS:
+        while (count := len(_hidden(model, stream))) > most:
+            without = {number: without_block(model, stream, number) for number in range(count)}
+            found = {number: mean_loss(one, data, losses, batches, seed) for number, one in without.items()}
+            gone = min(found, key=found.__getitem__)
+            log.info(
+                "block %d of %d of the stream %s goes: the loss is then %.3f", gone + 1, count, stream, found[gone]
+            )
+            model = without[gone]
+    return model
+
+
+def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
+    """Return a copy of `model` without block number `gone` (from 0) of a stream; later blocks move up."""
+    hidden = _hidden(model, stream)
+    kept = [number for number in range(len(hidden)) if number != gone]
+    widths = {f"{stream}_hidden": [hidden[number] for number in kept]}
+    copy = Diagnosis(spec_of(model.network).model_copy(update=widths))
+    blocks = f"network.encoder.{stream}.blocks."
+    state = {name: value for name, value in model.state_dict().items() if not name.startswith(blocks)}
+    for place, number in enumerate(kept):
+        own = f"{blocks}{number}."
+        state |= {
+            f"{blocks}{place}.{name.removeprefix(own)}": value
+            for name, value in model.state_dict().items()
+            if name.startswith(own)
+        }
+    copy.load_state_dict(state)
+    copy.preparation = model.preparation
+    return copy.eval()
+
+
+@torch.inference_mode()
+def mean_loss(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> float:
+    """Return `loss_of`, averaged over `batches` batches of buildings."""
+    found = [float(loss_of(model, batch, losses)) for batch in itertools.islice(loader(data, BATCH, seed), batches)]
+    return sum(found) / len(found)
+
+
+def _hidden(model: Diagnosis, stream: str) -> list[int]:
+    return list(getattr(spec_of(model.network), f"{stream}_hidden"))

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import torch
 
-from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.qat import AwareOptimisation
-from plumbline.compress.search import Made, made_once, search
-from plumbline.compress.sensitivity import drawn, scan
+from plumbline.compress.search import Made, Pruning, drawn, made_once, scan, search
 from plumbline.core.console import log
 from plumbline.core.files import sha256_folder, write_csv
 from plumbline.core.jobs import WORK
@@ -19,7 +17,7 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
-from plumbline.train.calibrate.temperature import calibrate
+from plumbline.train.calibrate.probabilities import calibrate
 from plumbline.train.data.datamodule import first_epochs
 from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import check_devices, first_alone, threads

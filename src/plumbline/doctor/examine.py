@@ -15,12 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.core.console import hidden
-from plumbline.doctor import clock, disk, gpu, locks, prefect_server, project, registry, remote, versions
-from plumbline.doctor import disk as leftovers
+from plumbline.doctor import installation as gpu
+from plumbline.doctor import installation as runtime
+from plumbline.doctor import installation as versions
+from plumbline.doctor import machine as clock
+from plumbline.doctor import machine as disk
+from plumbline.doctor import machine as leftovers
+from plumbline.doctor import machine as locks
+from plumbline.doctor import machine as prefect_server
+from plumbline.doctor import machine as remote
+from plumbline.doctor import project
 from plumbline.doctor import project as checkout
-from plumbline.doctor import registry as package
-from plumbline.doctor import versions as runtime
-from plumbline.doctor.finding import Check, Finding, Place, State, fault
+from plumbline.doctor import project as package
+from plumbline.doctor import project as registry
+from plumbline.doctor.probes import Check, Finding, Place, State, fault
 
 CHECKS: Mapping[str, Check] = {
     "python": versions.check_python,

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.export.inputs import MASK, SEQUENCES, Signature
+from plumbline.export.interface import MASK, SEQUENCES, Signature
 from plumbline.prepare.features.shards import SequenceSet
 
 CELLS = 1 << 15

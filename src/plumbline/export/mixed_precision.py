@@ -15,7 +15,7 @@ from plumbline.compress.quantize import Calibration, Quantiser, quantiser
 from plumbline.core.console import log, track
 from plumbline.core.files import atomic_file
 from plumbline.params import Export
-from plumbline.params.export import Change
+from plumbline.params.compress import Change
 from plumbline.prepare.features.shards import SequenceSet
 
 Row = dict[str, Any]

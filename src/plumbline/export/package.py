@@ -1,24 +1,195 @@
-"""Write and open model packages: one folder with everything an application needs, named by the hash of its content."""
+"""Write, verify and open package folders."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import check_place
-from plumbline.export.folder import CARD as CARD
-from plumbline.export.folder import FORMAT as FORMAT
-from plumbline.export.folder import MANIFEST as MANIFEST
-from plumbline.export.folder import PackageManifest, family_of, verify_folder, write_folder
+from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
+from plumbline.model.weights import MANIFEST as MANIFEST
 from plumbline.params import Prepare
 from plumbline.prepare.features.definition import PREPARATION
+
+CARD = "MODEL_CARD.md"
+FORMAT = 2
+EVIDENCE = ("metrics", "gate", "records")
+"""What the manifest tells about the model, with times, dates and machines in it."""
+
+
+class File(BaseModel):
+    """One file of a package."""
+
+    model_config = ConfigDict(extra="forbid")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class PackageManifest(BaseModel):
+    """Content of `manifest.json` that all families share."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: int = Field(ge=1, le=FORMAT)
+    """1: the version is the hash of all else in the manifest, also of times; so one model packed twice had two."""
+    name: str
+    version: str
+    """First 12 hex digits of the SHA-256 of what the package *is*: of all in the manifest but what was measured or
+    noted about it (`EVIDENCE`), and of every file but the card. Measured again, the same model keeps its version."""
+    evidence: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    """SHA-256 of the rest: metrics, gate, records, card. Empty in format 1."""
+    default_model: str
+    hashes: dict[str, str]
+    """SHA-256 of the data, the test data, the code and the parameters that the model comes from."""
+    metrics: dict[str, Any]
+    """On the whole test split, per artifact, and of the baseline."""
+    gate: dict[str, Any]
+    records: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Stage -> record of its run: data, commit, params, parameters, hardware, curve, metrics."""
+    files: dict[str, File]
+
+
+class SharedManifest(PackageManifest):
+    """What all families share, beside what a family states for itself, which is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+AnyManifest = TypeVar("AnyManifest", bound=PackageManifest)
+
+
+def write_folder(
+    files: Mapping[str, Path], content: Mapping[str, Any], card: str, kind: type[AnyManifest], out: Path
+) -> AnyManifest:
+    """Write a package folder.
+
+    Args:
+        files: name in the package -> file to copy; a name may have a folder before it.
+        content: of the manifest, all but `version`, `evidence` and `files`.
+        card: text of MODEL_CARD.md.
+        kind: of the manifest.
+        out: folder to write.
+    """
+    with atomic_folder(out) as folder:
+        for name, source in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
+        (folder / CARD).write_text(card, encoding="utf-8")
+        listed = {name: _file(folder / name) for name in _names(folder)}
+        manifest = kind.model_validate({"format": FORMAT, **content, "files": listed, "version": ""})
+        content_sha256, evidence = _identity(manifest.model_dump(mode="json"))
+        manifest = manifest.model_copy(update={"version": version_of(content_sha256), "evidence": evidence})
+        write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+        return verify_folder(folder, kind)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(item.relative_to(folder).as_posix() for item in folder.rglob("*") if not item.is_dir())
+
+
+def family_of(folder: Path) -> str:
+    """Return the family in a package's manifest; `diagnosis` if it has none.
+
+    Raises:
+        InputError: there is no manifest, or it is not readable.
+    """
+    return str(_content(folder).get("family", "diagnosis"))
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.")
+    path = folder / MANIFEST
+    if not path.exists():
+        trained = (folder / "model.safetensors").is_file()
+        what = "a trained model, and no model package" if trained else "no model package"
+        raise InputError(
+            f"{folder}: {what}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
+            "`plumbline package` makes of a trained model that passes the gates."
+        )
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: not readable as a manifest. Get the package again.")
+    return content
+
+
+def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
+    """Check that a package is complete and unchanged.
+
+    Raises:
+        InputError: the folder or its manifest is missing, a file is missing, added or changed, or the manifest itself
+            does not belong to its version.
+    """
+    content, path = _content(folder), folder / MANIFEST
+    try:
+        manifest = kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.") from None
+    found = set(_names(folder)) - {MANIFEST}
+    for name in sorted(found ^ set(manifest.files)):
+        state = "is not in the manifest" if name in found else "is missing"
+        raise InputError(f"{folder / name}: {state}. Get the package again.")
+    for name, listed in manifest.files.items():
+        if not (folder / name).is_file():  # a link to nowhere, as an emptied cache leaves it
+            raise InputError(f"{folder / name}: is missing. Get the package again.")
+        actual = _file(folder / name)
+        if actual != listed.model_dump():
+            raise InputError(
+                f"{folder / name}: changed since it was released (SHA-256 {actual['sha256'][:12]}… found, "
+                f"{listed.sha256[:12]}… in the manifest). Get the package again."
+            )
+    # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
+    text = json.dumps(content, indent=2) + "\n"
+    content_sha256, evidence = _identity(content)
+    versions = (version_of(content_sha256), content_sha256[:12])  # the second: of packages made before 2026-11-25
+    same = manifest.version in versions and manifest.evidence == evidence
+    if not same or path.read_bytes() != text.encode():
+        raise InputError(
+            f"{path}: changed since it was released (its content is not that of version "
+            f"{manifest.version}). Get the package again."
+        )
+    return manifest
+
+
+def _file(path: Path) -> dict[str, Any]:
+    return {"sha256": sha256_file(path), "bytes": path.stat().st_size}
+
+
+def version_of(content_sha256: str) -> str:
+    """Return the first 12 hash digits in a row that pandas or a spreadsheet cannot read as a number.
+
+    Otherwise 777267e60777 would become infinity, and 012345678901 lose its 0; 1 in 140 hashes begins so.
+    """
+    places = range(len(content_sha256) - 11)
+    parts = (content_sha256[place : place + 12] for place in places)
+    return next((part for part in parts if not re.fullmatch(r"\d+(e\d+)?", part)), content_sha256[:12])
+
+
+def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Return SHA-256 of all that defines a version, and that of the evidence, from a manifest's content."""
+    rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
+    if rest["format"] == 1:
+        return _sha256(rest), ""
+    told = {key: rest.pop(key) for key in EVIDENCE if key in rest}
+    rest["files"] = dict(rest["files"])
+    told["card"] = rest["files"].pop(CARD, None)
+    return _sha256(rest), _sha256(told)
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
 
 FAMILY = "diagnosis"
 MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}

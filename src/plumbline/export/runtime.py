@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import cores
 from plumbline.export.answers import Answers, Released, cut_to_longest, split_by_length
-from plumbline.export.inputs import FLOATS, MASK, NAMES, signature
-from plumbline.export.interface import read_properties
+from plumbline.export.interface import FLOATS, MASK, NAMES, read_properties, signature
 
 CPU = "CPUExecutionProvider"
 ON_CUDA = ("CUDAExecutionProvider", {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})

@@ -8,9 +8,8 @@ from pathlib import Path
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, told_unwritten, write_csv
-from plumbline.export.fp16 import in_half
 from plumbline.export.mixed_precision import quantize
-from plumbline.export.onnx import export_onnx, finish, said_by
+from plumbline.export.onnx import export_onnx, finish, in_half, said_by
 from plumbline.export.tensorrt.build import build
 from plumbline.export.tensorrt.device import this_device
 from plumbline.model.diagnosis import load_diagnosis

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.heads import RawAnswer
-from plumbline.model.network import Network
+from plumbline.model.network import Network, RawAnswer
 
 Question = Literal["quadrant", "severity"]
 FIRST, HALVINGS = 8, 12

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE
-from plumbline.model.heads import RawAnswer
+from plumbline.model.network import RawAnswer
 from plumbline.params import Train
 from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
 from plumbline.params.train import QuadrantKind, SeverityKind

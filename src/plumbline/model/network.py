@@ -1,23 +1,130 @@
-"""Join encoder, neck, pooling and heads into the network.
+"""Build the network: encoder, neck and heads.
+
+Shape legend: B buildings, L scatterers, D channels.
+
+Shape legend: B buildings, D channels, G width of the geometry, K levels of strain, M mechanisms.
 
 Shape legend: B buildings, L scatterers, F features.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
-from plumbline.model.encoder import Encoder
-from plumbline.model.heads import Heads, RawAnswer
-from plumbline.model.neck import Neck
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
+from plumbline.model.attention import AttentionLayer
+from plumbline.model.encoder import Encoder, run_checkpointed
 from plumbline.model.pooling import Pool
-from plumbline.model.spec import LayerSpec, NetworkSpec, new_spec
+from plumbline.model.spec import LayerSpec, NetworkSpec, build_position
 from plumbline.model.weights import take_older_names
 from plumbline.prepare.features.definition import GEOMETRY
 
-__all__ = ["Network", "NetworkSpec", "RawAnswer", "count_parameters", "new_spec", "spec_of"]
+
+class Neck(nn.Module):
+    """Positions and attention layers, if the spec has any, then a normalisation."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.recompute = spec.checkpoint_activations
+        self.most = spec.max_attention_length if spec.max_length > spec.max_attention_length else None
+        channels = spec.distance_channels + spec.slope_channels
+        self.position = build_position(spec.position, channels, spec.max_length) if spec.attention_layers else None
+        self.attention = nn.ModuleList(
+            AttentionLayer(channels, layer.inner, layer.feedforward, spec.heads_of(layer), spec.attention, spec.dropout)
+            for layer in spec.attention_layers
+        )
+        self.norm = nn.LayerNorm(channels)
+
+    @property
+    def layers(self) -> list[AttentionLayer]:
+        """The attention layers."""
+        return [cast(AttentionLayer, layer) for layer in self.attention]
+
+    def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+        """Return features shaped as `x_BLD`; values outside of the mask never reach a position inside.
+
+        Buildings of more than `max_attention_length` scatterers pass without attention. A building's own length
+        decides, not that of its batch.
+        """
+        if self.attention and (most := self.most) is not None:
+            short_B11 = self.attends(mask_BL)[:, None, None]
+            attended_BLD = torch.where(short_B11, self._mix(x_BLD[:, :most], mask_BL[:, :most]), x_BLD[:, :most])
+            x_BLD = torch.cat([attended_BLD, x_BLD[:, most:]], dim=1)
+        elif self.attention:
+            x_BLD = self._mix(x_BLD, mask_BL)
+        normal_BLD: Tensor = self.norm(x_BLD)
+        return normal_BLD
+
+    def attends(self, mask_BL: Tensor) -> Tensor:
+        """Return (B,) whether each building is short enough for attention."""
+        length_B = mask_BL.sum(1)
+        return length_B <= self.most if self.most is not None else length_B > 0
+
+    def _mix(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+        """Apply the attention layers one after another, after adding positions."""
+        if self.position is not None:
+            x_BLD = x_BLD + self.position(x_BLD)
+        keys = self.layers[0].attention.kernel.keys(mask_BL)
+        for layer in self.attention:
+            x_BLD = run_checkpointed(layer, x_BLD, keys, recompute=self.recompute)
+        return x_BLD
+
+
+class RawAnswer(NamedTuple):
+    """The network's answer before conversion to physical units."""
+
+    logits_B4: Tensor
+    """Quadrants, in the order of `compass.QUADRANTS`."""
+    severity_B3: Tensor
+    """Low, middle and high standardised severity, ascending."""
+    accepted_B4: Tensor
+    """Log odds that each quadrant is a right answer."""
+    levels_BK: Tensor
+    """Levels of strain, see `strain.LEVEL_EDGES_PERMILLE`."""
+    mechanism_BM: Tensor
+    """In the order of `strain.MECHANISMS`."""
+
+
+class Heads(nn.Module):
+    """Layers that join a building's pooled scatterers and geometry, and judge it."""
+
+    def __init__(self, channels: int, looks: int, geometry_width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        # One layer for each part of what would be a long concatenation: the same sum, and each part can be pruned.
+        self.join_pooled = nn.ModuleList(nn.Linear(channels, hidden, bias=i == 0) for i in range(looks))
+        self.join_geometry = nn.Linear(geometry_width, hidden, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.quadrant_head = nn.Linear(hidden, 4)
+        self.severity_head = nn.Linear(hidden, 3)
+        self.accepted_head = nn.Linear(hidden, 4)
+        self.level_head = nn.Linear(hidden, len(LEVEL_EDGES_PERMILLE) + 1)
+        self.mechanism_head = nn.Linear(hidden, len(MECHANISMS))
+
+    def forward(self, pooled: list[Tensor], geometry_BG: Tensor) -> RawAnswer:
+        """Judge B buildings by what each look of the pooling gave, (B, D), and by their geometry."""
+        first, *others = (join(look_BD) for join, look_BD in zip(self.join_pooled, pooled, strict=True))
+        joined = sum(others, start=first) + self.join_geometry(geometry_BG)
+        joined = self.dropout(nn.functional.gelu(joined))
+        severity_B3: Tensor = self.severity_head(joined)
+        middle_B1 = severity_B3[:, :1]
+        # Widths are positive, so the three never cross.
+        below_B1, above_B1 = nn.functional.softplus(severity_B3[:, 1:2]), nn.functional.softplus(severity_B3[:, 2:])
+        severity_B3 = torch.cat([middle_B1 - below_B1, middle_B1, middle_B1 + above_B1], dim=-1)
+        return RawAnswer(
+            self.quadrant_head(joined),
+            severity_B3,
+            self.accepted_head(joined),
+            self.level_head(joined),
+            self.mechanism_head(joined),
+        )
+
+    @property
+    def last(self) -> list[nn.Linear]:
+        """Return the layers that give the answers; pruning leaves them."""
+        return [self.quadrant_head, self.severity_head, self.accepted_head, self.level_head, self.mechanism_head]
 
 
 class Network(nn.Module):

@@ -1,8 +1,6 @@
 """Hold `params.yaml` as typed, validated sections, named as the stages; one module for each section."""
 
-from plumbline.params.adapt import Adapt
-from plumbline.params.compress import Compress
-from plumbline.params.export import Export
+from plumbline.params.compress import Compress, Export
 from plumbline.params.ingest import (
     FORMATS,
     PARAMS_FILE,
@@ -23,15 +21,12 @@ from plumbline.params.load import (
     load_section,
     parse_params,
 )
-from plumbline.params.model import Model
-from plumbline.params.package import Package
 from plumbline.params.prepare import Audit, Prepare
-from plumbline.params.score import Score
 from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Borrowed, City, Simulate
-from plumbline.params.tidy import Tidy
-from plumbline.params.train import FitOptions, Optimise, Train
-from plumbline.params.validate import Gate, Validate
+from plumbline.params.train import FitOptions, Model, Optimise, Train
+from plumbline.params.validate import Gate, Package, Validate
 
 __all__ = [
     "FORMATS",

@@ -1,4 +1,4 @@
-"""Read and validate the whole of `params.yaml`, in sections named as the stages."""
+"""Read a params file of either family, and name every wrong key."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from plumbline.core.errors import InputError
-from plumbline.params.adapt import Adapt
-from plumbline.params.compress import Compress
-from plumbline.params.export import Export
+from plumbline.params.compress import Compress, Export
+from plumbline.params.fields import RestorationParams
 from plumbline.params.ingest import Ingest
-from plumbline.params.model import Model
-from plumbline.params.package import Package
 from plumbline.params.prepare import Prepare
-from plumbline.params.score import Score
 from plumbline.params.section import Section
+from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Simulate
-from plumbline.params.tidy import Tidy
-from plumbline.params.train import SHARDED, Train
-from plumbline.params.validate import Validate
+from plumbline.params.train import SHARDED, Model, Train
+from plumbline.params.validate import Package, Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
 FAMILY = "family"
@@ -179,3 +175,13 @@ def _explain(item: Any, section: str = "") -> str:
         return f"{key}: missing."
     found = "" if isinstance(item["input"], dict | list) else f"{item['input']!r} found; "
     return f"{key}: {found}{item['msg'].removeprefix('Value error, ')}."
+
+
+def load_restoration(path: Path = Path("params.yaml")) -> RestorationParams:
+    """Read and check the `params.yaml` of a restoration project.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of range;
+            the message names every such key, what was found and what is allowed.
+    """
+    return validated(RestorationParams, read_yaml(path), str(path))

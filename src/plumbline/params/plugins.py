@@ -69,8 +69,8 @@ CONVOLUTION = Plugins(
 
 POSITION = Plugins(
     none=None,
-    learned="plumbline.model.position:Learned",
-    sinusoidal="plumbline.model.position:Sinusoidal",
+    learned="plumbline.model.spec:Learned",
+    sinusoidal="plumbline.model.spec:Sinusoidal",
 )
 """Channels and the longest sequence to a module (B, L, D) -> (L, D), a code for each place."""
 
@@ -98,17 +98,17 @@ SEVERITY_LOSS = Plugins(
 """(B,) error of the middle of the interval, standardised, to its loss (B,)."""
 
 PADDING = Plugins(
-    mask="plumbline.prepare.features.padding:zeros",
-    mean="plumbline.prepare.features.padding:mean",
-    median="plumbline.prepare.features.padding:median",
-    last="plumbline.prepare.features.padding:last",
-    replicate="plumbline.prepare.features.padding:replicate",
+    mask="plumbline.prepare.features.sequences:zeros",
+    mean="plumbline.prepare.features.sequences:mean",
+    median="plumbline.prepare.features.sequences:median",
+    last="plumbline.prepare.features.sequences:last",
+    replicate="plumbline.prepare.features.sequences:replicate",
 )
 """Values (B, L, F) and mask (B, L) of a batch to what its padding holds, in a shape that broadcasts to (B, L, F)."""
 
 IMPORTANCE = Plugins(
     taylor="torch_pruning.pruner.importance:GroupTaylorImportance",
     magnitude="torch_pruning.pruner.importance:GroupMagnitudeImportance",
-    scale="plumbline.compress.importance:NormScale",
+    scale="plumbline.compress.prune:NormScale",
 )
 """A class of torch-pruning's `Importance`, without arguments."""

@@ -1,10 +1,10 @@
-"""Define section `validate`."""
+"""Hold the parameters of gates, evidence and package."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -185,3 +185,9 @@ class Validate(Section):
             except ValueError as error:
                 place = f"validate.gates.{number}.slice"
                 raise ParameterError(f"{place}: {rule.slice!r} found; {error}.") from None
+
+
+class Package(Section):
+    """The released package."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")] = "plumbline"

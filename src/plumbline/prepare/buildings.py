@@ -11,14 +11,20 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import LeftOut, leave_out
-from plumbline.prepare.assignment.collect import MIN_EPOCHS, collect_scatterers, footprint_area, observation_period
 from plumbline.prepare.assignment.nearest import UNASSIGNED
-from plumbline.prepare.assignment.owners import Owners, find_owners
+from plumbline.prepare.assignment.owners import (
+    MIN_EPOCHS,
+    Owners,
+    collect_scatterers,
+    find_owners,
+    footprint_area,
+    observation_period,
+)
 from plumbline.prepare.features.build import describe_buildings
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.periods import check_epochs, period_overlap
 from plumbline.prepare.response.decompose import TrackMeans, building_means
-from plumbline.sources.track import Track
+from plumbline.prepare.scatterers import check_epochs, period_overlap
+from plumbline.sources.points.track import Track
 
 
 class Prepared(NamedTuple):

@@ -27,9 +27,9 @@ from plumbline.prepare.features.build import describe_buildings
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
-from plumbline.prepare.tile import TILE
-from plumbline.sources.profiles.city import LOCATION_CODES, IngestedProfiles
-from plumbline.sources.profiles.rows import SLACK, Profiles
+from plumbline.prepare.tiles import TILE
+from plumbline.sources.city.profile_city import LOCATION_CODES, IngestedProfiles
+from plumbline.sources.city.profile_rows import SLACK, Profiles
 
 Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02

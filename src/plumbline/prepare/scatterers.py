@@ -1,13 +1,16 @@
-"""Hold the scatterers of buildings, all tracks together and sorted by building, and pad them to rectangles."""
+"""Collect the scatterers of buildings, and choose the tracks that count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 
 Float = NDArray[np.floating[Any]]
 
@@ -82,3 +85,86 @@ def rectangles(offsets: NDArray[np.int64]) -> Iterator[Rectangle]:
         row = offsets[building, None] + np.minimum(column[None, :], size[building, None] - 1)
         yield Rectangle(building, row, mask)
         start = stop
+
+
+MIN_PERIOD_SHARE = 0.5
+"""Of the common period that a track has to cover: its movement is extended over the rest."""
+DAY = np.timedelta64(1, "D")
+
+
+class Observed(Protocol):
+    """Anything with epochs: a track, or a product that is read in blocks."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def epochs(self) -> NDArray[np.datetime64]:
+        """(T,) days."""
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Tracks with enough time in common."""
+
+    start: np.datetime64
+    end: np.datetime64
+    """The common period: from the first epoch of a kept track to the last of any."""
+    share: Float
+    """(K,) of it that each track covers, of those left out too; at most 1."""
+    kept: NDArray[np.intp]
+    """Rows of the tracks to use."""
+
+
+def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
+    """Refuse tracks that cannot show a movement.
+
+    Raises:
+        InputError: fewer than `min_epochs` epochs, or epochs that do not ascend; names the track.
+    """
+    for track in tracks:
+        count = len(track.epochs)
+        if count < min_epochs:
+            raise InputError(
+                f"track {track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement needs {min_epochs} or "
+                "more. Leave its file out, or take a product of a longer time."
+            )
+        back = np.flatnonzero(np.diff(track.epochs) <= np.timedelta64(0, "D"))
+        if len(back):
+            before, after = track.epochs[back[0]], track.epochs[back[0] + 1]
+            raise InputError(f"{track.name}: epoch {after} follows {before}; each must be later than the one before.")
+
+
+def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE) -> Periods:
+    """Leave out tracks that cover less than `min_share` of the common period, with a warning.
+
+    The one that covers least goes first (of equal ones, the one that began first: the later says how the building is
+    now), and what is common is measured again without it. So one track at least is kept.
+
+    Args:
+        tracks: at least one, with two epochs or more, ascending.
+        min_share: from 0 to 1.
+    """
+    first = np.array([track.epochs[0] for track in tracks], "datetime64[D]")
+    last = np.array([track.epochs[-1] for track in tracks], "datetime64[D]")
+    kept = np.arange(len(tracks))
+    while True:
+        start, end = first[kept].min(), last[kept].max()
+        covered = (np.minimum(last, end) - np.maximum(first, start)) / DAY
+        share = np.maximum(covered / max((end - start) / DAY, 1.0), 0.0)
+        least = kept[np.lexsort((first[kept], share[kept]))[0]]
+        if share[least] >= min_share:
+            break
+        kept = kept[kept != least]
+        log.warning(
+            "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s (%.0f %% are needed).",
+            tracks[least].name,
+            first[least],
+            last[least],
+            100 * share[least],
+            start,
+            end,
+            100 * min_share,
+        )
+    return Periods(start, end, share, kept)

@@ -19,8 +19,8 @@ from plumbline.core.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import REASONS
 from plumbline.prepare.audit import audit
+from plumbline.prepare.audit.figures import report_tracks
 from plumbline.prepare.audit.reference import load_reference
-from plumbline.prepare.city import used_tracks
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.prepare.profiles import (
@@ -32,13 +32,10 @@ from plumbline.prepare.profiles import (
     profile_reports,
 )
 from plumbline.prepare.response.decompose import TrackMeans, motion_table
-from plumbline.prepare.split.blocks import number_blocks
-from plumbline.prepare.split.same_ground import ground_crs, one_ground
-from plumbline.prepare.split.split import split
-from plumbline.prepare.tile import CENTRE, IDS, TILE, LabelledTile, load_means, write_tile
-from plumbline.prepare.track_figures import report_tracks
-from plumbline.sources.ingest.assemble import CITY
-from plumbline.sources.ingest.ingested import Ingested, open_ingested, open_profiles
+from plumbline.prepare.split import ground_crs, number_blocks, one_ground, split
+from plumbline.prepare.tiles import CENTRE, IDS, TILE, LabelledTile, load_means, used_tracks, write_tile
+from plumbline.sources.city.ingest import CITY
+from plumbline.sources.city.ingested import Ingested, open_ingested, open_profiles
 
 STAGE = "prepare"
 AUDIT, MOTION = "audit", "motion"

@@ -14,14 +14,12 @@ from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package
 from plumbline.params import Validate
 from plumbline.prepare.features.shards import load_shards
-from plumbline.release.card import model_card
-from plumbline.validate.baseline import least_squares
+from plumbline.release.package import model_card
 from plumbline.validate.gates.rules import check_format, drops_of, evaluate, failed_rules
-from plumbline.validate.measure import size_figures
+from plumbline.validate.measure import least_squares, size_figures, slices
 from plumbline.validate.metrics import Figures, Judged
 from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_content
 from plumbline.validate.report.page import write_report
-from plumbline.validate.slices import slices
 from plumbline.validate.stage import Table, as_judged, finite_figures, slice_figures
 
 

@@ -1,9 +1,12 @@
-"""Define the names of a released model: its aliases, and the name in a project's parameters."""
+"""Name models and families, and verify a package of either; needs no MLflow."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from plumbline.core.errors import InputError
+from plumbline.export.package import FAMILY, PackageManifest, SharedManifest, family_of, verify_folder
+from plumbline.export.package import verify_package as verify_diagnosis
 from plumbline.params import Package, load_section
 
 CHAMPION = "champion"
@@ -25,3 +28,22 @@ def name_here() -> str:
     """
     section = load_section(PARAMS, "package", Package) if PARAMS.is_file() else None
     return (section or Package()).name
+
+
+FAMILIES = (FAMILY, "restoration")
+
+
+def verify_package(folder: Path) -> PackageManifest:
+    """Check that a package is complete and unchanged.
+
+    What only another family than diagnosis states in its manifest is read, and checked, where such a package is opened.
+
+    Raises:
+        InputError: as `export.folder.verify_folder`; or the family is not known.
+    """
+    family = family_of(folder)
+    if family == FAMILY:
+        return verify_diagnosis(folder)
+    if family not in FAMILIES:
+        raise InputError(f"{folder}: a package of {family}, which is not known. Give one of {' or '.join(FAMILIES)}.")
+    return verify_folder(folder, SharedManifest)

@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 
 from plumbline.core.errors import GateRefused, InputError, SignatureRefused
 from plumbline.core.extras import need
-from plumbline.export.folder import MANIFEST, PackageManifest
-from plumbline.release.families import verify_package
-from plumbline.release.names import DEFAULT_NAME
-from plumbline.release.registered_versions import Registered
+from plumbline.export.package import MANIFEST, PackageManifest
+from plumbline.release.names import DEFAULT_NAME, verify_package
 from plumbline.release.registry import SIGNATURE, Registry
 from plumbline.release.server import local_folder
 from plumbline.release.signature import check_private_key, check_signature, sign
+from plumbline.release.versions import Registered
 from plumbline.validate.gates.rules import check_format
 
 REPLACED = "was the champion until another replaced it"

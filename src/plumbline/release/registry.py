@@ -14,13 +14,15 @@ from mlflow.entities.model_registry import RegisteredModel
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
-from plumbline.export.folder import PackageManifest
-from plumbline.release.mlflow_runs import Records
+from plumbline.export.package import PackageManifest
 from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
-from plumbline.release.registered_versions import (
+from plumbline.release.server import Server, default_uri, local_folder
+from plumbline.release.signature import signature_of
+from plumbline.release.versions import (
     HISTORY,
     ROLLED_BACK_TAG,
     VERSION_TAG,
+    Records,
     Registered,
     champion_number,
     download_folder,
@@ -30,8 +32,6 @@ from plumbline.release.registered_versions import (
     package_in,
     registered,
 )
-from plumbline.release.server import Server, default_uri, local_folder
-from plumbline.release.signature import signature_of
 
 SIGNATURE = "package.sig"
 """Name of the signature, beside the package; see `signature.signature_of`."""

@@ -22,8 +22,8 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from plumbline.core.database import ask_database
 from plumbline.core.errors import InputError
+from plumbline.core.sqlite import ask_database
 
 DEFAULT_DATABASE = Path("mlflow.db")
 EXPERIMENT = "release"

@@ -12,7 +12,7 @@ from typing import Any
 from plumbline.core.errors import InputError, SignatureRefused
 from plumbline.core.extras import need
 from plumbline.core.files import atomic_file
-from plumbline.release.families import verify_package
+from plumbline.release.names import verify_package
 
 SUFFIX = ".sig"
 PASSWORD = "PLUMBLINE_SIGN_KEY_PASSWORD"  # noqa: S105 - the name of the variable that holds it

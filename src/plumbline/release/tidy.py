@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import remove
 from plumbline.params import Tidy
-from plumbline.release.mlflow_runs import DAY_MS, bytes_of
 from plumbline.release.promotion import REPLACED, fate_of
-from plumbline.release.registered_versions import Registered, download_folder
 from plumbline.release.registry import Registry
 from plumbline.release.server import EXPERIMENT, local_folder
+from plumbline.release.versions import DAY_MS, Registered, bytes_of, download_folder
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from plumbline.prepare.abstention import (
     is_in_distribution,
     quadrant_confidence,
     status_of,
+    strain_error,
 )
 from plumbline.prepare.buildings import Prepared
-from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.predictions import make_predictions
 

@@ -18,14 +18,12 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.buildings import Prepared, prepare_buildings
-from plumbline.serve.histories import scatterer_layers
 from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged, say_unjudged
+from plumbline.serve.layers import scatterer_layers, unjudged_layer
 from plumbline.serve.map.page import check_page, write_map
-from plumbline.serve.outputs import check_inputs, check_outputs
-from plumbline.serve.predictions import write_predictions
-from plumbline.serve.unjudged import unjudged_layer
-from plumbline.sources.in_memory import NOTHING, Say, read_city_files, read_tracks
-from plumbline.sources.track import Track
+from plumbline.serve.predictions import check_inputs, check_outputs, write_predictions
+from plumbline.sources.city.in_memory import NOTHING, Say, read_city_files, read_tracks
+from plumbline.sources.points.track import Track
 
 __all__ = ["predict", "read_tracks"]
 

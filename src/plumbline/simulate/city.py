@@ -1,23 +1,94 @@
-"""Simulate one invented city, from its seed to its folder."""
+"""Draw a city part by part, and write it with its truth."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+import shapely
+from numpy.typing import NDArray
 
+from plumbline.core.compass import QUADRANTS, join_quadrants
+from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import City, Simulate
-from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
-from plumbline.simulate.radar.series import draw_reference
-from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator
-from plumbline.simulate.site import Site, part_count, place
-from plumbline.simulate.structure.layout import draw_town
-from plumbline.simulate.structure.truth_files import BETWEEN_FEATURES, FOOTPRINTS_BEGIN, FOOTPRINTS_END, LABELS_HEADER
-from plumbline.simulate.structure.tunnels import draw_tunnels
+from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, range_and_azimuth
+from plumbline.simulate.radar.egms_writer import EgmsPoints, egms_rows
+from plumbline.simulate.radar.scatterers import STRUCTURE, SimulatedScatterers, draw_scatterers, position_errors
+from plumbline.simulate.radar.series import (
+    background,
+    common_noise,
+    courses,
+    draw_memory,
+    draw_reference,
+    measurement_noise,
+    true_motion,
+)
+from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator, generators
+from plumbline.simulate.site import PART_BUILDINGS, PART_DISTRICTS, Site, part_count, place
+from plumbline.simulate.structure.labels import Evidence, difficulty, gather_evidence, no_evidence, point_precision
+from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan, draw_town
+from plumbline.simulate.structure.motion import Labels, Motion, draw_labels, draw_motion
+from plumbline.simulate.structure.tunnels import draw_tunnels, tunnels_near
+from plumbline.sources.crs import GLOBE, transformer
+from plumbline.sources.points.epochs import DAYS_A_YEAR
+from plumbline.sources.points.formats.egms import CRS
+
+FOOTPRINTS_BEGIN = (
+    '{\n"type": "FeatureCollection",\n"name": "footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'
+)
+FOOTPRINTS_END = "\n]\n}\n"
+BETWEEN_FEATURES = ",\n"
+LABELS_HEADER = "building_id,severity_permille,quadrant,accepted,mechanism,scenario,difficulty\n"
+
+
+def footprint_features(
+    identifiers: list[str],
+    polygon: NDArray[np.object_],
+    height: NDArray[np.float64] | None,
+    further: Sequence[Mapping[str, str | float]] | None = None,
+) -> str:
+    """Return GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
+
+    Args:
+        identifiers: (B,) building ids.
+        polygon: (B,) polygons or multipolygons in EPSG:3035.
+        height: (B,) m; NaN where unknown; None where no building has one.
+        further: (B,) more properties of each.
+    """
+    to_degrees = transformer(CRS, GLOBE)
+    degrees = shapely.transform(polygon, lambda at: np.round(np.stack(to_degrees.transform(*at.T), axis=1), 9))
+    # The outer ring counter-clockwise, as the RFC has it.
+    shapes = shapely.to_geojson(shapely.orient_polygons(degrees, exterior_cw=False))
+    lines = []
+    for row, (identifier, shape) in enumerate(zip(identifiers, shapes, strict=True)):
+        properties: dict[str, str | float | None] = {"building_id": identifier}
+        if height is not None:
+            properties["height_m"] = None if np.isnan(height[row]) else float(height[row])
+        properties |= further[row] if further is not None else {}
+        lines.append(f'{{"type": "Feature", "properties": {json.dumps(properties)}, "geometry": {shape}}}')
+    return BETWEEN_FEATURES.join(lines)
+
+
+def label_rows(identifiers: list[str], labels: Labels, scenarios: list[str], levels: NDArray[np.intp]) -> str:
+    """Return rows of labels: severity, quadrants, mechanism, scenario and difficulty.
+
+    Quadrant, the accepted ones (`NE|NW`) and the mechanism are empty below category 1.
+    """
+    severity = np.round(labels.strains.severity_permille, 5)
+    damaged, accepted = category(severity) > 0, labels.strains.accepted
+    rows = []
+    for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
+        where = f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}" if damaged[i] else ","
+        how = MECHANISMS[labels.mechanism[i]] if damaged[i] else ""
+        rows.append(f"{identifier},{severity[i]:.5f},{where},{how},{scenario},{DIFFICULTIES[levels[i]]}\n")
+    return "".join(rows)
+
 
 FOOTPRINTS = "footprints.geojson"
 
@@ -101,3 +172,117 @@ class CityWriter:
     def __exit__(self, *error: object) -> None:
         self._streams[2].write(FOOTPRINTS_END.encode())
         self._stack.close()
+
+
+Array = NDArray[np.float64]
+ROWS = 4096
+"""Points whose histories are made at a time."""
+REACH_OF_A_BUILDING_M = 60.0
+NUMBERS_A_PART = 2**24
+"""Identifiers that a part may use; they go up by 1 to 29 a point."""
+MARGIN_M = 1000.0
+"""Beyond the city, so that lines and pixels of points stay positive."""
+
+
+def write_part(site: Site, number: int, files: list[Path]) -> int:
+    """Simulate part `number` and write its files: of both tracks, of the footprints and of the labels.
+
+    The files hold lines of the city's files, without a header.
+
+    Returns:
+        The number of points.
+    """
+    band = BANDS[site.band]
+    of_plan, of_layout, of_motion, of_points, *of_tracks = generators(site.entropy, number)
+    first = number * PART_BUILDINGS
+    plan = draw_plan(of_plan, min(PART_BUILDINGS, site.town.buildings - first))
+    layout = draw_layout(of_layout, plan, site.town, number * PART_DISTRICTS)
+    tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
+    motion = draw_motion(of_motion, layout, tunnels, site.damaged, site.mechanisms)
+    axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
+    points = draw_scatterers(of_points, layout, band, axes[:, 0])
+    axes = axes[points.track]
+    rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
+    error = position_errors(of_points, points.building, points.track, axes, rise, band)
+    evidence = no_evidence(len(layout.height))
+    for track, rng in enumerate(of_tracks):
+        seen = np.flatnonzero(points.track == track)
+        delivered = _delivered(rng, site, number, track, layout, points.subset(seen), error[seen])
+        order = np.lexsort((delivered.pixel, delivered.line))  # as the service sorts, within a part
+        visible, delivered = points.subset(seen[order]), delivered.take(order)
+        delivered = replace(delivered, number=np.sort(delivered.number))
+        memory = draw_memory(rng, len(layout.height))
+        evidence = evidence.plus(_evidence(site, track, visible, error[seen[order]], delivered.los, memory))
+        with files[track].open("wb") as stream:
+            for rows, series in _series(rng, site, track, layout, motion, visible, delivered.los, memory):
+                stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
+
+    identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
+    labels = draw_labels(motion, layout)
+    level = difficulty(labels.strains.severity_permille, layout.frames.side, evidence)
+    scenarios = [motion.scenario(i) for i in range(len(identifiers))]
+    polygon = shapely.transform(layout.polygon, lambda at: at + np.array(site.place))
+    files[2].write_text(footprint_features(identifiers, polygon, layout.height), encoding="utf-8")
+    files[3].write_text(label_rows(identifiers, labels, scenarios, level), encoding="utf-8")
+    return len(points.building)
+
+
+def _delivered(
+    rng: np.random.Generator,
+    site: Site,
+    number: int,
+    track: int,
+    layout: CityLayout,
+    points: SimulatedScatterers,
+    error: Array,
+) -> EgmsPoints:
+    """Return the points as a product delivers them, with position errors `error` (N, 3): east, north, up."""
+    a, band = site.tracks[track], BANDS[site.band]
+    east_north = points.east_north + error[:, :2]
+    in_range, in_azimuth = range_and_azimuth(a.heading_deg) @ east_north.T
+    azimuth_m, slant_m = band.pixel_m
+    beyond = site.town.extent + MARGIN_M
+    steps = np.cumsum(rng.integers(1, 30, len(east_north)))
+    return EgmsPoints(
+        # Two tracks share no identifier, nor do two parts.
+        number=steps + number * NUMBERS_A_PART + (a.track * 1000 + a.burst) * 62**6,
+        position=east_north + np.array(site.place),
+        height=layout.ground[points.building] + points.height + error[:, 2],
+        los=a.los(east_north),
+        incidence=a.incidence(east_north),
+        track_angle=np.full(len(east_north), a.track_angle),
+        line=np.floor((in_azimuth + beyond) / azimuth_m),
+        pixel=np.floor((in_range + beyond) * np.sin(np.deg2rad(a.incidence_deg)) / slant_m),
+    )
+
+
+def _series(
+    rng: np.random.Generator,
+    site: Site,
+    track: int,
+    layout: CityLayout,
+    motion: Motion,
+    points: SimulatedScatterers,
+    los: Array,
+    memory: Array,
+) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    """Yield histories of the points (rows, displacement in mm), `ROWS` at a time."""
+    a, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
+    course = courses(motion, np.arange(len(layout.height)), a.days, site.start_day, site.length_days)
+    common = common_noise(rng, len(layout.height), a, reference)
+    for start in range(0, len(los), ROWS):
+        rows = np.arange(start, min(start + ROWS, len(los)))
+        part, part_los = points.subset(rows), los[rows]
+        displacement = true_motion(motion, layout, part, a.los(part.east_north), course)
+        displacement += background(rng, np.array(site.velocity), part, part_los, a.days / DAYS_A_YEAR, reference)
+        displacement += measurement_noise(rng, part, memory, common, a, band, reference)
+        yield rows, displacement
+
+
+def _evidence(site: Site, track: int, points: SimulatedScatterers, error: Array, los: Array, memory: Array) -> Evidence:
+    """Gather the evidence of a track's points for each building, with noise of memory `memory` (B,)."""
+    on = points.kind == STRUCTURE
+    building, epochs = points.building[on], int(site.tracks[track].kept.sum())
+    variance = site.references[track].own.line_variance(memory, epochs)
+    precision = point_precision(points.noise[on], los[on, 2], variance[building])
+    return gather_evidence(building, precision, error[on, :2], len(memory))

@@ -15,8 +15,7 @@ from plumbline.core.console import log, track
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import cores, processes
 from plumbline.params import City, Simulate
-from plumbline.simulate.city import CityWriter, draw_site, part_files, radius_jobs
-from plumbline.simulate.city_part import write_part
+from plumbline.simulate.city import CityWriter, draw_site, part_files, radius_jobs, write_part
 from plumbline.simulate.site import Site, part_count, part_radius
 
 Result = TypeVar("Result")
@@ -84,7 +83,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and the labels: `labels.csv`, in
     the showcase `truth.csv`, which no stage before the comparison at the end reads. The same parameters give the same
     bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
-    only. Borrowed cities (`plumbline.simulate.borrowed.borrowed_city`) stand among the others, with the products that
+    only. Borrowed cities (`plumbline.simulate.borrowed.city`) stand among the others, with the products that
     they have.
 
     Args:
@@ -102,7 +101,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
         jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
         if params.borrowed:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
-            from plumbline.simulate.borrowed.borrowed_city import write_borrowed
+            from plumbline.simulate.borrowed.city import write_borrowed
 
             for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)

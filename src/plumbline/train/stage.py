@@ -18,12 +18,12 @@ from plumbline.model.network import count_parameters
 from plumbline.model.spec import new_spec
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
-from plumbline.train.calibrate.temperature import calibrate
+from plumbline.train.calibrate.probabilities import calibrate
 from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import first_alone
+from plumbline.train.fit.checkpoints import FREE
 from plumbline.train.fit.initial_weights import check_learns, check_sources, first_weights, freeze, pretrained_folders
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.resume import FREE
 from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.record import write_history
 

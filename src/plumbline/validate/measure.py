@@ -1,7 +1,8 @@
-"""Measure an exported artifact as a whole: size, speed, parity, and the share of buildings it judges."""
+"""Measure size, speed and parity, the baseline, and slices."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +13,14 @@ import onnx
 from numpy.typing import NDArray
 
 from plumbline.core.compass import of_likeliest
+from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.export.answers import Answers
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import is_judged
+from plumbline.prepare.abstention import is_judged, strain_error
+from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.validate.metrics import Figures
+from plumbline.validate.metrics import Figures, Judged
 
 if TYPE_CHECKING:
     from plumbline.model.diagnosis import Diagnosis
@@ -147,3 +150,63 @@ def run_seconds(
         model.run(inputs)
         times.append(time.perf_counter() - start)
     return np.array(times)
+
+
+_QUADRANTS = ("ne", "nw", "sw", "se")
+
+
+def least_squares(sequences: SequenceSet) -> Judged:
+    """Judge buildings without any training.
+
+    The fits are those of `prepare.response.shape_fits`: they are made for every building, because the network is told
+    of them, too. The quadrant that the likeliest shape strains most is the answer, its share of the likelihood the
+    confidence. An engineer gives no interval.
+    """
+    column = names(GEOMETRY).index
+    geometry = np.asarray(sequences.geometry, float)
+    gain = geometry[:, [column(f"best_gain_{q}") for q in _QUADRANTS]]
+    severity = geometry[:, [column(f"best_severity_{q}") for q in _QUADRANTS]]
+    likelihood = np.exp(gain - gain.max(1, keepdims=True))
+    best = gain.argmax(1)
+    unknown = np.full(len(best), np.nan)
+    said = Judged(likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown)
+    return said._replace(accepted=np.asarray(sequences.accepted))
+
+
+POINT_BOUNDS = (10, 20, 50)
+AREA_BOUNDS_M2 = (100, 250, 600)
+"""Bounds between slices, by scatterers and by area of the footprint: what says most about a sensor."""
+_LOG_AREA = names(GEOMETRY).index("log_area")
+
+
+def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str, NDArray[np.bool_]]:
+    """Return name -> (B,) buildings: `all`, each city (it has one sensor), by points, by size in m2, by category, by
+    difficulty, by mechanism, and by the number of right quadrants.
+
+    `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more
+    (`prepare.abstention`).
+    """
+    length = np.asarray(sequences.length)
+    result = {"all": np.ones(len(sequences), dtype=bool)}
+    for city in np.unique(sequences.city):
+        result[f"city:{city}"] = np.asarray(sequences.city == city)
+    for low, high in itertools.pairwise((0, *POINT_BOUNDS, np.inf)):
+        name = f"points:{low:g}-{high - 1:g}" if np.isfinite(high) else f"points:{low:g}+"
+        result[name] = (length >= low) & (length < high)
+    area = np.exp(np.asarray(sequences.geometry[:, _LOG_AREA], float))
+    for low, high in itertools.pairwise((0, *AREA_BOUNDS_M2, np.inf)):
+        name = f"area:{low:g}-{high:g}" if np.isfinite(high) else f"area:{low:g}+"
+        result[name] = (area >= low) & (area < high)
+    categories = category(sequences.severity)
+    for number in range(5):
+        result[f"category:{number}"] = categories == number
+    error = strain_error(sequences)
+    resolved = error <= max_strain_error_permille
+    result["resolved:yes"], result["resolved:no"] = resolved, ~resolved
+    for code, name in enumerate(DIFFICULTIES):
+        result[f"difficulty:{name}"] = np.asarray(sequences.difficulty == code)
+    for code, name in enumerate(MECHANISMS):
+        result[f"mechanism:{name}"] = np.asarray(sequences.mechanism == code)
+    right = np.asarray(sequences.accepted).sum(1)
+    result["accepted:1"], result["accepted:2+"] = right == 1, right > 1
+    return result

@@ -22,14 +22,19 @@ from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.abstention import quadrant_confidence
 from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
-from plumbline.validate.baseline import least_squares
 from plumbline.validate.gates.rules import drops_of, evaluate, failed_rules
-from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
+from plumbline.validate.measure import (
+    judged_figures,
+    least_squares,
+    novelty_figures,
+    parity_figures,
+    size_figures,
+    slices,
+    speed_figures,
+)
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
-from plumbline.validate.report.content import report_content
+from plumbline.validate.report.content import report_content, write_evidence
 from plumbline.validate.report.page import write_report
-from plumbline.validate.report.plots import write_evidence
-from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
 BASELINE = "baseline"

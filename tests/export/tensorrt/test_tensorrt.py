@@ -25,25 +25,24 @@ from onnxruntime.quantization import quantize_static
 from plumbline import pretrained
 from plumbline.compress.quantize import OPERATORS, Calibration
 from plumbline.core.errors import InputError, PlumblineError
-from plumbline.export.fp16 import in_half
-from plumbline.export.inputs import NAMES
-from plumbline.export.onnx import finish, said_by
+from plumbline.export.interface import NAMES
+from plumbline.export.onnx import finish, in_half, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt import build as building
 from plumbline.export.tensorrt.build import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
-from plumbline.export.tensorrt.engine import (
+from plumbline.export.tensorrt.from_torch import trace
+from plumbline.export.tensorrt.runtime import (
     ABOUT,
     PLAN,
     Key,
+    TensorRTModel,
     engine_folder,
     profile,
     read_engine,
     refuse_other,
     write_engine,
 )
-from plumbline.export.tensorrt.from_torch import trace
-from plumbline.export.tensorrt.runtime import TensorRTModel
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import load_shards

@@ -21,7 +21,7 @@ from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.files import city_folders
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 from tests.flows.conftest import Server
 from tests.serve.score.conftest import Town
 from tests.tiny import PARAMS, Tiny

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from plumbline.serve.http.work_pool import ADDRESS
+from plumbline.service.runner import ADDRESS
 from tests.flows.conftest import PREFECT, ROOT, Server, service
 from tests.serve.http.served import ended, files, process
 from tests.waiting import PATIENCE_S, until

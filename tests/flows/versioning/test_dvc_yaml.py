@@ -14,10 +14,9 @@ from dvc.utils.hydra import apply_overrides
 
 from flows.versioning.families import DIAGNOSIS, FAMILIES, RESTORATION, Family
 from flows.versioning.stage_runner import STAGES
-from plumbline.params.load import Params, load_params
-from plumbline.params.load_restoration import load_restoration
+from plumbline.params.fields import RestorationParams
+from plumbline.params.load import Params, load_params, load_restoration
 from plumbline.params.prepare import JUDGED, SEQUENCES
-from plumbline.params.restoration import RestorationParams
 from plumbline.release.package import NO_PART
 from tests.flows.conftest import ROOT
 

@@ -10,8 +10,9 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plumbline.core.console import log
-from plumbline.model.attention import FLEX, Attention, flex, key_mask, masked_by_channel, written_out
-from plumbline.model.attention.flex import FLEX_CHANNELS, block_mask, blockwise
+from plumbline.model.attention import FLEX, Attention, key_mask, masked_by_channel, written_out
+from plumbline.model.attention import kernels as flex
+from plumbline.model.attention.kernels import FLEX_CHANNELS, block_mask, blockwise
 from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from plumbline.core.console import log
-from plumbline.model.attention import MATH, RAGGED, operator, ragged
-from plumbline.model.attention.operator import ragged_attention
-from plumbline.model.attention.ragged import long
-from plumbline.model.attention.tokens import pack, packed_tokens, padded_tokens
+from plumbline.model.attention import MATH, RAGGED
+from plumbline.model.attention import kernels as operator
+from plumbline.model.attention import kernels as ragged
+from plumbline.model.attention.kernels import long, ragged_attention
+from plumbline.model.attention.layers import pack, packed_tokens, padded_tokens
 from tests.model.made import inputs, small_model
 
 LENGTHS = [1, 2, 17, 0, 5]

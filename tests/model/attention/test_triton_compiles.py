@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from plumbline.model.attention import operator
+from plumbline.model.attention import kernels as operator
 
 compiles = os.environ.get("TRITON_INTERPRET") != "1" and operator._triton_is_there()
 pytestmark = pytest.mark.skipif(not compiles, reason="Triton is not installed, or interprets: `make kernel`")

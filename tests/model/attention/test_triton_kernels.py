@@ -5,9 +5,10 @@ import os
 import pytest
 import torch
 
-from plumbline.model.attention import MATH, RAGGED, operator
-from plumbline.model.attention.operator import ragged_attention
-from plumbline.model.attention.tokens import packed_tokens
+from plumbline.model.attention import MATH, RAGGED
+from plumbline.model.attention import kernels as operator
+from plumbline.model.attention.kernels import ragged_attention
+from plumbline.model.attention.layers import packed_tokens
 
 interpreted = os.environ.get("TRITON_INTERPRET") == "1" and operator._triton_is_there()
 pytestmark = pytest.mark.skipif(not interpreted, reason="Triton is not installed, or does not interpret: `make kernel`")

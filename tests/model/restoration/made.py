@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from plumbline.model.restoration.denoiser import DenoiserSpec, FieldDenoiser
+from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser
 
 
 def make_denoiser(channels: tuple[int, ...] = (8, 16), seed: int = 0) -> FieldDenoiser:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from plumbline.core.errors import InputError
-from plumbline.model.restoration.adapter_files import combined, parse_adapters, weight_changes, write_adapter
+from plumbline.fields.model.adapter_files import combined, parse_adapters, weight_changes, write_adapter
 
 
 def parts(rng):

@@ -9,8 +9,8 @@ from diffusers import DDIMScheduler, DDPMScheduler
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.model.restoration.adapter_files import combined, weight_changes, write_adapter
-from plumbline.model.restoration.adapters import (
+from plumbline.fields.model.adapter_files import combined, weight_changes, write_adapter
+from plumbline.fields.model.adapters import (
     adapter_parts,
     add_adapter,
     change_module,
@@ -18,8 +18,8 @@ from plumbline.model.restoration.adapters import (
     merge_adapter,
     switch_adapter,
 )
-from plumbline.model.restoration.denoiser import load_denoiser, save_denoiser
-from plumbline.model.restoration.diffusion import SCHEDULES, alphas_cumulative, draws, inference_steps, restore_steps
+from plumbline.fields.model.denoiser import load_denoiser, save_denoiser
+from plumbline.fields.model.sampling import SCHEDULES, alphas_cumulative, draws, inference_steps, restore_steps
 from tests.model.restoration.made import make_denoiser, make_inputs
 
 

@@ -9,19 +9,23 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from plumbline.core.errors import InputError
-from plumbline.model.restoration import scores
-from plumbline.model.restoration.sampling import (
+from plumbline.fields.model import scores
+from plumbline.fields.model.sampling import (
     BOTH,
+    COMPONENTS,
+    LEAST_MM,
     LINE,
+    Component,
     Samples,
+    Spread,
     distances,
     draw_samples,
+    read_spread,
     summarise,
     told_by,
     told_distances,
 )
-from plumbline.model.restoration.spread import COMPONENTS, LEAST_MM, Component, Spread, read_spread
-from plumbline.prepare.restoration.conditions import CHANNELS, MAPS, describe
+from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe
 from tests.prepare.restoration.test_conditions import make_maps
 
 SPREAD = Spread(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import find_owners, owners_in_tile
-from plumbline.sources.city.tables import HALO_M
-from plumbline.sources.ingest.ingested import Neighbours
+from plumbline.sources.city.ingested import Neighbours
+from plumbline.sources.city.tiles import HALO_M
 from tests.prepare.made import make_track, terrace
 
 PARAMS = Prepare(max_side_m=30.0)

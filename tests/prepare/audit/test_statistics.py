@@ -7,17 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.prepare.audit.accumulators import BottomSample, Moments, hash_names, hash_points, hash_values
 from plumbline.prepare.audit.distributions import (
+    city_statistics,
     correlations,
     histogram,
     histogram_edges,
     outlier_share,
+    plain,
     quantiles,
     steps,
 )
-from plumbline.prepare.audit.statistics import city_statistics, plain
-from plumbline.prepare.audit.summary import chunks, summarise
+from plumbline.prepare.audit.summary import (
+    BottomSample,
+    Moments,
+    chunks,
+    hash_names,
+    hash_points,
+    hash_values,
+    summarise,
+)
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
 from tests.prepare.audit.audited import PARAMS, Shards, make_report, make_split, make_splits, rule, run

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.assignment.collect import collect_scatterers, footprint_area
-from plumbline.prepare.assignment.owners import find_owners
+from plumbline.prepare.assignment.owners import collect_scatterers, find_owners, footprint_area
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.build import describe_buildings, recover, redescribe
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names

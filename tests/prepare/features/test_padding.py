@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Train
 from plumbline.params.plugins import PADDING
-from plumbline.prepare.features.padding import fill
+from plumbline.prepare.features.sequences import fill
 from tests.model.made import LONGEST, inputs, rows, small_model
 
 WHERE = pytest.mark.parametrize("strategy", list(PADDING))

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.prepare.abstention import strain_error
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.features.shards import Shards
-from plumbline.prepare.features.strain_resolution import strain_error
 
 
 def buildings(errors: list[list[float]], side: tuple[float, float], tracks: int = 2) -> Sequences:

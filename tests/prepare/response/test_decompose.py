@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.collect import collect_scatterers
-from plumbline.prepare.assignment.owners import find_owners
+from plumbline.prepare.assignment.owners import collect_scatterers, find_owners
 from plumbline.prepare.response.decompose import building_means, decompose, motion_table, solve_units, track_means
 from tests.prepare.made import ASCENDING, DESCENDING, EPOCHS, ORIGIN, box, los_of, make_track, series
 

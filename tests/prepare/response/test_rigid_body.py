@@ -3,10 +3,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design
-from plumbline.prepare.response.robust import student_fit
-from plumbline.prepare.response.shape_fits import LIKELY_PERMILLE, LIKELY_TILT, WEAK_OFFSET, fit_shapes
-from plumbline.prepare.response.shapes import ALL, CORNER, responses, strains_per_mm
+from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design, student_fit
+from plumbline.prepare.response.shapes import (
+    ALL,
+    CORNER,
+    LIKELY_PERMILLE,
+    LIKELY_TILT,
+    WEAK_OFFSET,
+    fit_shapes,
+    responses,
+    strains_per_mm,
+)
 from plumbline.prepare.series.temporal_basis import curves
 from plumbline.prepare.series.trend import estimate_trend
 from tests.prepare.made import ASCENDING, DESCENDING, los_of

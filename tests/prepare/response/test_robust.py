@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.prepare.response import robust
-from plumbline.prepare.response.robust import FREEDOM, misfit, student_fit, student_fits
+from plumbline.prepare.response import rigid_body as robust
+from plumbline.prepare.response.rigid_body import FREEDOM, misfit, student_fit, student_fits
 
 
 def systems(rng, count=200, points=30, error=1.0, beyond=0.0):

@@ -8,27 +8,31 @@ from scipy.special import logsumexp
 
 from plumbline.core.strain import FAILURES
 from plumbline.prepare.features.definition import quadrant_symmetry
-from plumbline.prepare.response import shape_fits
-from plumbline.prepare.response.shape_fits import LIKELY_PERMILLE, LIKELY_TILT, WARY, WEAK_OFFSET, ShapeFits, fit_shapes
+from plumbline.prepare.response import shapes as shape_fits
 from plumbline.prepare.response.shapes import (
     ALL,
     BOWL,
     CORNER,
     END,
+    LIKELY_PERMILLE,
+    LIKELY_TILT,
     LOG_PRIOR,
     MECHANISM,
     PLAIN,
     PULLS,
     STEP,
+    WARY,
+    WEAK_OFFSET,
     Shape,
+    ShapeFits,
     accepted,
     displacement,
+    fit_shapes,
     responses,
     strains_per_mm,
 )
-from plumbline.simulate.structure.corner_failures import draw_hinges
+from plumbline.simulate.structure.failures import draw_failures, draw_hinges
 from plumbline.simulate.structure.labels import strains
-from plumbline.simulate.structure.other_failures import draw_failures
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 SIDE = np.array([[24.0, 18.0]])

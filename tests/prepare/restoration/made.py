@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.restoration.observations import Observations
-from plumbline.sources.track import Track
+from plumbline.fields.prepare.grid import Observations
+from plumbline.sources.points.track import Track
 
 Array = NDArray[np.floating[Any]]
 PLACE = np.array([4_321_000.0, 3_210_000.0])

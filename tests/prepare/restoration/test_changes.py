@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.restoration.changes import LEAST_ERROR_MM, LEAST_SERIES, estimate_changes
+from plumbline.fields.prepare.changes import LEAST_ERROR_MM, LEAST_SERIES, estimate_changes
 
 WHEN = np.linspace(0, 1, 60)
 

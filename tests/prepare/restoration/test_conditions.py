@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.restoration.conditions import CHANNELS, MAPS, describe, stack_maps
-from plumbline.prepare.restoration.gaussian_process import Covariance, Estimate, estimate
-from plumbline.prepare.restoration.grid import Grid, bin_observations
+from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe, stack_maps
+from plumbline.fields.prepare.gaussian_process import Covariance, Estimate, estimate
+from plumbline.fields.prepare.grid import Grid, bin_observations
 from tests.prepare.restoration.made import PLACE, make_observations
 
 GRID = Grid(PLACE[0], PLACE[1] + 320, 10.0, 32, 32)

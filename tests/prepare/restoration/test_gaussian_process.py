@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from plumbline.prepare.restoration import gaussian_process
-from plumbline.prepare.restoration.gaussian_process import VAGUE_MM, Covariance, estimate, fit_covariance
-from plumbline.prepare.restoration.grid import Grid
+from plumbline.fields.prepare import gaussian_process
+from plumbline.fields.prepare.gaussian_process import VAGUE_MM, Covariance, estimate, fit_covariance
+from plumbline.fields.prepare.grid import Grid
 from tests.prepare.restoration.made import PLACE, make_observations
 
 KNOWN = Covariance(12.0, 5.0, 120.0, 1.0, 0.5)

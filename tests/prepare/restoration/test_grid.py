@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.restoration.grid import Grid, bin_observations, grid_over
+from plumbline.fields.prepare.grid import Grid, bin_observations, grid_over
 from tests.prepare.restoration.made import PLACE, make_observations
 
 SEED, CELL = st.integers(0, 10_000), st.sampled_from([2.0, 7.5, 10.0, 40.0])

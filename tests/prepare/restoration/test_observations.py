@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.prepare.restoration.observations import EAST, WEST, observe
+from plumbline.fields.prepare.grid import EAST, WEST, observe
 from tests.prepare.restoration.made import LOS, PLACE, make_track
 
 TIME = np.linspace(0, 1, 40)

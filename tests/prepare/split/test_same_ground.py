@@ -11,11 +11,11 @@ import shapely
 from plumbline.core.errors import InputError
 from plumbline.params import Borrowed, Ingest, Prepare
 from plumbline.params.simulate import Mechanisms
-from plumbline.prepare.split.same_ground import ground_crs, one_ground
+from plumbline.prepare.split import ground_crs, one_ground
 from plumbline.prepare.stage import prepare
-from plumbline.prepare.tile import CENTRE, TILE
-from plumbline.simulate.borrowed.borrowed_city import write_borrowed
-from plumbline.sources.ingest.stage import ingest
+from plumbline.prepare.tiles import CENTRE, TILE
+from plumbline.simulate.borrowed.city import write_borrowed
+from plumbline.sources.city.ingest import ingest
 
 CRS = "EPSG:3035"
 SOUTH = "EPSG:32756"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.nearest import UNASSIGNED, assign_points
-from plumbline.prepare.split.split import split, split_blocks
+from plumbline.prepare.split import split, split_blocks
 from tests.prepare.made import box
 
 SHARES = {"train": 0.7, "tune": 0.1, "calibrate": 0.1, "test": 0.1}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.prepare.split.split import fold_blocks, split
+from plumbline.prepare.split import fold_blocks, split
 from tests.prepare.split.test_split import BLOCK_M, arranged, blocks_of, layouts, town
 
 

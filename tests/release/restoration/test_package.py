@@ -6,9 +6,9 @@ import pytest
 
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.export.restoration.package import adapters_in, open_fields, verify_fields
-from plumbline.params.restoration import RestorationParams
-from plumbline.release.restoration.compare import compare_fields
+from plumbline.fields.release.package import adapters_in, open_fields, verify_fields
+from plumbline.fields.release.validate import compare_fields
+from plumbline.params.fields import RestorationParams
 from tests.tiny import run_cli
 
 

@@ -19,10 +19,10 @@ from plumbline.export.package import open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
-from plumbline.params.adapt import Adapt
+from plumbline.params.serve import Adapt
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.serve.adapt.merge import merge
+from plumbline.serve.adapt import merge
 from plumbline.serve.predict import predict
 from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
@@ -36,7 +36,7 @@ QUICK = Adapt(epochs=2, folds=2, max_share=0.9, threads=1)
 
 def adapt(*given, **more):
     """As the command does. It loads Lightning for 9 s, which the quick tests need not."""
-    from plumbline.serve.adapt import run
+    from plumbline.serve import adapt as run
 
     return run.adapt(*given, **more)
 
@@ -160,7 +160,7 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path, m
         assert all(torch.equal(value, own[name]) for name, value in network.state_dict().items())
         shutil.copy(ready, path)
 
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", export)
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", export)
     points = [word for path in tiny.products() for word in ("--points", path)]
     given = (*points, "--buildings", tiny.footprints, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")
     ended = run_cli("predict", *given, "--adapter", "athens", cwd=project)
@@ -187,7 +187,7 @@ def test_explain_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path, m
     own = run_cli("explain", *given, "--model", merged, "--output", tmp_path / "merged.csv", cwd=project)
     assert own.code == 0, own.err
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     given = (*given, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")
     ended = run_cli("explain", *given, "--adapter", "athens", cwd=project)
     assert ended.code == 0, ended.err
@@ -201,7 +201,7 @@ def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged,
     """An adapter that an earlier version made stays one of that version."""
     # In place of the same call with the same network: the same file.
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
     write_json(about, {**read_json(about), "preparation": 1, "about_sha256": None})
@@ -218,7 +218,7 @@ def test_a_merged_model_is_of_the_preparation_of_its_base_in_every_file(tiny, pr
         exported.append(network.preparation)
         shutil.copy(merged / "model.onnx", path)
 
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", export)
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", export)
     base = load_diagnosis(tiny.data("train"))
     base.preparation = PREPARATION - 1
     save_diagnosis(base, tmp_path / "base")
@@ -284,7 +284,7 @@ def test_merge_replaces_nothing_but_what_it_wrote(tiny, project, merged, tmp_pat
 
 def test_merge_replaces_what_it_wrote(tiny, project, merged, tmp_path, monkeypatch):
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(merged, tmp_path / "athens")
     merge("athens", str(tiny.data("train")), tmp_path / "athens", project / "adapters")
     assert sha256_folder(tmp_path / "athens") == sha256_folder(merged)
@@ -293,7 +293,7 @@ def test_merge_replaces_what_it_wrote(tiny, project, merged, tmp_path, monkeypat
 def test_merge_does_not_replace_the_base(tiny, project, merged, tmp_path, monkeypatch):
     """A merged model can be adapted again; without it the second adapter would be of nothing."""
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     base = shutil.copytree(merged, tmp_path / "athens")
     first = load_adapter(project / "adapters" / "athens")
     about = first.about.model_copy(update={"base_sha256": base_hash(base)})
@@ -316,7 +316,7 @@ def test_adapters_are_listed_by_name(project, tmp_path):
 
 def test_a_merged_models_card_has_no_figure_where_there_is_none(tiny, project, merged, tmp_path, monkeypatch):
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
     content = read_json(about)
@@ -360,7 +360,7 @@ def prepared_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Prepare]
         seen.append(prepare)
         raise InputError("prepared")
 
-    monkeypatch.setattr("plumbline.serve.adapt.run.prepare_buildings", stop)
+    monkeypatch.setattr("plumbline.serve.adapt.prepare_buildings", stop)
     return seen
 
 
@@ -540,7 +540,7 @@ def test_a_full_disk_is_said_of_the_output_or_of_what_it_names(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", refusing)
 
-    monkeypatch.setattr("plumbline.serve.adapt.merge.save_diagnosis", full)
+    monkeypatch.setattr("plumbline.serve.adapt.save_diagnosis", full)
     monkeypatch.setattr("plumbline.export.stage.export_onnx", full)
     words = {
         "merge": ("adapters", "merge", "athens", "--model", tiny.data("train")),

@@ -15,12 +15,12 @@ from shapely import affinity
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import reason_sentences
+from plumbline.reporting.colours import DIVERGING
+from plumbline.reporting.plans import DrawnBuilding, colour, draw_building, mark
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.colours import DIVERGING
 from plumbline.serve.explain import page as explain_page
-from plumbline.serve.explain.drawing import DrawnBuilding, colour, draw_building, mark
 from plumbline.serve.explain.page import write_page
-from plumbline.serve.explain.tables import FIGURES, PARTS, QUESTIONS
+from plumbline.serve.explain.run import FIGURES, PARTS, QUESTIONS
 from tests.browser import TEXTS, framed, in_browser
 
 RATE = DamageRate(0.031, 0.014, 0.066, True)

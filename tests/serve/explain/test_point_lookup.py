@@ -11,7 +11,7 @@ from plumbline.core.compass import frames
 from plumbline.prepare.assignment.nearest import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
-from plumbline.serve.explain.point_lookup import find_points
+from plumbline.serve.explain.run import find_points
 from tests.prepare.made import PARAMS, make_scene
 
 

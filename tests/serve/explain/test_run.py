@@ -24,8 +24,7 @@ from plumbline.model.explain import explain as explain_tensors
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.serve.explain import attribution
-from plumbline.serve.explain.run import explain
-from plumbline.serve.explain.tables import buildings_path
+from plumbline.serve.explain.run import buildings_path, explain
 from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import read_predictions
 from tests.prepare.made import PARAMS, make_scene

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plumbline.serve.http import job_files
-from plumbline.serve.http.runner import LocalJob
+from plumbline.service import job_store as job_files
+from plumbline.service.runner import LocalJob
 
 LOADED = (
-    "plumbline.serve.http.job_process",
+    "plumbline.service.job_process",
     "plumbline.serve.map.document",
     "plumbline.serve.predict",
-    "plumbline.serve.restoration.restore",
+    "plumbline.fields.restore.restore",
 )
 
 
@@ -57,6 +57,6 @@ def _do(folder: Path) -> None:
     said = os.open(folder / job_files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(said, stream)
-    from plumbline.serve.http.job_process import main
+    from plumbline.service.job_process import main
 
     sys.exit(main(folder, os.getppid()))

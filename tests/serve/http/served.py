@@ -16,10 +16,10 @@ import httpx
 from starlette.testclient import TestClient
 
 import plumbline
-from plumbline.serve.http import runner
-from plumbline.serve.http.app import make_app
-from plumbline.serve.http.runner import LocalJob
-from plumbline.serve.http.settings import Limits, Settings
+from plumbline.service import runner
+from plumbline.service.app import make_app
+from plumbline.service.runner import LocalJob
+from plumbline.service.settings import Limits, Settings
 from tests.ports import free_port
 from tests.serve.http.forked import ForkedJob, place
 from tests.waiting import PATIENCE_S, until

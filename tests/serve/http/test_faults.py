@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from plumbline.serve.http import guard, job_files
-from plumbline.serve.http.guard import Guard
-from plumbline.serve.http.monitoring import Meters
-from plumbline.serve.http.settings import Limits, Settings
+from plumbline.service import guard
+from plumbline.service import job_store as job_files
+from plumbline.service.guard import Guard, Meters
+from plumbline.service.settings import Limits, Settings
 from tests.full_disk import largest_file
 from tests.serve.http.served import ended, files, is_problem, process
 from tests.waiting import PATIENCE_S, until

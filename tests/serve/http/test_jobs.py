@@ -8,12 +8,11 @@ import geopandas
 import numpy as np
 import pytest
 
-from plumbline.serve.http import job_files
-from plumbline.serve.http.job_routes import chosen
-from plumbline.serve.http.runner import LocalJob
-from plumbline.serve.http.settings import Limits
-from plumbline.simulate.restoration.products import write_scene
-from plumbline.simulate.restoration.scene import SceneAbout, make_scene
+from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
+from plumbline.service import job_store as job_files
+from plumbline.service.jobs import chosen
+from plumbline.service.runner import LocalJob
+from plumbline.service.settings import Limits
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.serve.http.forked import ForkedJob
 from tests.serve.http.served import ended, files, is_problem, service

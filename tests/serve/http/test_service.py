@@ -14,12 +14,12 @@ from pydantic import SecretStr, ValidationError
 
 from plumbline.cli.service import read_token
 from plumbline.core.errors import InputError
-from plumbline.serve.http import job_files
-from plumbline.serve.http.app import make_app
-from plumbline.serve.http.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
-from plumbline.serve.http.models import Models
-from plumbline.serve.http.problems import without_paths
-from plumbline.serve.http.settings import Settings
+from plumbline.service import job_store as job_files
+from plumbline.service.app import make_app
+from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
+from plumbline.service.models import Models
+from plumbline.service.problems import without_paths
+from plumbline.service.settings import Settings
 from tests.serve.http.served import ended, files, is_problem, process, service
 from tests.waiting import PATIENCE_S, until, until_gone
 
@@ -128,7 +128,7 @@ def test_a_job_whose_service_ends_again_and_again_is_given_up(tmp_path, monkeypa
     store.add("a", "predict", {}, queue=1)
     for attempt in range(1, MOST_ATTEMPTS + 1):
         with monkeypatch.context() as patch:
-            patch.setattr("plumbline.serve.http.job_store.this_process", lambda: "4000000:1.00")
+            patch.setattr("plumbline.service.job_store.this_process", lambda: "4000000:1.00")
             assert store.claim(1).attempts == attempt
         assert store.recover() == ((["a"], []) if attempt < MOST_ATTEMPTS else ([], ["a"]))
 
@@ -137,7 +137,7 @@ def test_a_job_that_was_to_end_does_not_begin_again(tmp_path, monkeypatch):
     store = JobStore(tmp_path / "jobs.sqlite")
     store.add("a", "predict", {}, queue=1)
     with monkeypatch.context() as patch:
-        patch.setattr("plumbline.serve.http.job_store.this_process", lambda: "4000000:1.00")
+        patch.setattr("plumbline.service.job_store.this_process", lambda: "4000000:1.00")
         store.claim(1)
     store.cancel("a")
     assert store.recover() == ([], [])

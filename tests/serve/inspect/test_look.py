@@ -12,8 +12,7 @@ import yaml
 
 from plumbline.core.console import log
 from plumbline.params import Ingest
-from plumbline.serve.inspect.look import look
-from plumbline.serve.inspect.page import as_page
+from plumbline.serve.inspect import as_page, look
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.read import read_points
 from tests.tiny import run_cli

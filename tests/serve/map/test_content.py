@@ -20,7 +20,7 @@ from plumbline.serve.map.content import (
 )
 from plumbline.serve.predictions import STATUSES
 from plumbline.sources.points.epochs import velocity_mm_per_year
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 from tests.serve.made import table_of
 from tests.serve.map.town import EAST, EPOCHS, NORTH, house, town, track
 

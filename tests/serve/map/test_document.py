@@ -9,12 +9,12 @@ import shapely
 
 from plumbline.params import Prepare
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.layers import REASON_GROUPS
+from plumbline.serve.map import content as chosen
 from plumbline.serve.map import document as making
-from plumbline.serve.map import histories as chosen
 from plumbline.serve.map.content import MapPoints
 from plumbline.serve.map.document import as_json, make_document, velocity_limit
 from plumbline.serve.predictions import DTYPES, STATUSES
-from plumbline.serve.unjudged import REASON_GROUPS
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
 

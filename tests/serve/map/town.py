@@ -12,7 +12,7 @@ import numpy as np
 import shapely
 
 from plumbline.serve.predictions import STATUSES
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 from tests.serve.made import table_of
 
 EAST, NORTH = 337000.0, 4285000.0

@@ -10,9 +10,8 @@ import pyogrio
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.serve.histories import scatterer_layers
-from plumbline.serve.outputs import check_outputs
-from plumbline.serve.predictions import read_predictions, write_predictions
+from plumbline.serve.layers import scatterer_layers
+from plumbline.serve.predictions import check_outputs, read_predictions, write_predictions
 from tests.full_disk import largest_file
 from tests.prepare.made import EPOCHS, make_track
 from tests.serve.test_predictions import assert_same, predictions

@@ -17,12 +17,11 @@ from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.prepare.abstention import UNSURE_WHERE
-from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
-from plumbline.serve.histories import scatterer_layers
+from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
+from plumbline.serve.layers import REASON_GROUPS, scatterer_layers, unjudged_layer
 from plumbline.serve.map.content import quarters
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.qgis.styles import NOT_JUDGED, QUADRANT_LABEL, field_style
-from plumbline.serve.unjudged import REASON_GROUPS, unjudged_layer
 from tests.prepare.made import EPOCHS, make_track
 from tests.serve.made import judged_of, table_of
 

@@ -7,9 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.serve.layers import HATCHINGS, unjudged_layer
 from plumbline.serve.predictions import COLUMNS, STATUSES
-from plumbline.serve.qgis import qml
+from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis.styles import (
     NOT_JUDGED,
     SCATTERER_ALIASES,
@@ -17,7 +18,6 @@ from plumbline.serve.qgis.styles import (
     predictions_style,
     scatterers_style,
 )
-from plumbline.serve.unjudged import HATCHINGS, unjudged_layer
 from tests.serve.made import judged_of
 from tests.serve.test_predictions import predictions
 

@@ -14,22 +14,19 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import alone
-from plumbline.export.restoration.package import open_fields
-from plumbline.model.restoration.spread import read_spread
+from plumbline.fields.model.sampling import read_spread
+from plumbline.fields.prepare.grid import Grid, observe
+from plumbline.fields.release.package import open_fields
+from plumbline.fields.restore import outputs as style
+from plumbline.fields.restore.field import BANDS, Box, parse_box
+from plumbline.fields.restore.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
+from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
-from plumbline.prepare.restoration.grid import Grid
-from plumbline.prepare.restoration.observations import observe
-from plumbline.serve.colours import DIVERGING
-from plumbline.serve.qgis.qml import MARK
+from plumbline.reporting.colours import DIVERGING
+from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
-from plumbline.serve.restoration import style
-from plumbline.serve.restoration.box import Box, parse_box
-from plumbline.serve.restoration.field import BANDS
-from plumbline.serve.restoration.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
-from plumbline.simulate.restoration.products import PLACE, write_scene
-from plumbline.simulate.restoration.scene import SceneAbout, make_scene
+from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.crs import GLOBE, transformer
-from plumbline.sources.in_memory import read_tracks
 from tests.prepare.restoration.made import make_observations
 from tests.tiny import run_cli
 
@@ -374,7 +371,7 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
         with pytest.raises(InputError, match=said):
             restore(given.pop("points"), given.pop("package"), given.pop("output"), **given)
     with monkeypatch.context() as patch:
-        patch.setattr("plumbline.serve.restoration.restore.MOST_CELLS", 100)
+        patch.setattr("plumbline.fields.restore.restore.MOST_CELLS", 100)
         with pytest.raises(InputError, match=r"--cell 10: .* cells; give larger cells"):
             restore(products, tiny_fields.package, here / "a.tif", QUICK)
     far = footprints(few, offset=90_000.0)

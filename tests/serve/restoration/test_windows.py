@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.prepare.restoration.grid import Grid
-from plumbline.serve.restoration.raster import write_cog
-from plumbline.serve.restoration.windows import OVERLAP, WINDOW, Blend, ramp, windows
+from plumbline.fields.prepare.grid import Grid
+from plumbline.fields.restore.field import OVERLAP, WINDOW, Blend, ramp, windows
+from plumbline.fields.restore.outputs import write_cog
 
 SIZE = st.integers(1, 230)
 

@@ -12,8 +12,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.messages import unsent_aside
-from plumbline.serve.score.run import plan_delivery
-from plumbline.serve.score.set_aside import is_aside, set_aside
+from plumbline.serve.score.run import is_aside, plan_delivery, set_aside
 from tests.tiny import PARAMS
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.params import Ingest, Prepare, Simulate
-from plumbline.params.score import Drift
+from plumbline.params.serve import Drift
 from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import (
     CONDITIONS_FILE,
@@ -25,10 +25,10 @@ from plumbline.prepare.audit.reference import (
 )
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.prepare.stage import prepare
-from plumbline.serve.score.drift_verdict import by_chance, drift_of, least_share
+from plumbline.serve.score.drift import by_chance, drift_of, least_share
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.files import city_folders
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 
 TRAINED = ("trained_a", "trained_b")
 BAND_C = {"band": "C", "buildings": 150, "revisit_days": 12}

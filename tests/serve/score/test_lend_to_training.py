@@ -14,7 +14,7 @@ from plumbline.params import load_params, parse_params
 from plumbline.params.simulate import Mechanisms
 from plumbline.serve.score import lend_to_training as lending
 from plumbline.serve.score.lend_to_training import city_of, lend, take_back, with_borrowed
-from plumbline.simulate.borrowed.borrowed_city import write_borrowed
+from plumbline.simulate.borrowed.city import write_borrowed
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, City, empty_registry
 

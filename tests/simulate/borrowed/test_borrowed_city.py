@@ -13,11 +13,11 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Borrowed, Simulate
 from plumbline.params.simulate import Mechanisms
-from plumbline.simulate.borrowed.borrowed_city import borrowed_layout, write_borrowed
+from plumbline.simulate.borrowed.city import borrowed_layout, write_borrowed
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.stage import simulate
-from plumbline.simulate.structure.footprints import own_outlines
-from plumbline.simulate.structure.local_failures import MOST_DROP_MM, draw_local_failures
+from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_local_failures
+from plumbline.simulate.structure.layout import own_outlines
 from plumbline.sources.points.read import read_points
 
 BUILDINGS, EACH = 60, 14

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from plumbline.prepare.series.trend import estimate_trend
-from plumbline.simulate.borrowed.residual_noise import LEAST_EPOCHS, Smooth, TrackNoise, long_correlation, smooth_design
+from plumbline.simulate.borrowed.track import LEAST_EPOCHS, Smooth, TrackNoise, long_correlation, smooth_design
 
 BUILDINGS, EACH = 150, 6
 BUILDING = np.repeat(np.arange(BUILDINGS), EACH)

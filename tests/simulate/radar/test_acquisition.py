@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, draw_kept, range_and_azimuth
-from plumbline.sources.track import los_from_heading
+from plumbline.sources.points.track import los_from_heading
 
 
 def test_line_of_sight_of_a_real_product():

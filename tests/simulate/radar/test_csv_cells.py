@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from plumbline.simulate.radar.csv_cells import history_cells, number_cells, rows, word_cells
+from plumbline.simulate.radar.egms_writer import history_cells, number_cells, rows, word_cells
 
 
 def plain(value, decimals):

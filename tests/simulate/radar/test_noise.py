@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.simulate.radar.noise import Law, add_bad_epochs, add_jumps, correlated, draw_memory, filtered
+from plumbline.simulate.radar.series import Law, add_bad_epochs, add_jumps, correlated, draw_memory, filtered
 
 
 def rng():

@@ -6,10 +6,10 @@ import pytest
 from plumbline.core.strain import MECHANISMS, structure_strain
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
-from plumbline.simulate.radar.noise import Law
 from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers, draw_scatterers
 from plumbline.simulate.radar.series import (
     COMMON_NOISE_MM,
+    Law,
     Reference,
     background,
     common_noise,
@@ -18,8 +18,8 @@ from plumbline.simulate.radar.series import (
     measurement_noise,
     true_motion,
 )
-from plumbline.simulate.structure.footprints import own_outlines
-from plumbline.simulate.structure.local_failures import NONE, LocalFailures
+from plumbline.simulate.structure.failures import NONE, LocalFailures
+from plumbline.simulate.structure.layout import own_outlines
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels, greenfield
 from tests.simulate.made import small_town

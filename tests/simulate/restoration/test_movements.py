@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.simulate.restoration.ground import _waves, draw_buildings, draw_movements
-from plumbline.simulate.restoration.movements import (
+from plumbline.fields.simulate.ground import (
     Basin,
     Bowl,
     Buildings,
@@ -14,6 +13,9 @@ from plumbline.simulate.restoration.movements import (
     Smooth,
     Strip,
     Trough,
+    _waves,
+    draw_buildings,
+    draw_movements,
 )
 
 DEPTH, WIDTH = st.floats(5, 80), st.floats(3, 50)

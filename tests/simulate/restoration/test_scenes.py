@@ -8,13 +8,11 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
-from plumbline.params.restoration import BorrowedScenes, SimulateFields
-from plumbline.simulate.restoration.borrowed import write_borrowed
-from plumbline.simulate.restoration.products import PLACE, write_scene
-from plumbline.simulate.restoration.scene import SceneAbout, make_scene
-from plumbline.simulate.restoration.stage import simulate
-from plumbline.sources.in_memory import read_tracks
-from plumbline.sources.restoration.truth import read_truth
+from plumbline.fields.simulate.borrowed import write_borrowed
+from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, read_truth, write_scene
+from plumbline.fields.simulate.stage import simulate
+from plumbline.params.fields import BorrowedScenes, SimulateFields
+from plumbline.sources.city.in_memory import read_tracks
 
 ABOUT = SceneAbout("plain-00001", "plain", "easy", 3, 2, 32, 10.0)
 
@@ -109,7 +107,7 @@ def test_scenes_are_borrowed_from_real_points(tmp_path):
 
 def test_a_stage_writes_every_scene_and_any_selection_of_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("plumbline.simulate.restoration.stage.SHOWCASE_CELLS", 32)
+    monkeypatch.setattr("plumbline.fields.simulate.stage.SHOWCASE_CELLS", 32)
     params = SimulateFields(seed=2, cells=32, scenes={"plain": 2, "noise": 1})
     simulate(params, tmp_path / "all", workers=1)
     simulate(params.model_copy(update={"scenes": {"plain": 1}}), tmp_path / "one", workers=1)

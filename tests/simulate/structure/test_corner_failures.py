@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.simulate.structure.corner_failures import (
+from plumbline.simulate.structure.failures import (
     DIAGONAL,
     FAMILY_SHARES,
     PRODUCT,
@@ -11,8 +11,8 @@ from plumbline.simulate.structure.corner_failures import (
     smoothstep,
     softplus,
 )
-from plumbline.simulate.structure.footprints import CORNERS
 from plumbline.simulate.structure.labels import strains
+from plumbline.simulate.structure.layout import CORNERS
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.simulate.radar.noise import line_variance
-from plumbline.simulate.structure.difficulty import (
+from plumbline.simulate.radar.series import line_variance
+from plumbline.simulate.structure.labels import (
     EASY_FROM,
     VISIBLE_PERMILLE,
     Evidence,

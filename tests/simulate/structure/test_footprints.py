@@ -3,8 +3,8 @@ import pytest
 import shapely
 
 from plumbline.core.compass import frames
-from plumbline.simulate.structure.footprints import LEAST_WINGED_M, draw_outlines, inside, own_outlines, tilts_over
 from plumbline.simulate.structure.labels import strains
+from plumbline.simulate.structure.layout import LEAST_WINGED_M, draw_outlines, inside, own_outlines, tilts_over
 
 L_SHAPE = shapely.Polygon([(0, 0), (20, 0), (20, 8), (8, 8), (8, 16), (0, 16)])
 BOX = shapely.box(0, 0, 20, 16)

@@ -6,8 +6,7 @@ from pydantic import ValidationError
 
 from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
-from plumbline.simulate.structure.labels import strains
-from plumbline.simulate.structure.local_failures import (
+from plumbline.simulate.structure.failures import (
     MOST_DROP_MM,
     NONE,
     SEVERAL,
@@ -15,6 +14,7 @@ from plumbline.simulate.structure.local_failures import (
     LocalFailures,
     draw_local_failures,
 )
+from plumbline.simulate.structure.labels import strains
 
 COUNT = 1500
 SIDE = np.random.default_rng(1).uniform(7, 30, (COUNT, 2))

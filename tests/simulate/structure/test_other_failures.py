@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import ACCEPTED_SHARE, structure_strain
+from plumbline.simulate.structure.failures import BENDING, BOWL, END, STEP, Failures, draw_failures
 from plumbline.simulate.structure.labels import strains
-from plumbline.simulate.structure.other_failures import BENDING, BOWL, END, STEP, Failures, draw_failures
 
 SIDE = np.array([[20.0, 12.0]])
 

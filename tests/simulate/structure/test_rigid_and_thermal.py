@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.simulate.structure.rigid_and_thermal import WARMEST_DAY, Rigid, Thermal, draw_rigid, draw_thermal
+from plumbline.simulate.structure.motion import WARMEST_DAY, Rigid, Thermal, draw_rigid, draw_thermal
 
 ONE = np.array([0])
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.simulate.structure.time_courses import (
+from plumbline.simulate.structure.motion import (
     ACCELERATING,
     LINEAR,
     ONSET,

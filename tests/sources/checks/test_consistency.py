@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.consistency import check_distinct
-from plumbline.sources.track import Track
+from plumbline.sources.checks import check_distinct
+from plumbline.sources.points.track import Track
 
 PLACES = np.arange(0, 600, 30.0)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Product
-from plumbline.sources.checks.consistency import CELL_M, FEWEST_CELLS, height_difference_m, warn_of_datum
-from plumbline.sources.track import Track
+from plumbline.sources.checks import CELL_M, FEWEST_CELLS, height_difference_m, warn_of_datum
+from plumbline.sources.points.track import Track
 from tests.sources.make import track
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from plumbline.sources.checks.missing import Missing, find_codes
+from plumbline.sources.points.missing import Missing, find_codes
 
 CODES = (-999.0, -999.9, -9999.0, -32768.0, 32767.0, 1e20, -3.4028234663852886e38, -9.96921e36, 1e10, -99999.9)
 

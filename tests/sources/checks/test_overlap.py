@@ -7,7 +7,7 @@ import shapely
 from pyproj import Transformer
 
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.overlap import check_overlap
+from plumbline.sources.checks import check_overlap
 from tests.sources.make import EAST, NORTH, squares, track
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.sources.checks.values import step_of, warn_of_rounding
+from plumbline.sources.points.missing import step_of, warn_of_rounding
 from plumbline.sources.points.read import read_points
 from tests.sources.make import EAST, NORTH, rows, text, zipped
 from tests.sources.points.write_ortho import cells as cells_of_grid

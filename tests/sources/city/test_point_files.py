@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.sources.city.point_files import point_files
+from plumbline.sources.city.files import point_files
 
 
 @pytest.fixture

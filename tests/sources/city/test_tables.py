@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.city.tables import HALO_M, cells, make_tiles, tile_name
+from plumbline.sources.city.tiles import HALO_M, cells, make_tiles, tile_name
 
 
 @given(seed=st.integers(0, 10_000), side=st.floats(100, 3000), away=st.sampled_from([-5e5, 0.0, 4e6]))

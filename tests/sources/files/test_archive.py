@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files import archive
-from plumbline.sources.files.archive import find_csv
+from plumbline.sources.files import opened as archive
+from plumbline.sources.files.opened import find_csv
 from tests.sources.make import unless_refused, zipped
 
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(2000))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city.labels import read_labels
-from plumbline.sources.files.archive import RATIO_FREE_BYTES, find_csv
 from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.opened import RATIO_FREE_BYTES, find_csv
 from plumbline.sources.points.read import open_points, product_parts, read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.params import Product
-from plumbline.sources.checks.consistency import warn_of_shared_names
-from plumbline.sources.files.file_type import fits, product_params
+from plumbline.sources.checks import warn_of_shared_names
+from plumbline.sources.files.opened import fits, product_params
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
-from plumbline.sources.footprints import cityjson
+from plumbline.sources.footprints import city_models as cityjson
 from plumbline.sources.footprints.buildings import read_buildings
 
 CRS = "EPSG:3035"

@@ -4,7 +4,7 @@ import pytest
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.footprints.origin import Ground, ground_of
+from plumbline.sources.footprints.area import Ground, ground_of
 
 HERE, THERE = "EPSG:3035", "EPSG:32756"
 

@@ -9,13 +9,14 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.core.jobs import alone
 from plumbline.params import Footprints, Ingest, Product
+from plumbline.sources.city import ingest as stage
+from plumbline.sources.city import parts
+from plumbline.sources.city.ingest import ingest
+from plumbline.sources.city.ingested import open_ingested
+from plumbline.sources.city.parts import plan_parts, read_part
 from plumbline.sources.files import csv_lines as lines
-from plumbline.sources.ingest import parts, stage
-from plumbline.sources.ingest.ingested import open_ingested
-from plumbline.sources.ingest.parts import plan_parts, read_part
-from plumbline.sources.ingest.stage import ingest
 from plumbline.sources.points import read
-from plumbline.sources.track import identity
+from plumbline.sources.points.track import identity
 from tests.sources.make import egms, rows, seen, squares, text, town, zipped
 
 LABELS = "building_id,severity_permille,quadrant\nH0,1.2,NE\nH2,0.1,\n"

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from plumbline.params import Ingest
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
 from plumbline.sources.points import read
 
 opened: Counter[str] = Counter()

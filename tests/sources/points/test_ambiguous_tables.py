@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product, load_ingest
-from plumbline.sources.checks.values import CODES, drop_codes
 from plumbline.sources.points.epochs import find_days, like_days
+from plumbline.sources.points.missing import CODES, drop_codes
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 from tests.sources.make import EPOCHS, L3, unless_refused, zipped
 from tests.sources.points import write_columns, write_depsi, write_ortho, write_stamps
 from tests.sources.points.write_points import ANGLES, DAYS

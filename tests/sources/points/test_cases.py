@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.sources.points.read import open_points, read_points
-from plumbline.sources.points.reader_base import all_points
+from plumbline.sources.points.source import all_points
 from tests.tiny import run_cli
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"

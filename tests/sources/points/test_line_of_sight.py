@@ -9,7 +9,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.line_of_sight import check_pass, pass_in, pass_of
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import los_from_heading
+from plumbline.sources.points.track import los_from_heading
 from tests.sources.make import text
 from tests.sources.points import write_columns, write_depsi
 

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from plumbline.core.errors import InputError
 from plumbline.sources.points import points_table
 from plumbline.sources.points.points_table import load_points, write_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 from tests.sources.make import track, unless_refused
 
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from plumbline.params import Ingest, Product
-from plumbline.sources.city import tables
-from plumbline.sources.ingest.parts import plan_parts, read_part
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city import tiles as tables
+from plumbline.sources.city.ingest import ingest
+from plumbline.sources.city.parts import plan_parts, read_part
 from plumbline.sources.points import read
-from plumbline.sources.points.formats import recognise
+from plumbline.sources.points.recognise import recognise
 from tests.sources.make import rows, squares, text, zipped
 
 SCRIPT = Path(__file__).with_name("count_opens.py")

@@ -11,8 +11,8 @@ import yaml
 from plumbline.core.errors import InputError
 from plumbline.params import parse_params
 from plumbline.sources.points.epochs import check_pattern, find_days
+from plumbline.sources.points.formats.columns import is_long_table, suggest_description
 from plumbline.sources.points.read import read_points
-from plumbline.sources.points.suggest import is_long_table, suggest_description
 
 PARAMS = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text(encoding="utf-8"))
 PLACES = ["id", "lat", "lon"]

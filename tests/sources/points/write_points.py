@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pyproj import Transformer
 
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 DAYS = ("20160327", "20160407", "20160418", "20160510")
 LATITUDE, LONGITUDE = 52.3450, 4.9110

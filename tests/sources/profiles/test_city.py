@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Product
-from plumbline.sources.ingest.ingested import open_ingested, open_profiles
-from plumbline.sources.ingest.stage import ingest
-from plumbline.sources.profiles.rows import read_profiles
+from plumbline.sources.city.ingest import ingest
+from plumbline.sources.city.ingested import open_ingested, open_profiles
+from plumbline.sources.city.profile_rows import read_profiles
 from tests.sources.make import egms, squares, unless_refused
 from tests.sources.profiles.write_profiles import profiles
 

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.profiles.rows import looks_like_profiles, read_profiles
+from plumbline.sources.city.profile_rows import looks_like_profiles, read_profiles
 from tests.sources.make import rows, text, unless_refused
 from tests.sources.profiles.write_profiles import profiles
 

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.train.adapt.candidates import building_losses, chance_of_less, first_as_good, on_scale_of
-from plumbline.train.adapt.severity_shift import Level, set_level
+from plumbline.train.adapt.fit import Level, building_losses, chance_of_less, first_as_good, on_scale_of, set_level
 from plumbline.train.calibrate.conformal import RawAnswers
 from tests.model.made import raw_answer, small_model
 

@@ -13,7 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_file, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
-from plumbline.params.adapt import Adapt
+from plumbline.params.serve import Adapt
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.train.adapt.adapter import (
@@ -28,8 +28,7 @@ from plumbline.train.adapt.adapter import (
     load_adapter,
     save_adapter,
 )
-from plumbline.train.adapt.candidates import changed, share, unchanged
-from plumbline.train.adapt.fit_adapter import TooFewLabels, _check_share, adapt
+from plumbline.train.adapt.fit import TooFewLabels, _check_share, adapt, changed, share, unchanged
 from plumbline.train.adapt.lora import attach, blend, changes, count_changes
 from plumbline.train.fit.initial_weights import first_weights
 from tests.model.made import inputs, small_model
@@ -213,7 +212,7 @@ def test_too_large_a_share_is_refused_with_its_figure(base):
 def test_too_large_an_adapter_is_refused_before_it_is_fitted(monkeypatch):
     large = small_model(24, channels=32, heads=4, hidden=96)
     section = QUICK.model_copy(update={"rank": 16, "targets": ["*weight"], "unfreeze": ["*.bias"], "max_share": 1.0})
-    monkeypatch.setattr("plumbline.train.adapt.fit_adapter.try_ways", None)
+    monkeypatch.setattr("plumbline.train.adapt.fit.try_ways", None)
     with pytest.raises(InputError, match=rf"^adapt: an adapter of \d+ bytes, {MAX_BYTES} allowed. Lower adapt.rank"):
         adapt(large, "0" * 64, make_sequences(60), places(60), section, "one", Prepare())
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.train.adapt.severity_shift import LEAST_FACTOR, Level, fit_level, set_level
+from plumbline.train.adapt.fit import LEAST_FACTOR, Level, fit_level, set_level
 from tests.model.made import small_model
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plumbline.core.strain import INTERVAL_SHARE, category
-from plumbline.model.interval import KINDS
+from plumbline.model.diagnosis import KINDS
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate.conformal import (
@@ -20,7 +20,7 @@ from plumbline.train.calibrate.conformal import (
     quantile_regression,
     set_scales,
 )
-from plumbline.train.calibrate.temperature import calibrate, raw_answers
+from plumbline.train.calibrate.probabilities import calibrate, raw_answers
 from tests.model.made import raw_answer
 from tests.train.calibrate.test_temperature import HALF_WIDTH, Echo, coverage, echo_model, echoed
 from tests.train.made import make_sequences

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from plumbline.core.strain import INTERVAL_SHARE
-from plumbline.model.interval import NOTHING
+from plumbline.model.diagnosis import NOTHING
 from plumbline.train.calibrate.conformal import (
     CATEGORIES,
     MIN_CATEGORY,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS, category
-from plumbline.model.interval import KINDS
+from plumbline.model.diagnosis import KINDS
 from plumbline.train.calibrate.conformal import RawAnswers
 from plumbline.train.calibrate.probabilities import set_probabilities
 from tests.model.made import raw_answer, small_model

@@ -8,7 +8,7 @@ from torch import nn
 from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features.sequences import concatenate
-from plumbline.train.calibrate.temperature import calibrate
+from plumbline.train.calibrate.probabilities import calibrate
 from plumbline.train.data.splits import LEAST_BUILDINGS
 from tests.model.made import raw_answer, small_model
 from tests.train.fit.test_trainer import said

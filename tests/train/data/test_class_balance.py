@@ -9,7 +9,7 @@ from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.model.losses import build_losses
 from plumbline.params import Train
 from plumbline.train.data.batches import SimilarLengths, loader
-from plumbline.train.data.class_balance import RARITIES, building_weights, draw_by_weight
+from plumbline.train.data.perturb import RARITIES, building_weights, draw_by_weight
 from tests.model.made import WIDTHS, raw_answer
 from tests.train.made import make_batch, make_sequences
 

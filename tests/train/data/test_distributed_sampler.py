@@ -13,10 +13,9 @@ from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.network import new_spec
-from plumbline.train.data.augment import turn
 from plumbline.train.data.batches import Buildings, SimilarLengths
 from plumbline.train.data.datamodule import Data, first_epochs
-from plumbline.train.data.distributed_sampler import Examples, ShareSampler
+from plumbline.train.data.sampler import Examples, ShareSampler, turn
 from plumbline.train.fit.module import distillation_loss, objective
 from tests.train.fit.test_trainer import history, run, weights, work
 from tests.train.made import make_params, make_sequences

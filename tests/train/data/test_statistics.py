@@ -8,8 +8,8 @@ import torch
 from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY
 from plumbline.prepare.features.shards import Shards
-from plumbline.train.data import statistics
-from plumbline.train.data.statistics import SHRINKAGE, fit_statistics
+from plumbline.train.data import splits as statistics
+from plumbline.train.data.splits import SHRINKAGE, fit_statistics
 from tests.model.made import small_model
 from tests.train.made import column, make_sequences
 

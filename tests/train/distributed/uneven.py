@@ -6,7 +6,7 @@ import os
 import sys
 
 from plumbline import __main__ as program
-from plumbline.train.fit import auto_batch_size
+from plumbline.train.fit import batch_size as auto_batch_size
 
 
 def main() -> None:

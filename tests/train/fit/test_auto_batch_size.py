@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
 from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, data_bytes, is_resident
-from plumbline.train.data.distributed_sampler import Examples, ShareSampler
-from plumbline.train.fit import auto_batch_size
-from plumbline.train.fit.auto_batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
+from plumbline.train.data.sampler import Examples, ShareSampler
+from plumbline.train.fit import batch_size as auto_batch_size
+from plumbline.train.fit.batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
 from tests.train.fit.test_trainer import Killed, run, said, work
 from tests.train.made import make_params, make_sequences
 

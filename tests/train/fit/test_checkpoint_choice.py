@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from plumbline.prepare.features.sequences import only
-from plumbline.train.fit.checkpoint_choice import checkpoint_score
+from plumbline.train.fit.checkpoints import checkpoint_score
 
 QUADRANT = np.array([0, 1, 2, 3] * 25)
 SEVERITY = np.linspace(0.5, 6, 100)

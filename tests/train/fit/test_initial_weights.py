@@ -13,8 +13,8 @@ from plumbline.model.weights import PREPARED
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
-from plumbline.train.data.statistics import STANDARDISATION
-from plumbline.train.fit import compatibility
+from plumbline.train.data.splits import STANDARDISATION
+from plumbline.train.fit import initial_weights as compatibility
 from plumbline.train.fit.initial_weights import check_learns, first_weights, freeze, load_pretrained
 from tests.train.fit.test_trainer import Killed, run, said, work
 from tests.train.made import make_params, make_sequences

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Train
-from plumbline.train.fit.schedule import rate_factor
+from plumbline.train.fit.fitting import rate_factor
 
 scores = st.lists(st.floats(-1, 1), max_size=30)
 

@@ -34,10 +34,9 @@ from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed import strategies
 from plumbline.train.fit import trainer as module_fit
-from plumbline.train.fit.checkpoint_choice import checkpoint_score
+from plumbline.train.fit.checkpoints import checkpoint_score, resumed
+from plumbline.train.fit.fitting import rate_factor
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.resume import resumed
-from plumbline.train.fit.schedule import rate_factor
 from plumbline.train.monitor.loggers import ASKED
 from plumbline.train.stage import run_key, train
 from tests.train.made import make_params, make_sequences, save_prepared, settings

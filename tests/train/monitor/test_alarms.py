@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from plumbline.core.errors import InputError
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.alarms import MOST_LEFT_OUT, StepAlarm
-from plumbline.train.monitor.memory import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
 from plumbline.train.monitor.progress import Monitor
+from plumbline.train.monitor.record import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
 from plumbline.train.stage import train
 from tests.train.fit.test_trainer import CHECKPOINTS, run, said, work
 from tests.train.made import make_params

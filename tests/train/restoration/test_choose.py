@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from plumbline.model.restoration.measure import METRICS
-from plumbline.model.restoration.spread import COMPONENTS, Component, Spread
-from plumbline.params.restoration import AdapterFields, RestorationParams
-from plumbline.prepare.restoration.conditions import MIRRORS, describe, mirrored, mirrored_field
-from plumbline.prepare.restoration.scenes import SceneSet
-from plumbline.train.restoration.calibrate import BINS_M
-from plumbline.train.restoration.choose import choose, compare
+from plumbline.fields.model.sampling import COMPONENTS, Component, Spread
+from plumbline.fields.model.scores import METRICS
+from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
+from plumbline.fields.train.calibrate import BINS_M
+from plumbline.fields.train.choose import choose, compare
+from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.prepare.restoration.test_conditions import make_maps
 from tests.tiny_fields import PARAMS
 

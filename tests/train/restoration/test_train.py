@@ -7,15 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.model.restoration.adapters import add_adapter, late_parameters
-from plumbline.model.restoration.spread import LEAST_MM
-from plumbline.params.restoration import AdapterFields, RestorationParams
-from plumbline.prepare.restoration.conditions import CHANNELS, MIRRORS, describe, mirrored, mirrored_field
-from plumbline.prepare.restoration.scenes import SceneSet, load_scenes
-from plumbline.train.restoration.adapt import AdapterOptimisation
-from plumbline.train.restoration.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _Shares
-from plumbline.train.restoration.crops import CropData, drawn_rows, make_batch
-from plumbline.train.restoration.module import field_loss
+from plumbline.fields.model.adapters import add_adapter, late_parameters
+from plumbline.fields.model.sampling import LEAST_MM
+from plumbline.fields.prepare.conditions import (
+    CHANNELS,
+    MIRRORS,
+    SceneSet,
+    describe,
+    load_scenes,
+    mirrored,
+    mirrored_field,
+)
+from plumbline.fields.train.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _Shares
+from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
+from plumbline.fields.train.stage import AdapterOptimisation
+from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.model.restoration.made import make_denoiser
 from tests.prepare.restoration.test_conditions import make_maps
 from tests.tiny import run_cli

@@ -16,11 +16,23 @@ from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import load_network, read_trained
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.bench import run as measured
-from plumbline.validate.bench.inputs import LENGTHS, chosen, prepared_inputs, random_inputs
-from plumbline.validate.bench.run import Row, artifacts, bench
-from plumbline.validate.bench.runtimes import CPU, Runtime, runtimes, thread_counts
-from plumbline.validate.bench.summary import advice, bench_document, bench_table
+from plumbline.validate import bench as measured
+from plumbline.validate.bench import (
+    CPU,
+    LENGTHS,
+    Row,
+    Runtime,
+    advice,
+    artifacts,
+    bench,
+    bench_document,
+    bench_table,
+    chosen,
+    prepared_inputs,
+    random_inputs,
+    runtimes,
+    thread_counts,
+)
 from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
 from tests.tiny import run_cli
@@ -34,7 +46,7 @@ MACHINE = {"processor": "a [bold]chip[/bold]", "cores": 2, "memory_bytes": 1, "g
 @pytest.fixture
 def quick(monkeypatch):
     """Turns that are over at once, on a machine of one core."""
-    monkeypatch.setattr("plumbline.validate.bench.runtimes.cores", lambda: 1)
+    monkeypatch.setattr("plumbline.validate.bench.cores", lambda: 1)
     monkeypatch.setattr(measured, "TURN_SECONDS", 0.002)
     monkeypatch.setattr(measured, "MIXED", 2)
 
@@ -109,7 +121,7 @@ def test_a_device_that_does_not_start_is_told_of_and_the_others_are_measured(tin
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"), took_cpu:
         OnnxModel(tiny.data("package") / "model.onnx", GPU.provider)
     monkeypatch.setattr(measured, "runtimes", lambda: [ONE, GPU])
-    monkeypatch.setattr("plumbline.validate.bench.inputs.RANDOM_BUILDINGS", 12)
+    monkeypatch.setattr("plumbline.validate.bench.RANDOM_BUILDINGS", 12)
     package = tiny.data("package")
     inputs = random_inputs(read_trained(package))
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):
@@ -121,7 +133,7 @@ def test_a_device_that_does_not_start_is_told_of_and_the_others_are_measured(tin
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [1, 2]), (8, [1, 2, 8])])
 def test_one_two_and_all_cores_are_measured(monkeypatch, cores, counts):
-    monkeypatch.setattr("plumbline.validate.bench.runtimes.cores", lambda: cores)
+    monkeypatch.setattr("plumbline.validate.bench.cores", lambda: cores)
     assert thread_counts() == counts
     on_cpu = [one.threads for one in runtimes() if one.provider == CPU]
     assert on_cpu == counts
@@ -206,7 +218,7 @@ def test_a_stage_folder_gives_its_test_split_and_a_split_itself(tiny):
 
 def test_more_buildings_than_needed_are_drawn_from_and_none_is_refused(tiny, monkeypatch):
     shards = load_shards(tiny.data("prepare") / "train")
-    monkeypatch.setattr("plumbline.validate.bench.inputs.BUILDINGS", 10)
+    monkeypatch.setattr("plumbline.validate.bench.BUILDINGS", 10)
     drawn = chosen(shards, "here")
     assert len(set(drawn.sequences.building_id)) == 10
     assert f"10 of {len(shards)} buildings" in drawn.source

@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
-from plumbline.validate.gates.bootstrap import CELLS, RESAMPLES, Pair, resampled_drops, resamples, upper_bound
-from plumbline.validate.gates.resampled_metrics import of_all, of_quadrants
+from plumbline.validate.gates.bootstrap import (
+    CELLS,
+    RESAMPLES,
+    Pair,
+    of_all,
+    of_quadrants,
+    resampled_drops,
+    resamples,
+    upper_bound,
+)
 from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
 
 

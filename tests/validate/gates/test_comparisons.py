@@ -8,8 +8,8 @@ import pytest
 from plumbline.params import Gate
 from plumbline.validate.gates.bootstrap import RESAMPLES, Pair
 from plumbline.validate.gates.rules import drops_of
+from plumbline.validate.measure import slices
 from plumbline.validate.metrics import Judged
-from plumbline.validate.slices import slices
 from tests.validate.test_slices import buildings
 
 TEST = buildings([9] * 6 + [30] * 12, [2.0] * 18, ["c"] * 6 + ["x"] * 12, [0] * 18, [200] * 18, [0] * 18, [1] * 18)

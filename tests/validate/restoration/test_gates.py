@@ -11,12 +11,11 @@ from onnx import numpy_helper
 from pydantic import ValidationError
 
 from plumbline.core.files import read_json, write_json
-from plumbline.model.restoration.measure import METRICS, Settings, process_figures, ratio_bound, restore_scenes
-from plumbline.model.restoration.spread import COMPONENTS, read_spread
-from plumbline.params.restoration import FieldGate, ValidateFields
-from plumbline.prepare.restoration.scenes import load_scenes
-from plumbline.validate.restoration.gates import evaluate, mean_of, split_rules
-from plumbline.validate.restoration.stage import validate
+from plumbline.fields.model.sampling import COMPONENTS, read_spread
+from plumbline.fields.model.scores import METRICS, Settings, process_figures, ratio_bound, restore_scenes
+from plumbline.fields.prepare.conditions import load_scenes
+from plumbline.fields.release.validate import evaluate, mean_of, split_rules, validate
+from plumbline.params.fields import FieldGate, ValidateFields
 from tests.tiny import run_cli
 
 COVERED = {"metric": "coverage", "artifact": "float32", "min": 0.8}
@@ -199,7 +198,7 @@ def other_adapter(root):
     """The adapter of another domain, as far as its own can be off."""
     from safetensors.numpy import load_file
 
-    from plumbline.model.restoration.adapter_files import write_adapter
+    from plumbline.fields.model.adapter_files import write_adapter
 
     path = root / "data/export/adapters/noise.safetensors"
     rng = np.random.default_rng(1)

@@ -14,9 +14,9 @@ from plumbline.core.files import atomic_file, sha256_file
 from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt.device import Device, this_device
-from plumbline.export.tensorrt.engine import Key, Profile, engine_folder, profile, write_engine
+from plumbline.export.tensorrt.runtime import Key, Profile, engine_folder, profile, write_engine
 from plumbline.export.weights import network_files
-from plumbline.params.export import EngineArtifact, Through
+from plumbline.params.compress import EngineArtifact, Through
 
 
 def with_float_biases(path: Path) -> bytes:

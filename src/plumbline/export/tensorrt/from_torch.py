@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from plumbline.export.fp16 import in_half
-from plumbline.export.onnx import dynamic_shapes, example
-from plumbline.export.tensorrt.engine import Profile
+from plumbline.export.onnx import dynamic_shapes, example, in_half
+from plumbline.export.tensorrt.runtime import Profile
 from plumbline.export.weights import read_network
 from plumbline.model.diagnosis import Diagnosis
 

@@ -1,9 +1,11 @@
 """Provide attention layers and four ways to compute them: `math`, `sdpa`, `flex` and `ragged`."""
 
-from plumbline.model.attention.flex import FLEX
-from plumbline.model.attention.kernel import (
+from plumbline.model.attention.kernels import FLEX, RAGGED
+from plumbline.model.attention.layers import (
     MATH,
     SDPA,
+    Attention,
+    AttentionLayer,
     Kernel,
     Keys,
     attention_weights,
@@ -11,8 +13,6 @@ from plumbline.model.attention.kernel import (
     masked_by_channel,
     written_out,
 )
-from plumbline.model.attention.layers import Attention, AttentionLayer
-from plumbline.model.attention.ragged import RAGGED
 
 __all__ = [
     "FLEX",

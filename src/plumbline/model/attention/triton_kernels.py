@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from plumbline.model.attention.tokens import Tokens
+from plumbline.model.attention.layers import Tokens
 
 ROWS, COLUMNS = 64, 32
 """Tokens of a tile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.reporting.html_charts import Group, histograms, stacked, timeline
+from plumbline.reporting.charts import Group, histograms, stacked, timeline
 from plumbline.reporting.page import html_page, number, say, table
 
 MOST_CITIES = 40

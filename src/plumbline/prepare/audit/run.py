@@ -10,14 +10,27 @@ from typing import Any
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
-from plumbline.prepare.audit.distributions import columns_of, compare
-from plumbline.prepare.audit.findings import ORDER, Facts, RuleFinding, Status
+from plumbline.prepare.audit.distributions import (
+    all_edges,
+    city_statistics,
+    columns_of,
+    compare,
+    plain,
+    shift_statistics,
+    split_statistics,
+)
 from plumbline.prepare.audit.page import audit_page
 from plumbline.prepare.audit.reference import FILE, describe_reference, load_reference
-from plumbline.prepare.audit.rules_cities import CITY_RULES, MOTION_RULES
-from plumbline.prepare.audit.rules_features import FEATURE_RULES
-from plumbline.prepare.audit.rules_labels import LABEL_RULES
-from plumbline.prepare.audit.statistics import all_edges, city_statistics, plain, shift_statistics, split_statistics
+from plumbline.prepare.audit.rules import (
+    CITY_RULES,
+    FEATURE_RULES,
+    LABEL_RULES,
+    MOTION_RULES,
+    ORDER,
+    Facts,
+    RuleFinding,
+    Status,
+)
 from plumbline.prepare.audit.summary import block_leaks, building_leaks, summarise, twin_leaks
 
 RULES = (*CITY_RULES, *MOTION_RULES, *LABEL_RULES, *FEATURE_RULES)

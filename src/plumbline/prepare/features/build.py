@@ -17,7 +17,7 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Col
 from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.response.damage_separation import separate
 from plumbline.prepare.response.rigid_body import local_motion, remove_rigid
-from plumbline.prepare.response.shape_fits import fit_shapes
+from plumbline.prepare.response.shapes import fit_shapes
 from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
 

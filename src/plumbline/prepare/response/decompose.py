@@ -25,7 +25,7 @@ import pandas
 from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames
-from plumbline.prepare.response.robust import FREEDOM
+from plumbline.prepare.response.rigid_body import FREEDOM
 from plumbline.prepare.scatterers import Scatterers
 
 Float = NDArray[np.floating[Any]]

@@ -14,11 +14,10 @@ from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
 from plumbline.prepare.features.definition import GEOMETRY
 from plumbline.reporting.page import number, say, table
+from plumbline.reporting.plans import DrawnBuilding, draw_building, legend
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.explain.drawing import DrawnBuilding, draw_building, legend
 from plumbline.serve.map.content import description, isolated
-from plumbline.serve.outputs import write_text
-from plumbline.serve.predictions import PROBABILITIES
+from plumbline.serve.predictions import PROBABILITIES, write_text
 
 MOST_DRAWN = 200
 """Most buildings on a page, so that a browser can still open it."""

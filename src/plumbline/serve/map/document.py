@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.colours import CATEGORY_NAMES
 from plumbline.serve.judgement import Judged
+from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map.content import (
     WGS84,
     MapPoints,
     east_angles_deg,
+    histories,
     map_crs,
     points_near_buildings,
     quarters,
 )
-from plumbline.serve.map.histories import histories
 from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES
-from plumbline.serve.unjudged import REASON_GROUPS
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 Document = dict[str, Any]
 FORMAT = 1

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from plumbline.core.errors import InputError
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
-from plumbline.serve.outputs import write_text
-from plumbline.sources.track import Track
+from plumbline.serve.predictions import write_text
+from plumbline.sources.points.track import Track
 
 __all__ = ["MAX_POINTS", "check_page", "page_html", "write_map"]
 

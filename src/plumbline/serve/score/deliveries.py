@@ -13,7 +13,7 @@ from typing import Any
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_file, write_json
-from plumbline.params.score import Score
+from plumbline.params.serve import Score
 
 UNFINISHED = (".part", ".partial", ".filepart", ".crdownload", ".tmp", ".temp", ".download")
 """Suffixes under which browsers, rsync, lftp and others write what is not whole yet."""

@@ -17,9 +17,9 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, sha256_file
 from plumbline.core.jobs import WORK, remove
 from plumbline.params import Section, load_params, parse_params
-from plumbline.params.score import Lend
+from plumbline.params.serve import Lend
 from plumbline.serve.score.results import read_result
-from plumbline.sources.files.file_type import fits
+from plumbline.sources.files.opened import fits
 
 BORROWED = Path("data/borrowed")
 KEPT = "lent"

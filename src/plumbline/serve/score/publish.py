@@ -15,11 +15,12 @@ from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
 from plumbline.serve.judgement import say_damaged, say_unjudged
+from plumbline.serve.layers import unjudged_layer
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
-from plumbline.serve.score.changes import Changes, compare_predictions
-from plumbline.serve.score.drift_verdict import drift_of
+from plumbline.serve.score.drift import drift_of
+from plumbline.serve.score.messages import Changes, compare_predictions
 from plumbline.serve.score.results import (
     CHANGES,
     DRIFT,
@@ -33,10 +34,9 @@ from plumbline.serve.score.results import (
     results,
 )
 from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of, read_answers
-from plumbline.serve.unjudged import unjudged_layer
-from plumbline.sources.in_memory import warn_of_short
+from plumbline.sources.city.in_memory import warn_of_short
 from plumbline.sources.points.points_table import load_points
-from plumbline.sources.track import Track, concatenate_tracks
+from plumbline.sources.points.track import Track, concatenate_tracks
 
 OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 

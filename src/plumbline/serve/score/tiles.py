@@ -26,16 +26,15 @@ from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
 from plumbline.prepare.abstention import Asked
-from plumbline.prepare.city import Tile, prepare_tile, used_tracks
+from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
 from plumbline.serve.judgement import Judged, Model, asked_of, judge
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.city.files import find_unlabelled
-from plumbline.sources.city.tables import read_city
-from plumbline.sources.ingest.assemble import assemble
-from plumbline.sources.ingest.ingested import open_ingested
-from plumbline.sources.ingest.parts import IngestPlan, Part, cut_found, read_part
-from plumbline.sources.ingest.stage import read_without_repeated
+from plumbline.sources.city.ingest import assemble, read_without_repeated
+from plumbline.sources.city.ingested import open_ingested
+from plumbline.sources.city.parts import IngestPlan, Part, cut_found, read_part
+from plumbline.sources.city.tiles import read_city
 from plumbline.sources.points.points_table import write_points
 
 STAGE = "score"

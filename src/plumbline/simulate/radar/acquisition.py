@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.sources.points.epochs import DAYS_A_YEAR
-from plumbline.sources.track import los_from_heading
+from plumbline.sources.points.track import los_from_heading
 
 
 def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:

@@ -1,4 +1,7 @@
-"""Add up all motion of a city's buildings: failure, rigid motion, the ground's pull and heat; label the result."""
+"""Move buildings: rigid motion, warmth and courses in time, summed up.
+
+temperature.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,144 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.params.simulate import Mechanisms
-from plumbline.simulate.structure.footprints import own_outlines
+from plumbline.simulate.random_numbers import log_uniform
+from plumbline.simulate.structure.failures import BENDING, SECOND_SHARE, SEVERAL, LocalFailures, draw_local_failures
 from plumbline.simulate.structure.labels import Strains, strains
-from plumbline.simulate.structure.layout import CityLayout
-from plumbline.simulate.structure.local_failures import (
-    BENDING,
-    SECOND_SHARE,
-    SEVERAL,
-    LocalFailures,
-    draw_local_failures,
-)
-from plumbline.simulate.structure.rigid_and_thermal import Rigid, Thermal, draw_rigid, draw_thermal
-from plumbline.simulate.structure.time_courses import Histories, draw_histories, passages
+from plumbline.simulate.structure.layout import CityLayout, own_outlines
 from plumbline.simulate.structure.tunnels import Response, Tunnel, arrival, draw_response
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
+MOST_TILT = 5.0
+"""mm/m."""
+LEANING_SHARE = 0.5
+"""Share of the buildings whose tilt is as likely large as small; of the others it is mostly small."""
+
+
+@dataclass(frozen=True)
+class Rigid:
+    """Rigid motion of B buildings about the centre of their footprint."""
+
+    settlement: Array
+    """(B,) vertical displacement of the centre, mm, up positive."""
+    tilt: Array
+    """(B, 2) rise along x and y, mm/m."""
+
+    def field(self, index: NDArray[np.intp] | int, x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
+        """Return vertical, along-x and along-y displacement, mm, at heights in m above the foundation.
+
+        A small rotation that lifts the side at +x moves what stands above it towards -x: `-tilt * height`.
+        """
+        tilt_x, tilt_y = self.tilt[index, 0], self.tilt[index, 1]
+        return self.settlement[index] + tilt_x * x + tilt_y * y, -tilt_x * height, -tilt_y * height
+
+
+def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
+    """Draw settlement 0 to 100 mm and tilt 0 to 5e-3, log-uniform so that small ones are common; a few rise.
+
+    On half of the buildings any tilt up to the largest is as likely: by some mm/m, points that are not where the
+    product says move by more than their noise, and a model has to know that from damage.
+    """
+    settlement = -log_uniform(rng, 0.5, 100, count)
+    settlement[rng.random(count) < 0.07] *= -0.2
+    settlement[rng.random(count) < 0.1] = 0
+    size, direction = log_uniform(rng, 0.01, MOST_TILT, count), rng.uniform(-np.pi, np.pi, count)
+    leaning = rng.random(count) < LEANING_SHARE
+    size[leaning] = rng.uniform(0, MOST_TILT, int(leaning.sum()))
+    return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
+
+
+WARMEST_DAY = 200
+"""Day of the year when structures are warmest, about the middle of July."""
+
+
+@dataclass(frozen=True)
+class Thermal:
+    """Thermal motion of B buildings."""
+
+    expansion: Array
+    """(B,) coefficient of linear expansion, 1/K."""
+    temperature: Array
+    """(B,) amplitude of the yearly temperature, K."""
+    fixed: Array
+    """(B, 2) the point in plan that stays in place, m in the building's frame."""
+    delay: Array
+    """(B,) days by which the structure follows the air."""
+
+    def field(self, index: NDArray[np.intp], x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
+        """Return the amplitude of vertical, along-x and along-y displacement, mm: `a h dT` and `a (x - xc) dT`."""
+        stretch = 1000 * self.expansion[index] * self.temperature[index]
+        return stretch * height, stretch * (x - self.fixed[index, 0]), stretch * (y - self.fixed[index, 1])
+
+    def season(self, index: NDArray[np.intp], day_of_year: Array) -> Array:
+        """Return the yearly course (b, T) of buildings `index`, from -1 to 1, on days (T,) since a first of January."""
+        phase = 2 * np.pi * (day_of_year[None, :] - WARMEST_DAY - self.delay[index, None]) / DAYS_A_YEAR
+        return np.asarray(np.cos(phase), float)
+
+
+def draw_thermal(rng: np.random.Generator, side: Array) -> Thermal:
+    """Draw concrete to steel, 5e-6 to 1.2e-5 /K, under 8 to 12 K a year; fixed near the middle of sides (B, 2)."""
+    count = len(side)
+    return Thermal(
+        expansion=rng.uniform(5e-6, 1.2e-5, count),
+        temperature=rng.uniform(8, 12, count),
+        fixed=side * rng.uniform(-0.25, 0.25, (count, 2)),
+        delay=rng.normal(0, 12, count),
+    )
+
+
+LINEAR, SETTLING, ONSET, ACCELERATING = range(4)
+SHARES = (0.3, 0.25, 0.25, 0.2)
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Time functions of B buildings; times are fractions of the observation."""
+
+    family: NDArray[np.intp]
+    """(B,) LINEAR, SETTLING, ONSET or ACCELERATING."""
+    first: Array
+    """(B,) SETTLING: time constant. ONSET: beginning. ACCELERATING: exponent."""
+    second: Array
+    """(B,) ONSET: end. Unused by the others."""
+
+    def take(self, index: NDArray[np.intp]) -> Histories:
+        """Select the histories of buildings `index`."""
+        return Histories(self.family[index], self.first[index], self.second[index])
+
+    def at(self, time: Array) -> Array:
+        """Return the share (B, T) of the final displacement reached at times (T,) in 0 to 1."""
+        share = np.empty((len(self.first), len(time)))
+        for family in range(len(SHARES)):
+            rows = self.family == family
+            first, second = self.first[rows, None], self.second[rows, None]
+            if family == LINEAR:
+                share[rows] = time
+            elif family == SETTLING:
+                share[rows] = np.expm1(-time / first) / np.expm1(-1 / first)
+            elif family == ONSET:
+                share[rows] = np.clip((time - first) / (second - first), 0, 1)
+            else:
+                share[rows] = time**first
+        return share
+
+
+def draw_histories(rng: np.random.Generator, count: int) -> Histories:
+    """Draw linear, `1 - exp(-t / tau)` (tau 0.1 to 1), onset (at 0.05 to 0.6, over by 1) or `t^p` (p 1.5 to 3.5)."""
+    family = rng.choice(len(SHARES), size=count, p=SHARES)
+    beginning = rng.uniform(0.05, 0.6, count)
+    settling, exponent = rng.uniform(0.1, 1, count), rng.uniform(1.5, 3.5, count)
+    return Histories(
+        family=family,
+        first=np.choose(family, [np.ones(count), settling, beginning, exponent]),
+        second=beginning + rng.uniform(0.2, 1, count) * (1 - beginning),
+    )
+
+
+def passages(rng: np.random.Generator, arrival: Array) -> Histories:
+    """Return histories of buildings under which a tunnel passes at times `arrival` (B,), below 0.7."""
+    duration = rng.uniform(0.1, 0.3, len(arrival))
+    return Histories(np.full(len(arrival), ONSET), arrival, arrival + duration)
 
 
 @dataclass(frozen=True)

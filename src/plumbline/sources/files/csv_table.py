@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import POINT, CsvFile
 from plumbline.sources.files.csv_lines import (
     BLOCK_BYTES,
     DECIMAL_COMMA,
@@ -27,6 +26,7 @@ from plumbline.sources.files.csv_lines import (
     parse,
     parses,
 )
+from plumbline.sources.files.opened import POINT, CsvFile
 
 
 def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str) -> NoReturn:

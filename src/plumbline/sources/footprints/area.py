@@ -1,15 +1,21 @@
-"""Limit the reading of very large files to the ground around the points."""
+"""Find the ground around the points, and that of a moved city."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import geopandas
 import numpy as np
+import pandas as pd
+import pyproj
 import shapely
 from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
+
+from plumbline.core.errors import InputError
 
 LARGE_BYTES = 2**28
 """From here on a file is read by area: some hundred thousand footprints as GeoJSON."""
@@ -72,3 +78,64 @@ def touching(geometry: NDArray[np.object_], bounds: Bounds) -> NDArray[np.bool_]
     """Return which geometries (F,) reach into the bounds; a missing one does not."""
     west, south, east, north = shapely.bounds(geometry).T
     return np.asarray((west <= bounds[2]) & (east >= bounds[0]) & (south <= bounds[3]) & (north >= bounds[1]))
+
+
+GROUND_CRS, GROUND_EASTING, GROUND_NORTHING = "ground_crs", "ground_easting", "ground_northing"
+COLUMNS = (GROUND_CRS, GROUND_EASTING, GROUND_NORTHING)
+
+
+class Ground(NamedTuple):
+    """Ground of B buildings: CRS and centres."""
+
+    crs: str
+    """Projected GROUND_CRS."""
+    centre: NDArray[np.float64]
+    """(B, 2) easting and northing of their centroids, m."""
+
+
+def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Ground:
+    """Read the ground from the columns; without them, use the footprints' own centroids.
+
+    Args:
+        buildings: at least one footprint. crs: their projected CRS.
+        source: names them in messages.
+
+    Raises:
+        InputError: the columns are there but name no projected CRS, several, or no place.
+    """
+    if not set(COLUMNS) <= set(buildings.columns):
+        return Ground(crs, shapely.get_coordinates(shapely.centroid(np.asarray(buildings.geometry.values, object))))
+    places = [
+        pd.to_numeric(buildings[name], errors="coerce").to_numpy(float) for name in (GROUND_EASTING, GROUND_NORTHING)
+    ]
+    centre = np.stack(places, axis=1)
+    bad = ~np.isfinite(centre).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        found = f"{buildings[GROUND_EASTING].iloc[row]}, {buildings[GROUND_NORTHING].iloc[row]}"
+        raise InputError(
+            f"{source}: columns {GROUND_EASTING}, {GROUND_NORTHING}: {found} found in row {row + 1}; a place in m is "
+            "needed. Correct it, or remove the three columns ground_*."
+        )
+    return Ground(one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre)
+
+
+def one_crs(named: list[str], source: str) -> str:
+    """Return the one CRS that all names agree on.
+
+    Raises:
+        InputError: none, several, or what is no projected CRS.
+    """
+    if len(named) != 1 or not _is_projected(named[0]):
+        raise InputError(
+            f"{source}: column {GROUND_CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; one projected CRS is "
+            "needed for all footprints. Correct it, or remove the three columns ground_*."
+        )
+    return named[0]
+
+
+def _is_projected(name: str) -> bool:
+    try:
+        return bool(pyproj.CRS.from_user_input(name).is_projected)
+    except pyproj.exceptions.CRSError:
+        return False

@@ -13,8 +13,8 @@ import pandas as pd
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.files.opened import CsvFile
 
 SHP, TABLES = ".shp", (".dbf", ".DBF")
 SHAPEFILE_START = b"\x00\x00\x27\x0a"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.points.reader_base import PointSource
-from plumbline.sources.track import Track
+from plumbline.sources.points.source import PointSource
+from plumbline.sources.points.track import Track
 
 LEAST_LEVEL = 0.05
 """Level part of a line of sight below which it has no direction, as of vertical components."""

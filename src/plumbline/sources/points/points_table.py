@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 
 VERSION = 1
 """Of the table's layout."""

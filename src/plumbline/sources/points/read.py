@@ -12,17 +12,16 @@ import numpy as np
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.values import sizes_of, warn_of_unit
-from plumbline.sources.files.file_type import first_bytes
-from plumbline.sources.points.columns import open_columns
-from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points.formats import FORMATS, hdf5_format, recognise
+from plumbline.sources.files.opened import first_bytes
+from plumbline.sources.points.formats.columns import open_columns
+from plumbline.sources.points.formats.egms_parquet import group_parts, is_parquet, is_point_table, open_parquet
+from plumbline.sources.points.formats.hdf5 import is_hdf5
+from plumbline.sources.points.formats.mintpy import open_licsbas, open_mintpy
 from plumbline.sources.points.line_of_sight import in_use, one_side
-from plumbline.sources.points.mintpy.hdf5 import is_hdf5
-from plumbline.sources.points.mintpy.licsbas import open_licsbas
-from plumbline.sources.points.mintpy.series import open_mintpy
-from plumbline.sources.points.reader_base import PointSource, ProductFile, all_points, moved, raised
-from plumbline.sources.track import NO_HEIGHT, Track, identity, numbered, repeats
+from plumbline.sources.points.missing import sizes_of, warn_of_unit
+from plumbline.sources.points.recognise import FORMATS, hdf5_format, recognise
+from plumbline.sources.points.source import PointSource, ProductFile, all_points, moved, raised
+from plumbline.sources.points.track import NO_HEIGHT, Track, identity, numbered, repeats
 
 PART_BYTES = 2**28
 """A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""

@@ -18,8 +18,7 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
-from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.interval import KINDS, NEAREST, NOTHING, deviations, distances, narrowness, stretched
+from plumbline.model.diagnosis import KINDS, NEAREST, NOTHING, Diagnosis, deviations, distances, narrowness, stretched
 
 MOST_HALVES = 100.0
 """Of the network's interval; no more is added or taken away."""

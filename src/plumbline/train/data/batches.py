@@ -21,8 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from plumbline.params import Train
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.data.class_balance import building_weights, draw_by_weight
-from plumbline.train.data.perturb import draw_numbers, perturb
+from plumbline.train.data.perturb import building_weights, draw_by_weight, draw_numbers, perturb
 
 RESIDENT_SHARE = 0.25
 """Of the device's free memory, what the data may take."""

@@ -17,8 +17,8 @@ from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, is_resident
-from plumbline.train.data.class_balance import building_weights
-from plumbline.train.data.distributed_sampler import Example, Examples, ShareSampler
+from plumbline.train.data.perturb import building_weights
+from plumbline.train.data.sampler import Example, Examples, ShareSampler
 from plumbline.train.distributed.strategies import gather
 
 TUNE_BATCH = 512

@@ -1,21 +1,27 @@
-"""Load the prepared splits and check them before a run: numbers, labels, and lengths that the network accepts."""
+"""Check the splits, and measure their statistics.
+
+The data are read part by part and some thousand rows at a time, so that their number does not matter.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE
+from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Diagnosis
 from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
-from plumbline.prepare.features.shards import Shards, load_shards
+from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
 
 LEAST_BUILDINGS = 9
 """To calibrate on: with fewer no rank is as far up as `INTERVAL_SHARE` of them and the next, so the largest error holds
@@ -127,3 +133,123 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Pa
             prepared / "train",
             shortest,
         )
+
+
+SHRINKAGE = 0.1
+"""Added to the covariance's diagonal: a column that hardly varies in training must not make every other value alien."""
+FARTHEST = 1.1
+"""Answered for: up to so many times the distance that holds all but a thousandth of the training buildings."""
+REACH = 1.25
+"""Answered for: each value up to so many times half the range of training, from its middle."""
+UNBOUNDED = ("years", "tracks", "rectangularity")
+"""How long and from how many orbits one has watched does not make a building strange; nor do wings and courts: on
+held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 36). A time
+that is shorter than in training does: `least_years`."""
+STANDARDISATION = tuple(
+    f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
+)
+"""Buffers that weights were trained with, and mean nothing without."""
+VALUES_AT_A_TIME = 1 << 16
+"""Rows read at a time."""
+SAMPLE = 1_000_000
+"""Most distances kept for the quantile; of more buildings, every second, third, ... counts."""
+
+
+class Scatter:
+    """Count, mean, scatter and range of columns, from chunks of their rows (Chan, Golub and LeVeque 1983)."""
+
+    def __init__(self, columns: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(columns)
+        self.scatter = np.zeros((columns, columns))
+        self.lowest, self.highest = np.full(columns, np.inf), np.full(columns, -np.inf)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Add rows (n, columns), at least one."""
+        mean, count = values.mean(0), len(values)
+        apart, centred = mean - self.mean, values - mean
+        total = self.count + count
+        self.scatter += centred.T @ centred + np.outer(apart, apart) * (self.count * count / total)
+        self.mean += apart * (count / total)
+        self.count = total
+        self.lowest = np.minimum(self.lowest, values.min(0))
+        self.highest = np.maximum(self.highest, values.max(0))
+
+    @property
+    def sd(self) -> NDArray[np.float64]:
+        """Return (columns,) standard deviation of the rows."""
+        return np.asarray(np.sqrt(np.diag(self.scatter) / self.count))
+
+
+def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool = True) -> None:
+    """Set the model's standardisation and novelty buffers from the training split alone.
+
+    Without `standardisation` that one stays as it is: that of weights which are there already.
+    """
+    kept = {} if standardisation else {name: model.get_buffer(name).clone() for name in STANDARDISATION}
+    parts = (train,) if isinstance(train, Sequences) else train.parts
+    for name in ("distance", "slope", "geometry"):
+        moments = Scatter(len(model.get_buffer(f"{name}_mean")))
+        for values in _chunks(parts, name):
+            moments.add(values)
+        # A constant column is only centred: dividing by nothing would turn the first other value into infinity.
+        _set(model, f"{name}_mean", moments.mean)
+        _set(model, f"{name}_sd", np.where(moments.sd > 1e-6, moments.sd, 1.0))
+    _bound(model, moments.lowest, moments.highest)  # the last is geometry
+
+    severity = Scatter(1)
+    for values in _chunks(parts, "severity"):
+        severity.add(np.log(values + SEVERITY_FLOOR))
+    # An exponential reaches far: a strain that no training building had is nothing the model can know of.
+    _set(model, "severity_limit", max(float(part.severity.max()) for part in parts if len(part)))
+    _set(model, "severity_mean", severity.mean[0])
+    _set(model, "severity_sd", max(severity.sd[0], 1e-3))
+
+    for name, value in kept.items():
+        model.get_buffer(name).copy_(value)
+    # Covariance and distances are of standardised geometry: two more passes, over the buildings only.
+    spread = Scatter(len(GEOMETRY))
+    for values in _chunks(parts, "geometry"):
+        spread.add(model.standardise("geometry", torch.from_numpy(values).float()).numpy().astype(float))
+    covariance = spread.scatter / max(spread.count - 1, 1) + SHRINKAGE * np.eye(len(GEOMETRY))
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance)).T
+    whitening[_unbounded()] = 0
+    _set(model, "novelty_whitening", whitening)
+    _set(model, "novelty_limit", FARTHEST * float(np.quantile(_distances(model, parts, spread.count), 0.999)))
+
+
+def _bound(model: Diagnosis, lowest: NDArray[np.float64], highest: NDArray[np.float64]) -> None:
+    """Set the limit for each geometry column: its distance from the middle of its range."""
+    reach = np.maximum(REACH * (highest - lowest) / 2, 1e-3)
+    reach[_unbounded()] = np.inf
+    _set(model, "least_years", lowest[YEARS] / REACH)
+    _set(model, "geometry_middle", (lowest + highest) / 2)
+    _set(model, "geometry_reach", reach)
+
+
+def _unbounded() -> list[int]:
+    return [names(GEOMETRY).index(name) for name in UNBOUNDED]
+
+
+def _distances(model: Diagnosis, parts: Sequence[Sequences], count: int) -> NDArray[np.float32]:
+    """Return novelty distances of all buildings, or of every n-th if there are more than `SAMPLE`."""
+    step = -(-count // SAMPLE)
+    found, start = [], 0
+    for values in _chunks(parts, "geometry"):
+        sample = values[-start % step :: step]
+        found.append(model.novelty_distance(torch.from_numpy(sample).float()).numpy())
+        start += len(values)
+    return np.concatenate(found)
+
+
+def _chunks(parts: Sequence[Sequences], name: str) -> Iterator[NDArray[np.float64]]:
+    """Yield rows of one array of all parts, (n, columns), in memory."""
+    for part in parts:
+        values = getattr(part, name)
+        for start in range(0, len(values), VALUES_AT_A_TIME):
+            chunk = np.array(values[start : start + VALUES_AT_A_TIME], dtype=float)
+            yield chunk.reshape(len(chunk), -1)
+
+
+def _set(model: Diagnosis, name: str, value: NDArray[np.float64] | np.float64 | float) -> None:
+    model.get_buffer(name).copy_(torch.from_numpy(np.asarray(value, dtype=float)))

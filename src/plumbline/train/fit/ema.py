@@ -9,7 +9,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
-from plumbline.train.distributed.sharded import Sharded, own_share
+from plumbline.train.distributed.strategies import Sharded, own_share
 
 
 class Ema(WeightAveraging):

@@ -7,15 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.heads import RawAnswer
 from plumbline.model.losses import build_losses
-from plumbline.model.network import count_parameters
+from plumbline.model.network import RawAnswer, count_parameters
 from plumbline.params import Optimise, Train
-from plumbline.train.data.augment import turn
 from plumbline.train.data.batches import Batch
-from plumbline.train.data.distributed_sampler import Example, ShareScale
+from plumbline.train.data.sampler import Example, ShareScale, turn
 from plumbline.train.distributed.strategies import gather
-from plumbline.train.fit.checkpoint_choice import checkpoint_score
+from plumbline.train.fit.checkpoints import checkpoint_score
 from plumbline.train.fit.fitting import Fitting
 
 DISTIL_LEVELS, DISTIL_MECHANISM = 0.5, 0.25

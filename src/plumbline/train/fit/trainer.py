@@ -35,23 +35,25 @@ from plumbline.train.distributed.strategies import (
     threads,
     together,
 )
-from plumbline.train.fit.auto_batch_size import batch_size
-from plumbline.train.fit.checkpoint_choice import Best, Checkpoint, Patience
-from plumbline.train.fit.ema import Ema
-from plumbline.train.fit.fitting import Fitting
-from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
-from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.resume import (
+from plumbline.train.fit.batch_size import batch_size
+from plumbline.train.fit.checkpoints import (
     BATCH_SIZE,
     BEST,
     LAST,
     RECORDED,
     SETTINGS,
+    Best,
+    Checkpoint,
+    Patience,
     read_checkpoint,
     remembered,
     resumed,
     say_others,
 )
+from plumbline.train.fit.ema import Ema
+from plumbline.train.fit.fitting import Fitting
+from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
+from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, monitors
 from plumbline.train.monitor.record import begin_record, rounded

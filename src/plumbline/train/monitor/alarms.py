@@ -12,7 +12,7 @@ from torch import Tensor
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import FitOptions
-from plumbline.train.monitor.memory import memory_share
+from plumbline.train.monitor.record import memory_share
 
 MOST_LEFT_OUT = 25
 """Steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is below 1/500."""

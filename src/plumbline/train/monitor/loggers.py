@@ -12,7 +12,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.core.console import hidden, log
-from plumbline.core.database import ask_database
+from plumbline.core.sqlite import ask_database
 from plumbline.train.distributed.strategies import parted, process_number
 
 TAGS = ("run_key", "data_sha256")

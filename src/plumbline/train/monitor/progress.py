@@ -16,7 +16,7 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_file
 from plumbline.params import FitOptions
 from plumbline.train.monitor.alarms import MemoryAlarm
-from plumbline.train.monitor.memory import gpu_share, memory_bytes
+from plumbline.train.monitor.record import gpu_share, memory_bytes
 
 
 class EpochLine(Callback):

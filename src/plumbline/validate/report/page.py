@@ -8,8 +8,8 @@ from typing import Any
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.files import write_json
+from plumbline.reporting.charts import Estimate, Line, interval_chart, line_chart
 from plumbline.reporting.page import html_page, number, say, table
-from plumbline.reporting.svg_charts import Estimate, Line, interval_chart, line_chart
 from plumbline.validate.gates.bootstrap import RESAMPLES
 from plumbline.validate.report.content import METRICS, OF_SLICES, compared_with
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.sources.points.read import read_points
-from plumbline.sources.track import Track
+from plumbline.sources.points.track import Track
 from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

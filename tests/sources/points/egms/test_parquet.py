@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Product
-from plumbline.sources.ingest.ingested import open_ingested
-from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.city.ingest import ingest
+from plumbline.sources.city.ingested import open_ingested
 from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
-from plumbline.sources.track import Track, concatenate_tracks
+from plumbline.sources.points.track import Track, concatenate_tracks
 from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells

@@ -11,10 +11,10 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city.files import find_unlabelled
-from plumbline.sources.points.mintpy.geometry import VECTOR
-from plumbline.sources.points.mintpy.hdf5 import PROBE
+from plumbline.sources.points.formats.hdf5 import PROBE
+from plumbline.sources.points.formats.mintpy_geometry import VECTOR
 from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
-from plumbline.sources.points.reader_base import OUT_OF_ORDER
+from plumbline.sources.points.source import OUT_OF_ORDER
 from tests.sources.make import unless_refused
 from tests.sources.points.write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
 from tests.sources.points.write_points import ANGLES, DAYS, HEADING, INCIDENCE, UTM, assert_track, line_of_sight
@@ -28,7 +28,7 @@ PIXELS = [(row, column) for row in range(4) for column in range(3) if (row, colu
 def _no_probe(request, monkeypatch):
     """A process for each of hundreds of files takes too long; one test is about it."""
     if "probe" not in request.node.name:
-        monkeypatch.setattr("plumbline.sources.points.mintpy.hdf5._survives", lambda *_: True)
+        monkeypatch.setattr("plumbline.sources.points.formats.hdf5._survives", lambda *_: True)
 
 
 def assert_is_stack(track, crs=UTM, heights=True, name="timeseries"):
@@ -260,8 +260,8 @@ def test_epochs_out_of_order_are_sorted_with_their_values(tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"chunks": (1, 4, 3), "compression": "gzip"}, {"chunks": (2, 3, 2)}])
 def test_blocks_are_rows_whatever_the_storage(tmp_path, monkeypatch, options):
-    monkeypatch.setattr("plumbline.sources.points.mintpy.series.BLOCK_POINTS", 2)
-    monkeypatch.setattr("plumbline.sources.points.mintpy.series.BLOCK_BYTES", 4 * 4 * 3 * len(DAYS) * 0.8)
+    monkeypatch.setattr("plumbline.sources.points.formats.mintpy.BLOCK_POINTS", 2)
+    monkeypatch.setattr("plumbline.sources.points.formats.mintpy.BLOCK_BYTES", 4 * 4 * 3 * len(DAYS) * 0.8)
     source = open_points(Stack(options=options).write(tmp_path / "timeseries.h5"))
     blocks = list(source.blocks())
     assert len(blocks) > 3
@@ -273,7 +273,7 @@ def test_blocks_are_rows_whatever_the_storage(tmp_path, monkeypatch, options):
 def test_a_file_that_kills_who_reads_it_is_refused_by_the_probe(tmp_path, monkeypatch):
     path = Stack().write(tmp_path / "timeseries.h5")
     assert_is_stack(read_points(path))
-    monkeypatch.setattr("plumbline.sources.points.mintpy.hdf5.PROBE", "import os; os.kill(os.getpid(), 11)")
+    monkeypatch.setattr("plumbline.sources.points.formats.hdf5.PROBE", "import os; os.kill(os.getpid(), 11)")
     path = Stack().write(tmp_path / "again" / "timeseries.h5")
     with pytest.raises(InputError, match=r"timeseries\.h5: not readable as HDF5 \(it is damaged\)"):
         read_points(path)

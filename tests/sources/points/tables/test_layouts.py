@@ -15,10 +15,9 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import FORMATS as NAMES
 from plumbline.params import Product, load_ingest
-from plumbline.sources.points.formats import FORMATS, recognise
+from plumbline.sources.points.formats.layouts import LAYOUTS, find_column, is_layout
 from plumbline.sources.points.read import product_parts, read_points
-from plumbline.sources.points.tables.layouts import LAYOUTS, find_column
-from plumbline.sources.points.tables.reader import is_layout
+from plumbline.sources.points.recognise import FORMATS, recognise
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points.tables.write_layouts import FIXED, HEIGHTS, IDS, rows

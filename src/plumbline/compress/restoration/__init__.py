@@ -1,1 +1,0 @@
-"""Find how few steps restore a field as well as many do."""

@@ -1,1 +1,0 @@
-"""Export one denoising step as ONNX, and run it with adapters in ONNX Runtime."""

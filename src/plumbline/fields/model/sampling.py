@@ -1,0 +1,252 @@
+"""Sample fields by DDIM, and set their spread; needs no torch.
+
+Samples alone vary too little. The spread is made of theirs and of the Gaussian process's own, in shares that training
+fits on scenes held back, and the ends of the 90 % interval stand at a number of standard deviations that depends on the
+distance to the nearest scatterer.
+
+Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising diffusion implicit models; Nichol
+and Dhariwal 2021 for the cosine schedule. The network says the clean field (`prediction_type="sample"`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy import ndimage
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
+from plumbline.fields.prepare.conditions import MAPS, MIRRORS, describe, mirrored, mirrored_field
+
+Float = NDArray[np.floating[Any]]
+COMPONENTS = ("up", "east", "los")
+COVERAGE = 0.9
+FILE = "spread.json"
+LEAST_MM = 0.05
+
+
+class Component(BaseModel):
+    """Spread of one component: up or east if two directions see the place, the line of sight if one does."""
+
+    model_config = ConfigDict(extra="forbid")
+    gain: float = Field(default=1.0, ge=0, le=1.5)
+    """How much of what the samples say beyond the Gaussian process counts."""
+    samples: float = Field(ge=0)
+    """What the samples' standard deviation is multiplied with."""
+    process: float = Field(ge=0)
+    """What the Gaussian process's standard deviation is multiplied with; both add up in squares."""
+    reach: list[float]
+    """Standard deviations from the mean to the ends of the interval, in each bin of distance."""
+
+
+class Spread(BaseModel):
+    """`spread.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    distance_m: list[float]
+    """Upper ends of the bins of distance to the nearest scatterer; the last bin has none."""
+    components: dict[str, Component]
+    farthest_m: float = Field(gt=0)
+    """Distance from which on a field is not told: beyond it, it misses more of the movement than it knows."""
+
+    def deviation(self, component: str, samples: Float, process: Float) -> Float:
+        """Return the standard deviation, mm, in the shape of `samples` and `process`."""
+        own = self.components[component]
+        return np.asarray(np.sqrt((own.samples * samples) ** 2 + (own.process * process) ** 2 + LEAST_MM**2), float)
+
+    def half_width(self, component: str, deviation: Float, distance_m: Float) -> Float:
+        """Return half of the 90 % interval, mm."""
+        number = np.searchsorted(np.array(self.distance_m), distance_m)
+        return np.asarray(deviation * np.array(self.components[component].reach)[number], float)
+
+
+def read_spread(path: Path) -> Spread:
+    """Read the spread of a trained model.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        found = Spread.model_validate(read_json(path))
+    except ValidationError as error:
+        raise InputError(f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get it again.") from None
+    bins = len(found.distance_m) + 1
+    if set(found.components) != set(COMPONENTS) or any(len(c.reach) != bins for c in found.components.values()):
+        raise InputError(f"{path}: {', '.join(COMPONENTS)} with {bins} bins each needed. Get it again.")
+    return found
+
+
+Denoise = Callable[[Float, int], Float]
+"""From a noisy field (B, F, H, W) and its step to the clean one."""
+SCHEDULES = ("linear", "squaredcos_cap_v2")
+LARGEST_BETA = 0.999
+
+
+def alphas_cumulative(schedule: str, train_steps: int) -> NDArray[np.float64]:
+    """Return the share (train_steps,) of the field's variance that is left after each step, falling.
+
+    Args:
+        schedule: `linear` (Ho et al., section 4) or `squaredcos_cap_v2` (Nichol and Dhariwal, equation 17).
+        train_steps: steps of the diffusion.
+    """
+    if schedule == "linear":
+        beta = np.linspace(1e-4, 0.02, train_steps)
+    else:
+        edges = np.cos((np.arange(train_steps + 1) / train_steps + 0.008) / 1.008 * np.pi / 2) ** 2
+        beta = np.minimum(1 - edges[1:] / edges[:-1], LARGEST_BETA)
+    return np.asarray(np.cumprod(1 - beta), float)
+
+
+def inference_steps(steps: int, train_steps: int) -> NDArray[np.int64]:
+    """Return the diffusion steps (steps,) that restoring visits, the noisiest first (`timestep_spacing="trailing"`).
+
+    Raises:
+        InputError: more steps are wanted than there are.
+    """
+    if not 1 <= steps <= train_steps:
+        raise InputError(f"--steps {steps}: 1 to {train_steps} needed, the steps that the model was trained for.")
+    return np.round(np.arange(train_steps, 0, -train_steps / steps)).astype(np.int64)[:steps] - 1
+
+
+def restore_steps(
+    denoise: Denoise,
+    noise: Float,
+    alphas: NDArray[np.float64],
+    steps: int,
+    eta: float,
+    fresh: Iterator[Float] | None = None,
+) -> Float:
+    """Remove the noise: one sample in each row (Song et al., equations 12 and 16).
+
+    Args:
+        denoise: the network. noise: (B, F, H, W) standard normal, to begin with.
+        alphas: of `alphas_cumulative`. steps: to take.
+        eta: share of fresh noise at each step; 0: none. fresh: gives it, standard normal, of the shape of `noise`.
+    """
+    field, visited = noise, inference_steps(steps, len(alphas))
+    for number, step in enumerate(visited):
+        here = alphas[step]
+        then = alphas[visited[number + 1]] if number + 1 < len(visited) else 1.0
+        clean = denoise(field, int(step))
+        if then == 1.0:
+            return clean
+        left = (field - np.sqrt(here) * clean) / np.sqrt(1 - here)
+        sigma = eta * np.sqrt((1 - then) / (1 - here) * (1 - here / then))
+        field = np.sqrt(then) * clean + np.sqrt(1 - then - sigma**2) * left
+        if sigma and fresh is not None:
+            field = field + sigma * next(fresh)
+        field = np.asarray(field, np.float32)
+    return field
+
+
+def draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
+    """Yield standard normal fields without end."""
+    while True:
+        yield rng.standard_normal(shape, np.float32)
+
+
+COUNTS = [MAPS.index("count_west"), MAPS.index("count_east")]
+LOS_EAST = [MAPS.index("los_east_west"), MAPS.index("los_east_east")]
+BOTH, LINE = ("up", "east"), ("los",)
+
+
+class Denoiser(Protocol):
+    """A network, whatever runs it."""
+
+    alphas: NDArray[np.float64]
+
+    def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the clean field (B, F, H, W)."""
+
+
+class Samples(NamedTuple):
+    """K samples of a window's field."""
+
+    names: tuple[str, ...]
+    """Components that it tells: up and east, or the line of sight, which then stands in up's place."""
+    field_mm: Float
+    """(K, 2, rows, columns)"""
+    process_mm: NDArray[np.float32]
+    """(2, rows, columns) standard deviation of the Gaussian process."""
+    process_mean_mm: NDArray[np.float32]
+    """(2, rows, columns) its mean."""
+
+    def weighted(self, spread: Spread) -> Samples:
+        """Scale the samples' difference from the Gaussian process by the calibrated gain of each component."""
+        gains = [spread.components[name].gain for name in self.names]
+        gain = np.array([*gains, 1.0][:2], np.float32)[:, None, None]
+        return self._replace(field_mm=self.process_mean_mm + gain * (self.field_mm - self.process_mean_mm))
+
+    def of(self, name: str) -> tuple[Float, Float]:
+        """Return a component's samples (K, rows, columns) and the Gaussian process's deviation (rows, columns)."""
+        which = self.names.index(name)
+        return self.field_mm[:, which], self.process_mm[which]
+
+
+class Restored(NamedTuple):
+    """A component over a window: arrays (rows, columns), mm."""
+
+    mean: Float
+    deviation: Float
+    half_width: Float
+
+
+def told_by(maps: NDArray[np.float32]) -> tuple[str, ...]:
+    """Return the components that a scene's raw maps show; the frame of `Observations.along_line` lacks east."""
+    return BOTH if any(bool(maps[k].any()) for k in LOS_EAST) else LINE
+
+
+def told_distances(maps: NDArray[np.float32], names: tuple[str, ...], cell_m: float) -> Float:
+    """Return the distance (rows, columns), m, to the nearest scatterer; for `BOTH`, the larger of the two sides."""
+    sides = [distances(maps[k], cell_m) for k in COUNTS]
+    return np.maximum(*sides) if names == BOTH else np.minimum(*sides)
+
+
+def draw_samples(
+    model: Denoiser,
+    maps: NDArray[np.float32],
+    names: tuple[str, ...],
+    steps: int,
+    samples: int,
+    eta: float,
+    rng: np.random.Generator,
+) -> Samples:
+    """Draw samples of the field over a window, in turn from each of its mirror images.
+
+    What the network makes of an image and of its mirror image differs by the network's own error, which this evens out.
+
+    Args:
+        model: network. maps: (len(MAPS), rows, columns) raw. names: `BOTH`, or `LINE` where the maps are in the frame
+            of `Observations.along_line`. steps, samples, eta: of restoring. rng: gives the noise.
+    """
+    parts = []
+    for mirror in range(min(MIRRORS, samples)):
+        told = describe(mirrored(maps, mirror))
+        shape = (len(range(mirror, samples, MIRRORS)), 2, *maps.shape[1:])
+        fresh = draws(rng, shape)
+        denoise = partial(model.denoise, conditions=told.channels)
+        clean = restore_steps(denoise, next(fresh), model.alphas, steps, eta, fresh)
+        field = told.mean + told.scale[:, None, None] * clean
+        parts.append(mirrored_field(field.astype(np.float32), mirror))
+    return Samples(names, np.concatenate(parts), maps[2:4], maps[:2])
+
+
+def summarise(found: Samples, name: str, spread: Spread, distance_m: Float) -> Restored:
+    """Summarise a component: mean, standard deviation and half of the interval."""
+    samples, process = found.of(name)
+    deviation = spread.deviation(name, samples.std(axis=0, ddof=1), process)
+    return Restored(samples.mean(axis=0), deviation, spread.half_width(name, deviation, distance_m))
+
+
+def distances(counts: Float, cell_m: float) -> Float:
+    """Return the distance (rows, columns), m, to the nearest cell with a scatterer; infinite without any."""
+    seen = counts > 0
+    if not seen.any():
+        return np.full(seen.shape, np.inf)
+    return np.asarray(cell_m * ndimage.distance_transform_edt(~seen), float)

@@ -1,0 +1,211 @@
+"""Lay a grid over points, and bin what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from plumbline.core.errors import InputError
+from plumbline.fields.prepare.changes import estimate_changes
+from plumbline.prepare.scatterers import check_epochs, period_overlap
+from plumbline.sources.points.epochs import DAYS_A_YEAR
+from plumbline.sources.points.track import Track
+
+Float = NDArray[np.floating[Any]]
+NEIGHBOURS = 9
+"""Of a scatterer and its side, itself among them, that tell whether it moves by itself."""
+NEAR_M = 80.0
+SUSPECT = 3.0
+"""Standard deviations from its neighbours' median, beyond which a scatterer counts as less sure."""
+WEST, EAST = 0, 1
+"""Sides that a satellite looks from: its horizontal direction seen from the ground."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """N scatterers of all tracks."""
+
+    east_north: Float
+    """(N, 2) m, in the products' CRS."""
+    los: Float
+    """(N, 3) unit vector from ground to satellite."""
+    change: Float
+    """(N,) from the first to the last epoch of all tracks, mm towards the satellite."""
+    error: Float
+    """(N,) standard error, mm; larger for those that stand out from their neighbours."""
+    track: NDArray[np.intp]
+    """(N,) index of the track."""
+
+    def __len__(self) -> int:
+        return len(self.change)
+
+    @property
+    def side(self) -> NDArray[np.intp]:
+        """(N,) `WEST` or `EAST`."""
+        return np.where(self.los[:, 0] > 0, EAST, WEST)
+
+    @property
+    def directions(self) -> int:
+        """Number of sides that the scatterers are seen from, 1 or 2."""
+        return len(np.unique(self.side))
+
+    def along_line(self) -> Self:
+        """Return the observations in a frame with each scatterer's line of sight as `up`, without motion to the east.
+
+        What one direction sees is one number a place; up and east apart would be guesses.
+        """
+        return replace(self, los=np.broadcast_to([0.0, 0.0, 1.0], self.los.shape))
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
+        """Select the rows `index`, in that order."""
+        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+def observe(tracks: Sequence[Track]) -> Observations:
+    """Estimate the changes of all scatterers over the common period; leave out those with too few epochs.
+
+    Raises:
+        InputError: a track has too few epochs, or no scatterer is left.
+    """
+    check_epochs(tracks, 2)
+    periods = period_overlap(tracks)
+    years = float((periods.end - periods.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+    parts = [_of_track(tracks[number], number, periods.start, years) for number in periods.kept]
+    whole = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
+    }
+    found = Observations(**whole)
+    if not len(found):
+        raise InputError(
+            "no point has enough epochs with a value; a change cannot be told. Give products of a longer time."
+        )
+    return found
+
+
+def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
+    when = (track.epochs - start) / np.timedelta64(1, "D") / DAYS_A_YEAR / max(years, 1e-9)
+    place = np.column_stack([track.easting, track.northing])
+    change, error = estimate_changes(track.displacement, when, years)
+    rows = np.flatnonzero(np.isfinite(change) & np.isfinite(place).all(axis=1))
+    found = Observations(
+        place[rows], track.los[rows].astype(float), change[rows], error[rows], np.full(len(rows), number, np.intp)
+    )
+    return replace(found, error=found.error * _standing_out(found))
+
+
+def _standing_out(found: Observations) -> Float:
+    """Return the factor (N,) on a scatterer's error: 1 if it agrees with the median of its neighbours."""
+    if len(found) < NEIGHBOURS:
+        return np.ones(len(found))
+    distance, near = cKDTree(found.east_north).query(found.east_north, k=NEIGHBOURS)
+    values = np.where(distance <= NEAR_M, found.change[near], np.nan)
+    median = np.nanmedian(values, axis=1)
+    spread = 1.4826 * np.nanmedian(np.abs(values - median[:, None]), axis=1)
+    enough = np.isfinite(values).sum(axis=1) >= 4
+    away = np.abs(found.change - median) / np.sqrt(found.error**2 + spread**2 + 0.1)
+    return np.where(enough, np.maximum(1.0, away / SUSPECT) ** 2, 1.0)
+
+
+SIDES = (WEST, EAST)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Square cells, rows from north to south."""
+
+    left: float
+    """Easting of the western edge, m."""
+    top: float
+    """Northing of the northern edge, m."""
+    cell_m: float
+    rows: int
+    columns: int
+
+    def window(self, row: int, column: int, rows: int, columns: int) -> Grid:
+        """Return a window of the grid, which may reach beyond it."""
+        return Grid(self.left + column * self.cell_m, self.top - row * self.cell_m, self.cell_m, rows, columns)
+
+    def cut(self, left: float, bottom: float, right: float, top: float) -> Grid:
+        """Return the cells that reach into bounds, m; at least one cell, and none beyond the grid."""
+        first_column, last_column = np.clip(
+            [np.floor((left - self.left) / self.cell_m), np.ceil((right - self.left) / self.cell_m)], 0, self.columns
+        )
+        first_row, last_row = np.clip(
+            [np.floor((self.top - top) / self.cell_m), np.ceil((self.top - bottom) / self.cell_m)], 0, self.rows
+        )
+        row, column = min(int(first_row), self.rows - 1), min(int(first_column), self.columns - 1)
+        return self.window(row, column, max(1, int(last_row) - row), max(1, int(last_column) - column))
+
+    @property
+    def eastings(self) -> Float:
+        """Return the eastings (columns,) of the cells' centres, m."""
+        return np.asarray(self.left + (np.arange(self.columns) + 0.5) * self.cell_m, float)
+
+    @property
+    def northings(self) -> Float:
+        """Return the northings (rows,) of the cells' centres, m."""
+        return np.asarray(self.top - (np.arange(self.rows) + 0.5) * self.cell_m, float)
+
+    def place(self, east_north: Float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return row and column (N,) of positions (N, 2); outside of the grid they are below 0 or too large."""
+        column = np.floor((east_north[:, 0] - self.left) / self.cell_m).astype(np.intp)
+        row = np.floor((self.top - east_north[:, 1]) / self.cell_m).astype(np.intp)
+        return row, column
+
+    def near(self, east_north: Float, margin_m: float) -> NDArray[np.bool_]:
+        """Return (N,) whether positions lie in the grid or at most `margin_m` beside it."""
+        east, north = east_north[:, 0] - self.left, self.top - east_north[:, 1]
+        wide, high = self.columns * self.cell_m, self.rows * self.cell_m
+        return (east >= -margin_m) & (east < wide + margin_m) & (north >= -margin_m) & (north < high + margin_m)
+
+
+def grid_over(east_north: Float, cell_m: float, margin_m: float) -> Grid:
+    """Return the grid of whole cells that covers positions (N, 2) with a margin around them."""
+    left, bottom = np.floor((east_north.min(axis=0) - margin_m) / cell_m) * cell_m
+    right, top = np.ceil((east_north.max(axis=0) + margin_m) / cell_m) * cell_m
+    return Grid(float(left), float(top), cell_m, round((top - bottom) / cell_m), round((right - left) / cell_m))
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Scatterers gathered in cells, by the side that they are seen from; NaN where a cell has none.
+
+    Each is an array (2, rows, columns): `WEST`, `EAST`.
+    """
+
+    change: Float
+    """Mean weighted by precision, mm."""
+    error: Float
+    """Its standard error, mm."""
+    count: Float
+    """Scatterers; 0 where there is none."""
+    los_east: Float
+    los_up: Float
+
+
+def bin_observations(found: Observations, grid: Grid) -> Binned:
+    """Gather observations in the cells of a grid; those outside are left out."""
+    row, column = grid.place(found.east_north)
+    inside = (row >= 0) & (row < grid.rows) & (column >= 0) & (column < grid.columns)
+    size = 2 * grid.rows * grid.columns
+    cell = (found.side * grid.rows + row) * grid.columns + column
+    cell = cell[inside]
+    precision = 1 / found.error[inside] ** 2
+
+    def total(values: Float) -> Float:
+        return np.asarray(np.bincount(cell, values, size), float).reshape(2, grid.rows, grid.columns)
+
+    weight = total(precision)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Binned(
+            total(precision * found.change[inside]) / weight,
+            1 / np.sqrt(np.where(weight > 0, weight, np.nan)),
+            total(np.ones(len(cell))),
+            total(precision * found.los[inside, 0]) / weight,
+            total(precision * found.los[inside, 2]) / weight,
+        )

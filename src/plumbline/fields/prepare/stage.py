@@ -1,0 +1,107 @@
+"""Run the stage `prepare` of restoration: each scene's maps beside its truth, split by scene."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, write_json
+from plumbline.core.jobs import WORK, alone, remove, run_jobs
+from plumbline.fields.prepare.conditions import MAPS, MAPS_FILE, SCENES_FILE, SPLITS, TRUTH_FILE, stack_maps
+from plumbline.fields.prepare.gaussian_process import estimate, fit_covariance
+from plumbline.fields.prepare.grid import Grid, bin_observations, observe
+from plumbline.fields.simulate.scene import read_truth
+from plumbline.params.fields import PrepareFields, Shares
+from plumbline.sources.points.points_table import load_points
+
+STAGE = "prepare"
+POINTS, ABOUT = "points.parquet", "scene.json"
+
+
+@dataclass(frozen=True)
+class _Job:
+    folder: Path
+    scene: Path
+    halo_m: float
+
+
+def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | None = None) -> None:
+    """Write `maps.npy`, `truth.npy` and `scenes.json` for each of `SPLITS` into `out`.
+
+    Raises:
+        InputError: there is no scene, one is damaged, or their sizes differ.
+    """
+    scenes = sorted(path for path in ingested.iterdir() if path.is_dir()) if ingested.is_dir() else []
+    if not scenes:
+        raise InputError(f"{ingested}: no scene found. Run `plumbline ingest` first.")
+    with alone(STAGE), atomic_folder(out) as folder:
+        work = WORK.resolve() / STAGE / folder.name
+        jobs = [_Job(work / scene.name, scene, params.halo_m) for scene in scenes]
+        run_jobs(_prepare, jobs, workers, STAGE)
+        for name, part in _split([scene.name for scene in scenes], params.shares).items():
+            _gather(folder / name, [work / scene for scene in part])
+            log.info("%s: %d scenes", name, len(part))
+        remove(work)
+
+
+def _prepare(job: _Job) -> None:
+    moved = read_truth(job.scene)
+    truth = np.stack([moved.up_mm, moved.east_mm])
+    grid = Grid(moved.left, moved.top, moved.cell_m, *truth.shape[1:])
+    found = observe(load_points(job.scene / POINTS))
+    if found.directions == 1:
+        east, _, up = found.los.mean(axis=0)
+        truth, found = np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]), found.along_line()
+    covariance = fit_covariance(found, grid.cell_m)
+    maps = stack_maps(estimate(found, grid, covariance, job.halo_m), bin_observations(found, grid))
+    about = read_json(job.scene / ABOUT)
+    told = {
+        **{name: about[name] for name in ("name", "domain", "level", "tracks")},
+        "density": 1e6 * len(found) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
+        "covariance": covariance._asdict(),
+    }
+    with atomic_folder(job.folder) as folder:
+        np.save(folder / MAPS_FILE, maps)
+        np.save(folder / TRUTH_FILE, truth)
+        write_json(folder / SCENES_FILE, told)
+
+
+def _split(names: list[str], shares: Shares) -> dict[str, list[str]]:
+    """Return the scenes of each split; every domain has the same shares, spread over its difficulties."""
+    found: dict[str, list[str]] = {name: [] for name in SPLITS}
+    for domain in sorted({name.rpartition("-")[0] for name in names}):
+        own = [name for name in names if name.rpartition("-")[0] == domain]
+        order = np.random.default_rng(len(own)).permutation(len(own))
+        cuts = np.cumsum([round(share * len(own)) for share in (shares.test, shares.calibrate, shares.tune)])
+        for split, part in zip(("test", "calibrate", "tune", "train"), np.split(order, cuts), strict=True):
+            found[split] += sorted(own[number] for number in part)
+    return found
+
+
+def _gather(out: Path, parts: list[Path]) -> None:
+    out.mkdir()
+    told = [read_json(part / SCENES_FILE) for part in parts]
+    write_json(out / SCENES_FILE, told)
+    for name in (MAPS_FILE, TRUTH_FILE):
+        _stack(out / name, [part / name for part in parts])
+
+
+def _stack(out: Path, parts: list[Path]) -> None:
+    """Write all arrays as one, piece by piece, because they may not fit into memory."""
+    if not parts:
+        np.save(out, np.zeros((0, len(MAPS) if out.name == MAPS_FILE else 2, 1, 1), np.float32))
+        return
+    first: NDArray[np.float32] = np.load(parts[0])
+    whole = np.lib.format.open_memmap(out, "w+", np.float32, (len(parts), *first.shape))
+    for number, part in enumerate(parts):
+        own = np.load(part)
+        if own.shape != first.shape:
+            sizes = f"{own.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
+            raise InputError(f"{part.parent.name}: {sizes}. Scenes of one training need one size.")
+        whole[number] = own
+    whole.flush()

@@ -1,0 +1,362 @@
+"""Run the stages `validate` and `package` of fields, and compare with the champion."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plumbline.core.console import log
+from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
+from plumbline.export.package import write_folder
+from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, weight_changes
+from plumbline.fields.model.denoiser import FIELDS
+from plumbline.fields.model.sampling import FILE as SPREAD
+from plumbline.fields.model.sampling import read_spread
+from plumbline.fields.model.scores import (
+    METRICS,
+    Figures,
+    Settings,
+    largest_difference,
+    paired,
+    process_figures,
+    ratio_bound,
+    restore_scenes,
+)
+from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
+from plumbline.fields.release.onnx import ADAPTERS, ARTIFACTS
+from plumbline.fields.release.package import (
+    ADAPTERS,
+    MODELS,
+    FieldManifest,
+    FieldModel,
+    adapters_in,
+    open_fields,
+    verify_fields,
+)
+from plumbline.params.fields import DOMAINS, FieldGate, RestorationParams, ValidateFields
+from plumbline.release.package import code_sha256, require_pass
+from plumbline.validate.gates.rules import FORMAT, failed_rules
+
+ADAPTER = "adapter:"
+"""How the slice of a rule on an adapter begins."""
+Table = Mapping[str, Mapping[str, Sequence[Figures]]]
+"""slice -> artifact (or `gaussian_process`, `champion`) -> figures of each scene."""
+Fixed = Mapping[str, Mapping[str, float]]
+"""artifact -> metric -> figure of the whole: parity, bytes."""
+
+
+def evaluate(rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: ValidateFields) -> dict[str, Any]:
+    """Return the verdict over `rules`: `pass` only if a rule exists and all are met; a missing figure fails."""
+    results = [_one(rule, table, fixed, params) for rule in rules]
+    passed = bool(results) and all(result["passed"] for result in results)
+    return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
+
+
+def mean_of(rows: Sequence[Figures], metric: str) -> float | None:
+    """Return the mean over scenes that have a figure; None without any, or if an answer in one of them is NaN."""
+    values = told(rows, metric)
+    mean = float(np.mean(values)) if values else math.nan
+    return mean if math.isfinite(mean) else None
+
+
+def told(rows: Sequence[Figures], metric: str) -> list[float]:
+    """Return the figures of the scenes in which any cell was restored."""
+    return [row[metric] for row in rows if metric in row and not math.isnan(row[metric])]
+
+
+def split_rules(
+    rules: Sequence[FieldGate], left_out: Collection[str]
+) -> tuple[list[FieldGate], dict[str, list[FieldGate]]]:
+    """Return the rules of `validate.gates` that are asked now, and by name those on adapters that are not shipped.
+
+    A rule against the champion is in neither: a promotion asks it.
+
+    Args:
+        rules: all. left_out: names of the adapters that training left out. A rule on an adapter that is neither shipped
+            nor left out is asked, and fails without a figure.
+    """
+    asked: list[FieldGate] = []
+    unshipped: dict[str, list[FieldGate]] = {name: [] for name in left_out}
+    for rule in rules:
+        if rule.max_ratio_to != "champion":
+            unshipped.get(adapter_of(rule.slice) or "", asked).append(rule)
+    return asked, unshipped
+
+
+def adapter_of(part: str) -> str | None:
+    """Return the adapter that a slice is of: `adapter:NAME` or `adapter:NAME on DOMAIN`; None for another slice."""
+    return part.removeprefix(ADAPTER).partition(" on ")[0] if part.startswith(ADAPTER) else None
+
+
+def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) -> dict[str, Any]:
+    rows = table.get(rule.slice, {}).get(rule.artifact, [])
+    if rule.metric in ("parity_mm", "size_bytes"):
+        value = fixed.get(rule.artifact, {}).get(rule.metric)
+    else:
+        value = mean_of(rows, rule.metric) if len(told(rows, rule.metric)) >= params.min_scenes else None
+    about: dict[str, Any] = {"metric": rule.metric, "artifact": rule.artifact, "slice": rule.slice, "value": value}
+    if rule.max_ratio_to is None:
+        kind, bound = ("min", rule.min) if rule.min is not None else ("max", rule.max)
+        assert bound is not None
+        passed = value is not None and (value >= bound if kind == "min" else value <= bound)
+        relation = f"{'at least' if kind == 'min' else 'at most'} {bound:.4g} ({kind}) needed"
+        return _told({**about, "kind": kind, "bound": bound, "passed": passed}, relation)
+    others = table.get(rule.slice, {}).get(rule.max_ratio_to, [])
+    held = None
+    if value is not None and len(others) == len(rows):
+        own, other = paired(rows, others, rule.metric)
+        if len(own) >= params.min_scenes:
+            found = ratio_bound(own, other, params.confidence)
+            held = found if math.isfinite(found) else None
+    assert rule.bound is not None
+    passed = held is not None and held <= rule.bound
+    about |= {"kind": f"max_ratio_to {rule.max_ratio_to}", "ratio_bound": held, "bound": rule.bound, "passed": passed}
+    ratio = "no figure" if held is None else f"{held:.4g}"
+    words = f"with {100 * params.confidence:g} % confidence at most {ratio} times that of {rule.max_ratio_to}"
+    return _told(about, f"{words}; at most {rule.bound:.4g} allowed")
+
+
+def _told(result: dict[str, Any], words: str) -> dict[str, Any]:
+    value = "no figure" if result["value"] is None else f"{result['value']:.4g}"
+    text = f"{result['metric']} of {result['artifact']} on {result['slice']}: {value} found, {words}"
+    return {**result, "text": text}
+
+
+PROCESS = "gaussian_process"
+ALL, BASE_DOMAIN = "all", "plain"
+DENSE = 1000.0
+"""Scatterers of a track a square kilometre, from which on a scene counts as dense."""
+REFERENCE = "float32"
+
+
+def validate(prepared: Path, exported: Path, params: RestorationParams, out: Path) -> None:
+    """Write `gate.json`, `metrics.json` and `scenes.csv` into `out`, also if the verdict is `fail`.
+
+    Raises:
+        InputError: an input folder is missing or damaged.
+    """
+    test = load_scenes(prepared / "test")
+    how = settings_of(params)
+    spread = read_spread(exported / SPREAD)
+    plain = limited(test.of_domain(BASE_DOMAIN), params)
+    models = {name: FieldModel(exported / f"{name}.onnx") for name in ARTIFACTS}
+    everyone = {name: restore_scenes(model, spread, plain, how, name) for name, model in models.items()}
+    everyone[PROCESS] = process_figures(plain, spread.farthest_m, how)
+    table: dict[str, dict[str, list[Figures]]] = {ALL: everyone}
+    for kind, rows in _densities(plain).items():
+        table[kind] = {name: [figures[row] for row in rows] for name, figures in everyone.items()}
+    for domain in DOMAINS[1:]:
+        scenes = limited(test.of_domain(domain), params)
+        if len(scenes):
+            base = restore_scenes(models[REFERENCE], spread, scenes, how, f"{domain}, no adapter")
+            table[f"domain:{domain}"] = {REFERENCE: base, PROCESS: process_figures(scenes, spread.farthest_m, how)}
+    names = adapters_in(exported)
+    for name in names:
+        model = FieldModel(exported / "float32.onnx", weight_changes(exported / ADAPTERS / f"{name}{SUFFIX}"))
+        own = read_spread(exported / ADAPTERS / f"{name}.json")
+        for domain in names:
+            scenes = limited(test.of_domain(domain), params)
+            if len(scenes):
+                figures = restore_scenes(model, own, scenes, how, f"{domain}, adapter {name}")
+                part = f"adapter:{name}" if name == domain else f"adapter:{name} on {domain}"
+                table[part] = {REFERENCE: figures, "base": table[f"domain:{domain}"][REFERENCE]}
+    fixed = {
+        name: {
+            "parity_mm": largest_difference(models[REFERENCE], models[name], plain, how),
+            "size_bytes": float((exported / f"{name}.onnx").stat().st_size),
+        }
+        for name in ARTIFACTS
+    }
+    # A model that answers with what is no number has no figure, and passes no rule.
+    fixed = {name: {key: one for key, one in own.items() if np.isfinite(one)} for name, own in fixed.items()}
+    choices = read_json(exported / CHOICES)
+    left_out = {name: about["reason"] for name, about in choices.items() if not about["shipped"] and name not in names}
+    rules, unshipped = split_rules(params.validate_.gates, left_out)
+    gate = evaluate(rules, table, fixed, params.validate_)
+    gate["not_shipped"] = [
+        {"adapter": name, "reason": reason, "rules": [_dumped(rule) for rule in unshipped.get(name, [])]}
+        for name, reason in left_out.items()
+    ]
+    gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)}
+    gate["exported"] = {"sha256": sha256_folder(exported)}
+    with atomic_folder(out) as folder:
+        write_json(folder / "gate.json", gate)
+        write_json(folder / "metrics.json", summary(table, fixed))
+        write_csv(_rows(table), folder / "scenes.csv")
+    for rule in gate["rules"]:
+        (log.info if rule["passed"] else log.warning)("%s: %s", "met" if rule["passed"] else "not met", rule["text"])
+    for one in gate["not_shipped"]:
+        log.info("not shipped: adapter %s: %s", one["adapter"], one["reason"])
+    log.info("verdict: %s", gate["verdict"])
+
+
+def settings_of(params: RestorationParams) -> Settings:
+    """Return the settings with which this project restores its test scenes."""
+    given, asked = params.restore, params.validate_
+    return Settings(
+        asked.steps or given.steps,
+        asked.samples or given.samples,
+        given.eta,
+        params.train.seed,
+        params.simulate.cell_m,
+        params.train.crop,
+    )
+
+
+def limited(scenes: SceneSet, params: RestorationParams) -> SceneSet:
+    """Return at most `validate.max_scenes` of the scenes, spread over the levels of difficulty."""
+    most = params.validate_.max_scenes
+    if not len(scenes):
+        return scenes.take([])
+    rows = np.unique(np.linspace(0, len(scenes) - 1, min(most, len(scenes))).astype(int))
+    return scenes.take(rows.tolist())
+
+
+def summary(table: Table, fixed: Any) -> dict[str, Any]:
+    """Return means over scenes: slice -> contender -> metric -> figure; `fixed` go to the slice of all."""
+    found: dict[str, Any] = {
+        part: {
+            who: {"scenes": len(rows), **{metric: mean_of(rows, metric) for metric in METRICS}}
+            for who, rows in everyone.items()
+        }
+        for part, everyone in table.items()
+    }
+    for name, figures in fixed.items():
+        found[ALL][name] |= figures
+    return found
+
+
+def _dumped(rule: FieldGate) -> dict[str, Any]:
+    return rule.model_dump(exclude_none=True)
+
+
+def _densities(scenes: SceneSet) -> dict[str, list[int]]:
+    density = np.array([about["density"] for about in scenes.about])
+    parts = {"density:low": np.flatnonzero(density < DENSE), "density:high": np.flatnonzero(density >= DENSE)}
+    return {name: rows.tolist() for name, rows in parts.items()}
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    return [
+        {"slice": part, "model": who, "scene": number, **{metric: round(row[metric], 5) for metric in METRICS}}
+        for part, everyone in table.items()
+        for who, rows in everyone.items()
+        for number, row in enumerate(rows)
+    ]
+
+
+CHAMPION = "champion"
+
+
+def compare_fields(candidate: Path, champion: Path, prepared: Path, params: RestorationParams, out: Path) -> Path:
+    """Run both packages on the test scenes and apply the rules with `max_ratio_to: champion`.
+
+    Returns:
+        `out`, with `gate.json` and `scenes.csv`; a refusal is written too.
+
+    Raises:
+        GateRefused: a rule is not met.
+        InputError: a package is damaged, or the scenes are not those that the candidate was validated on.
+    """
+    if sha256_folder(prepared / "test") != verify_fields(candidate).hashes.get("test_data"):
+        raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
+    scenes, how = limited(load_scenes(prepared / "test").of_domain("plain"), params), settings_of(params)
+    both = {}
+    for name, folder in (("fp16", candidate), (CHAMPION, champion)):
+        package = open_fields(folder)
+        both[name] = restore_scenes(package.model, package.spread, scenes, how, name)
+    rules = [rule for rule in params.validate_.gates if rule.max_ratio_to == CHAMPION]
+    gate = evaluate(rules, {ALL: both}, {}, params.validate_)
+    if not rules:
+        log.warning("No rule compares with the champion; it is replaced without a comparison.")
+        gate["verdict"] = "not compared"
+    rows = [{"model": who, "scene": n, **row} for who, own in both.items() for n, row in enumerate(own)]
+    with atomic_folder(out) as folder:
+        write_json(folder / "gate.json", gate)
+        write_csv(rows, folder / "scenes.csv")
+    if gate["verdict"] == "fail":
+        raise GateRefused(f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.")
+    return out
+
+
+RECORD = "record.json"
+
+
+def package(prepared: Path, exported: Path, validated: Path, params: RestorationParams, out: Path) -> None:
+    """Write the model package, if the verdict of the stage `validate` is `pass`.
+
+    Raises:
+        GateRefused: it is not; the message names every failed rule with its figure and bound.
+        InputError: an input is missing or damaged, or the evidence is of other test data or other models.
+    """
+    gate = read_json(validated / "gate.json")
+    require_pass(gate, validated / "gate.json")
+    test_data = sha256_folder(prepared / "test")
+    for what, key, found in (("test data", "test_data", test_data), ("models", "exported", sha256_folder(exported))):
+        if gate.get(key, {}).get("sha256") != found:
+            raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
+    metrics = read_json(validated / "metrics.json")
+    content = {
+        "name": params.package.name,
+        "default_model": "model.onnx",
+        "conditions": list(CHANNELS),
+        "fields": list(FIELDS),
+        "restore": params.restore.model_dump(),
+        "prepare": params.prepare.model_dump(),
+        "hashes": {
+            "data": sha256_folder(prepared),
+            "test_data": test_data,
+            "code": code_sha256(),
+            "params": hashlib.sha256(params.model_dump_json().encode()).hexdigest(),
+        },
+        "metrics": metrics["all"],
+        "gate": gate,
+        "records": {"train": read_json(prepared.with_name("train") / RECORD)},
+    }
+    write_folder(package_files(exported), content, model_card(metrics, gate), FieldManifest, out)
+
+
+def package_files(exported: Path) -> dict[str, Path]:
+    """Return name in the package -> file of the stage `export`."""
+    files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
+    files |= {name: exported / name for name in ("weights.safetensors", "network.json", SPREAD)}
+    for name in adapters_in(exported):
+        for end in (SUFFIX, ".json"):
+            files[f"{ADAPTERS}/{name}{end}"] = exported / ADAPTERS / f"{name}{end}"
+    missing = [path for path in files.values() if not path.is_file()]
+    if missing:
+        raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.")
+    return files
+
+
+def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
+    """Return MODEL_CARD.md: what the model is for, what was measured, and where not to trust it."""
+    lines = [
+        "# Model card: a denoiser of displacement fields",
+        "",
+        "It restores the displacement between scatterers of InSAR products, with a 90 % interval, by conditional "
+        "diffusion. Run it with `plumbline restore`.",
+        "",
+        "**Not for**: buildings with points of their own (use `plumbline predict`); cells farther from points than "
+        "`spread.json` allows (they are no-data); movement to the north or south (satellites hardly see it).",
+        "",
+        "Means over simulated test scenes:",
+        "",
+        "| slice | model | scenes | RMSE, mm | PSNR, dB | SSIM | gradient error, mm/m | CRPS, mm | coverage of 90 % |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for part, everyone in metrics.items():
+        for who, row in everyone.items():
+            names = ("rmse_mm", "psnr_db", "ssim", "gradient_error_mm_m", "crps_mm", "coverage")
+            told = " | ".join("–" if row.get(name) is None else f"{row[name]:.3g}" for name in names)
+            lines.append(f"| {part} | {who} | {row['scenes']} | {told} |")
+    lines += ["", f"Gates: {gate['verdict']}.", ""]
+    lines += [f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]]
+    lines += [f"- not shipped: adapter {one['adapter']}: {one['reason']}" for one in gate.get("not_shipped", [])]
+    return "\n".join(lines) + "\n"

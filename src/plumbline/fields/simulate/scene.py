@@ -1,0 +1,356 @@
+"""Simulate a scene, degrade it, and write it as products with their truth.
+
+The kinds are the degradation domains that adapters are trained for; `plain` has a little of each.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, write_json
+from plumbline.fields.simulate.ground import Buildings, Movement, draw_buildings, draw_movements
+from plumbline.simulate.radar.acquisition import BANDS, Acquisition, draw_acquisitions, range_and_azimuth
+from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
+from plumbline.simulate.radar.series import Law, add_bad_epochs, draw_memory
+from plumbline.simulate.random_numbers import log_uniform
+from plumbline.simulate.structure.motion import Histories, draw_histories
+
+Array = NDArray[np.float64]
+DOMAINS = ("plain", "noise", "atmosphere", "unwrapping", "sparse")
+LEVELS = ("easy", "medium", "hard")
+TURBULENCE_EXPONENT = 8 / 3
+"""Of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001, section 4.7)."""
+TURBULENCE_GRID_M = 40.0
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """Degradation of one scene."""
+
+    density: float
+    """Scatterers of a track a square kilometre."""
+    noise_mm: float
+    """Standard deviation of a scatterer's noise at one epoch."""
+    gross: float
+    """Share of the scatterers that move by themselves."""
+    atmosphere_mm: float
+    """Standard deviation of turbulent delay that is left in the change over the observation."""
+    patches: int
+    """Of each track, that are off by half a wavelength from some epoch on."""
+    position_m: float
+    """Standard deviation of the position's error, each axis."""
+
+
+def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degradation:
+    """Draw the degradation for a domain and a level of difficulty: each range is cut in thirds, easy to hard."""
+    third = LEVELS.index(level)
+
+    def between(easy: float, hard: float) -> float:
+        return float(easy * (hard / easy) ** ((third + rng.random()) / 3))
+
+    noise, gross = between(1.5, 5.0), between(0.004, 0.03)
+    density, atmosphere = between(3000, 400), between(0.1, 1.2)
+    patches = int(rng.random() < 0.05 * (1 + third))
+    if domain == "noise":
+        noise, gross = between(6, 16), between(0.05, 0.2)
+    elif domain == "atmosphere":
+        atmosphere = between(2, 10)
+    elif domain == "unwrapping":
+        patches = 1 + third + int(rng.integers(0, 2))
+    elif domain == "sparse":
+        density = between(250, 40)
+    return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)))
+
+
+def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
+    """Draw fields (count, rows, columns) of unit variance with a power-law spectrum over `extent` m.
+
+    The spectrum falls with the wave number to the power of `TURBULENCE_EXPONENT`; periodic over twice the extent.
+    """
+    size = max(8, int(np.ceil(extent / TURBULENCE_GRID_M)))
+    wave = np.hypot(np.fft.fftfreq(2 * size)[:, None], np.fft.rfftfreq(2 * size)[None, :])
+    wave[0, 0] = np.inf
+    white = np.fft.rfft2(rng.standard_normal((count, 2 * size, 2 * size)))
+    field = np.fft.irfft2(white * wave ** (-TURBULENCE_EXPONENT / 2), (2 * size, 2 * size))[:, :size, :size]
+    return np.asarray(field / np.sqrt((field**2).mean()) if count else field, float)
+
+
+def delays(rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int) -> Array:
+    """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch, independent between epochs."""
+    fields = turbulence(rng, epochs, extent)
+    size = fields.shape[-1]
+    place = ((east_north + extent / 2) / extent * size - 0.5).T[::-1]
+    seen = [ndimage.map_coordinates(field, place, order=1, mode="nearest") for field in fields]
+    return np.asarray(sigma * np.stack(seen, axis=1), float)
+
+
+def unwrapping_patches(
+    rng: np.random.Generator, east_north: Array, extent: float, count: int, time: Array, wavelength_mm: float
+) -> Array:
+    """Draw `count` blobs of 40 to 250 m, half a wavelength off from some epoch on (N, T), mm; `time` (T,) 0 to 1."""
+    off = np.zeros((len(east_north), len(time)))
+    for _ in range(count):
+        centre, radius = rng.uniform(-0.5, 0.5, 2) * extent, np.exp(rng.uniform(np.log(40), np.log(250)))
+        offset = east_north - centre
+        angle = np.arctan2(offset[:, 1], offset[:, 0])
+        waves = sum(0.3 / k * np.cos(k * angle + rng.uniform(-np.pi, np.pi)) for k in (1, 2, 3))
+        inside = np.hypot(*offset.T) < radius * (1 + waves)
+        since = time >= rng.uniform(0.05, 0.95)
+        off += inside[:, None] * since * float(rng.choice([-0.5, 0.5])) * wavelength_mm
+    return off
+
+
+BAND = "C"
+EPOCHS = (45, 150)
+REVISIT_DAYS = 12
+START = np.datetime64("2019-01-02")
+ON_BUILDINGS = 0.75
+"""Share of the scatterers."""
+COAST_SHARE = 0.35
+"""Of the scenes, a part of which has no scatterer: water, a forest, the end of what was processed."""
+HOLES = 3
+"""At most: parks, water, new building sites, without a scatterer."""
+BAD_EPOCH_SHARE = 0.02
+THERMAL_MM = 2.0
+"""Largest amplitude of a building's season."""
+
+
+@dataclass(frozen=True)
+class SceneAbout:
+    """Settings and seed that a scene is drawn from."""
+
+    name: str
+    domain: str
+    level: str
+    seed: int
+    tracks: int
+    cells: int
+    """Of a side."""
+    cell_m: float
+
+    @property
+    def extent(self) -> float:
+        """Side, m."""
+        return self.cells * self.cell_m
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Movements of the ground, and their courses in time."""
+
+    movements: list[Movement]
+    courses: Histories
+    """A row a movement."""
+
+    def total(self, east_north: Array) -> Array:
+        """Return the total movement (N, 3), mm, over the observation."""
+        return np.asarray(sum(part.displacement(east_north) for part in self.movements), float)
+
+    def along(self, east_north: Array, los: Array, time: Array) -> Array:
+        """Return displacement (N, T), mm, towards the satellite at shares `time` of the observation."""
+        share = self.courses.at(time)
+        parts = zip(self.movements, share, strict=True)
+        return np.asarray(
+            sum(np.einsum("nc,nc->n", m.displacement(east_north), los)[:, None] * s for m, s in parts), float
+        )
+
+
+@dataclass(frozen=True)
+class SceneTrack:
+    """Scatterers of one track."""
+
+    dates: NDArray[np.datetime64]
+    """(T,)"""
+    heading_deg: float
+    """Direction of flight, clockwise from north."""
+    incidence_deg: Array
+    """(N,)"""
+    east_north: Array
+    """(N, 2) as the product has them, m from the scene's centre."""
+    height: Array
+    los: Array
+    displacement: Array
+    """(N, T) mm."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A scene as it is written."""
+
+    about: SceneAbout
+    degradation: Degradation | None
+    """None where the noise is that of real points."""
+    ground: Ground
+    tracks: list[SceneTrack]
+
+
+def make_scene(about: SceneAbout) -> Scene:
+    """Draw everything; the same `about` gives the same scene."""
+    rng = np.random.default_rng([about.seed, *about.name.encode()])
+    town = draw_buildings(rng, about.extent)
+    movements = draw_movements(rng, about.extent, town)
+    ground = Ground(movements, draw_histories(rng, len(movements)))
+    degradation = draw_degradation(rng, about.domain, about.level)
+    years = float(log_uniform(rng, *EPOCHS, 1)[0]) * REVISIT_DAYS / 365.25
+    pairs = [draw_acquisitions(rng, BANDS[BAND], slot, years, REVISIT_DAYS) for slot in (0, 1)]
+    # An ascending and a descending one, then another of either; a scene of one track has either.
+    order = [pairs[0][0], pairs[0][1], pairs[1][int(rng.integers(0, 2))]]
+    chosen = order[: about.tracks] if about.tracks > 1 else [order[int(rng.integers(0, 2))]]
+    holes = [
+        (rng.uniform(-0.5, 0.5, 2) * about.extent, rng.uniform(40, 160)) for _ in range(rng.integers(0, HOLES + 1))
+    ]
+    if rng.random() < COAST_SHARE:  # a circle so large that its rim is a coast
+        where, radius = rng.uniform(-np.pi, np.pi), float(log_uniform(rng, 1, 20, 1)[0]) * about.extent
+        away = radius + rng.uniform(-0.05, 0.4) * about.extent
+        holes.append((away * np.array([np.cos(where), np.sin(where)]), radius))
+    length = max(float(a.days[-1]) for a in chosen)
+    start = min(float(a.days[0]) for a in chosen)
+    tracks = []
+    for acquisition in chosen:
+        true = _places(rng, town, about.extent, degradation.density, holes)
+        time = (acquisition.days - start) / max(length - start, 1)
+        tracks.append(_track(rng, acquisition, true, time, about, degradation, ground))
+    return Scene(about, degradation, ground, tracks)
+
+
+def _places(
+    rng: np.random.Generator, town: Buildings, extent: float, density: float, holes: list[tuple[Array, float]]
+) -> Array:
+    """Draw scatterers' positions (N, 2): most on buildings, some between them, and holes without any."""
+    count = max(6, int(rng.poisson(density * (extent / 1000) ** 2)))
+    number = rng.integers(0, len(town.angle), count)
+    local = rng.uniform(-1, 1, (count, 2)) * town.half[number]
+    cos, sin = np.cos(town.angle[number]), np.sin(town.angle[number])
+    turned = np.column_stack([local[:, 0] * cos - local[:, 1] * sin, local[:, 0] * sin + local[:, 1] * cos])
+    on = town.centre[number] + turned
+    free = rng.uniform(-0.5, 0.5, (count, 2)) * extent
+    place = np.where((rng.random(count) < ON_BUILDINGS)[:, None], on, free)
+    kept = (np.abs(place) <= extent / 2).all(axis=1)
+    for centre, radius in holes:
+        kept &= np.hypot(*(place - centre).T) > radius
+    return place[kept] if kept.sum() >= 6 else place[:6]
+
+
+def _track(
+    rng: np.random.Generator,
+    acquisition: Acquisition,
+    true: Array,
+    time: Array,
+    about: SceneAbout,
+    degradation: Degradation,
+    ground: Ground,
+) -> SceneTrack:
+    count, epochs = len(true), len(time)
+    los = acquisition.los(true)
+    law = Law(rng.uniform(0, 0.5), rng.uniform(0.6, 1.6), float(log_uniform(rng, 2, 30, 1)[0]))
+    sigma = degradation.noise_mm * np.exp(rng.normal(0, 0.35, count))
+    series = law.draw(rng, sigma, draw_memory(rng, count), epochs)
+    add_bad_epochs(rng, series, sigma, BAD_EPOCH_SHARE)
+    series += ground.along(true, los, time)
+    own = np.flatnonzero(rng.random(count) < degradation.gross)
+    series[own] += rng.normal(0, 15, (len(own), 1)) * time
+    # A straight line over T epochs keeps sqrt(12 / T) of what is independent from one to the next.
+    turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12)
+    series += delays(rng, true, about.extent, turbulent, epochs)
+    series += unwrapping_patches(rng, true, about.extent, degradation.patches, time, BANDS[BAND].wavelength_mm)
+    season = np.cos(2 * np.pi * acquisition.days / 365.25 + rng.uniform(-np.pi, np.pi))
+    series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season
+    series += rng.normal(0, 3)  # histories start anywhere
+    place = true + rng.normal(0, degradation.position_m, (count, 2))
+    return SceneTrack(
+        np.asarray(START + acquisition.days.astype(int)),
+        acquisition.heading_deg,
+        acquisition.incidence(place),
+        place,
+        50 + rng.normal(0, 1, count),
+        los,
+        series,
+    )
+
+
+TRUTH = "truth.npz"
+
+
+class Truth(NamedTuple):
+    """True movement on the grid of the scene; rows from north to south."""
+
+    up_mm: NDArray[np.float32]
+    """(rows, columns)"""
+    east_mm: NDArray[np.float32]
+    left: float
+    """Easting of the grid's western edge, m."""
+    top: float
+    """Northing of its northern edge, m."""
+    cell_m: float
+
+
+def read_truth(folder: Path) -> Truth:
+    """Read the truth of a scene's folder.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        with np.load(folder / TRUTH) as stored:
+            up, east = (np.asarray(stored[name], np.float32) for name in ("up_mm", "east_mm"))
+            return Truth(up, east, *(float(stored[name]) for name in ("left", "top", "cell_m")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{folder / TRUTH}: not readable ({error}). Simulate the scene again.") from None
+
+
+ABOUT = "scene.json"
+PLACE = (4321000.0, 3210000.0)
+"""Of the scene's centre in EPSG:3035, m; nobody's real ground."""
+
+
+def write_scene(scene: Scene, out: Path) -> None:
+    """Write the csv files of the tracks, `truth.npz` and `scene.json` into the folder `out`."""
+    about = scene.about
+    with atomic_folder(out) as folder:
+        for number, track in enumerate(scene.tracks):
+            _write_track(track, number, about.seed, folder)
+        row = (np.arange(about.cells) + 0.5) * about.cell_m - about.extent / 2
+        east, north = np.meshgrid(row, row[::-1])
+        moved = scene.ground.total(np.column_stack([east.ravel(), north.ravel()])).reshape(about.cells, about.cells, 3)
+        left, top = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2
+        np.savez_compressed(
+            folder / TRUTH,
+            up_mm=moved[..., 2].astype(np.float32),
+            east_mm=moved[..., 0].astype(np.float32),
+            left=left,
+            top=top,
+            cell_m=about.cell_m,
+        )
+        write_json(
+            folder / ABOUT, {**vars(about), "degradation": vars(scene.degradation) if scene.degradation else None}
+        )
+
+
+def _write_track(track: SceneTrack, number: int, seed: int, folder: Path) -> None:
+    years = track.dates[[0, -1]].astype("datetime64[Y]").astype(str)
+    name = f"EGMS_L2b_{number + 1:03d}_{100 + number:04d}_IW2_VV_{years[0]}_{years[1]}_1.csv"
+    product = EgmsProduct(name, track.dates, BANDS[BAND].wavelength_mm)
+    count = len(track.east_north)
+    in_range, in_azimuth = range_and_azimuth(track.heading_deg) @ (track.east_north + 1e4).T
+    azimuth_m, slant_m = BANDS[BAND].pixel_m
+    points = EgmsPoints(
+        number=np.arange(count, dtype=np.int64) + 1 + (number + 1) * 62**6,
+        position=track.east_north + np.array(PLACE),
+        height=track.height,
+        los=track.los,
+        incidence=track.incidence_deg,
+        track_angle=np.full(count, track.heading_deg),
+        line=np.floor(np.abs(in_azimuth) / azimuth_m),
+        pixel=np.floor(np.abs(in_range) / slant_m),
+    )
+    rng = np.random.default_rng([seed, number])
+    (folder / name).write_bytes(product.header + egms_rows(rng, product, points, track.displacement))

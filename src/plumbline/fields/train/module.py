@@ -1,0 +1,239 @@
+"""Cut crops, and optimise the denoiser on them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from lightning import LightningDataModule
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from plumbline.core.errors import InputError
+from plumbline.fields.model.denoiser import FieldDenoiser, count_parameters
+from plumbline.fields.model.sampling import draws, restore_steps
+from plumbline.fields.model.scores import normal_crps
+from plumbline.fields.prepare.conditions import (
+    CHANNELS,
+    FAR_CELLS,
+    MIRRORS,
+    SceneSet,
+    describe,
+    mirrored,
+    mirrored_field,
+)
+from plumbline.params.fields import AdapterFields, TrainFields
+from plumbline.train.distributed.strategies import gather
+from plumbline.train.fit.fitting import Fitting
+
+LEVELS = ("easy", "medium", "hard")
+TUNE_BATCH = 32
+DISTANCE = CHANNELS.index("distance")
+
+
+class FieldBatch(NamedTuple):
+    """Batch of B crops."""
+
+    conditions_BCHW: Tensor
+    clean_BFHW: Tensor
+    """What the Gaussian process misses, in `scale_BF`."""
+    mean_BFHW: Tensor
+    """Of the Gaussian process, mm."""
+    scale_BF: Tensor
+    deviation_BFHW: Tensor
+    """Of the Gaussian process, mm."""
+    near_BHW: Tensor
+    """1 where a scatterer is near enough to tell anything, else 0."""
+    symmetry_B: Tensor
+
+
+class Crops(Dataset[FieldBatch]):
+    """Batches by number: crop origin, scene and mirror of each example are given."""
+
+    def __init__(self, scenes: SceneSet, crop: int, batches: list[NDArray[np.int64]]) -> None:
+        """Keep the scenes; `batches`: of rows (scene, row, column, mirror)."""
+        self.scenes, self.crop, self.batches = scenes, crop, batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> FieldBatch:
+        return make_batch(self.scenes, self.crop, self.batches[number])
+
+
+class CropData(LightningDataModule):
+    """Training and tune crops of one run."""
+
+    steps_vary = True
+
+    def __init__(self, train: SceneSet, tune: SceneSet, params: TrainFields | AdapterFields) -> None:
+        """Check scenes and crop size, and set up the data.
+
+        Raises:
+            InputError: there is no scene to train on, or to choose by, or the crop is larger than they are.
+        """
+        super().__init__()
+        size = train.truth.shape[-1] if len(train) else 0
+        if not len(train) or not len(tune):
+            raise InputError(
+                f"{len(train)} scenes to train on and {len(tune)} to choose by found; one of each is needed."
+            )
+        if params.crop > size:
+            raise InputError(f"crop: {params.crop} cells found, and scenes have {size}. Give as many or fewer.")
+        self.train, self.tune, self.params = train, tune, params
+        self.batch_size = params.batch_size or 8
+        levels = dict(zip(LEVELS, params.curriculum.levels, strict=True))
+        self.first = np.array([levels.get(about["level"], 1) - 1 for about in train.about])
+        if not (self.first == 0).any():
+            raise InputError("curriculum: no scene to draw in epoch 1. Let a level that has scenes begin in epoch 1.")
+        self.complete = int(self.first.max())
+
+    def train_dataloader(self) -> DataLoader[FieldBatch]:
+        """Return this process's batches of this epoch."""
+        trainer: Any = self.trainer
+        # As the trainer itself counts: where a run is gone on with, `current_epoch` is still one behind.
+        epoch = trainer.fit_loop.epoch_progress.current.processed
+        rows = drawn_rows(self.train, self.params, epoch, np.flatnonzero(self.first <= epoch))
+        turns = self.batch_size * trainer.world_size * self.params.accumulate
+        rows = rows[: max(1, len(rows) // turns) * turns]
+        rows = np.resize(rows, (-(-len(rows) // turns) * turns, 4))
+        own = rows.reshape(-1, trainer.world_size, self.batch_size, 4)[:, trainer.global_rank]
+        return DataLoader(Crops(self.train, self.params.crop, list(own)), batch_size=None)
+
+    def val_dataloader(self) -> DataLoader[FieldBatch]:
+        """Return this process's part of the tune split: the middle of each scene."""
+        trainer: Any = self.trainer
+        corner = (self.tune.truth.shape[-1] - self.params.crop) // 2
+        rows = np.array([(number, corner, corner, 0) for number in range(len(self.tune))], np.int64)
+        own = rows[trainer.global_rank :: trainer.world_size]
+        batches = [own[at : at + TUNE_BATCH] for at in range(0, len(own), TUNE_BATCH)]
+        return DataLoader(Crops(self.tune, self.params.crop, batches), batch_size=None)
+
+
+def drawn_rows(
+    scenes: SceneSet, params: TrainFields | AdapterFields, epoch: int, drawn: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """Draw (N, 4) scene, row, column and mirror of each example of an epoch, from the seed and the epoch alone."""
+    rng = np.random.default_rng([params.seed, epoch])
+    count = len(drawn) * params.crops_a_scene
+    room = scenes.truth.shape[-1] - params.crop + 1
+    scene = rng.permutation(np.repeat(drawn, params.crops_a_scene))
+    return np.column_stack([scene, rng.integers(0, room, (count, 2)), rng.integers(0, MIRRORS, count)]).astype(np.int64)
+
+
+def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBatch:
+    """Cut, mirror and describe the examples `rows`, see `drawn_rows`."""
+    found = []
+    for scene, row, column, mirror in rows:
+        cut = (slice(None), slice(row, row + crop), slice(column, column + crop))
+        maps = mirrored(np.asarray(scenes.maps[scene][cut]), int(mirror))
+        truth = mirrored_field(np.asarray(scenes.truth[scene][cut]), int(mirror))
+        told = describe(maps)
+        clean = (truth - told.mean) / told.scale[:, None, None]
+        near = told.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
+        found.append((told.channels, clean, told.mean, told.scale, maps[2:4], near))
+    parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*found, strict=True)]
+    return FieldBatch(*parts, *[torch.from_numpy(rows[:, 3].copy())])
+
+
+CHARBONNIER = 0.1
+"""Where the loss turns from square to linear, in units of the scale (Charbonnier et al. 1994)."""
+TUNE_SAMPLES = 2
+FAR_WEIGHT = 0.05
+"""Of cells too far from scatterers, in the loss."""
+
+
+class FieldOptimisation(Fitting):
+    """Fits a denoiser to scenes.
+
+    The score is one minus the continuous ranked probability score relative to that of the Gaussian process.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = ("score", "rmse_mm", "rmse_ratio")
+    network: ClassVar[str] = "model.unet"
+
+    def __init__(self, model: FieldDenoiser, params: TrainFields | AdapterFields, section: str = "train") -> None:
+        """Set up the run. `section`: name of the section that `params` is, for messages."""
+        super().__init__(params, params, section)
+        self.model = model
+        self.params: TrainFields | AdapterFields = params
+        self._seen: list[NDArrayList] = []
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Count all parameters, and the trained ones."""
+        return {"total": count_parameters(self.model), **super().parameter_counts()}
+
+    def training_step(self, batch: FieldBatch, batch_index: int) -> Tensor:
+        """Return the mean loss of the crops; where the Gaussian process is far off, an example counts less."""
+        clean = batch.clean_BFHW
+        noise = torch.randn_like(clean)
+        last = self.model.spec.train_steps - 1
+        step_B = torch.randint(0, last + 1, (len(clean),), device=clean.device)
+        alone = torch.rand(len(clean), device=clean.device) < self.params.regression_share
+        step_B = torch.where(alone, last, step_B)
+        found = self.model(self.model.noisy(clean, noise, step_B), step_B, batch.conditions_BCHW).float()
+        weight = batch.near_BHW.clamp_min(FAR_WEIGHT)[:, None]
+        weight = weight / weight.mean(dim=(1, 2, 3), keepdim=True)
+        size_B = (weight * clean**2).mean(dim=(1, 2, 3)).clamp_min(1.0)
+        each_B = (weight * field_loss(found - clean, self.params.loss)).mean(dim=(1, 2, 3))
+        loss = (each_B / self._unit(size_B)).mean()
+        self.step_losses.append(loss.detach())
+        return loss
+
+    def _unit(self, size_B: Tensor) -> Tensor:
+        """Return the scale of the loss: the square of the field's size for `mse`, else the size."""
+        return size_B if self.params.loss == "mse" else size_B.sqrt()
+
+    def validation_step(self, batch: FieldBatch, batch_index: int) -> None:
+        """Restore the middle of each scene with few steps and samples."""
+        rng = np.random.default_rng([self.params.seed, batch_index])
+        alphas = self.model.alphas.double().cpu().numpy()
+
+        def denoise(field: Any, step: int) -> Any:
+            step_B = torch.full((len(field),), step, device=self.device)
+            with torch.autocast(self.device.type, enabled=False):
+                given = self.model(torch.from_numpy(field).to(self.device), step_B, batch.conditions_BCHW)
+            return given.float().cpu().numpy()
+
+        shape = batch.clean_BFHW.shape
+        fresh = draws(rng, shape)
+        samples = [
+            restore_steps(denoise, next(fresh), alphas, self.params.tune_steps, 1.0, fresh) for _ in range(TUNE_SAMPLES)
+        ]
+        clean, scale = batch.clean_BFHW.cpu().numpy(), batch.scale_BF.cpu().numpy()[:, :, None, None]
+        off = [(sample - clean) * scale for sample in samples]
+        # Fair for two samples (Ferro 2014): the mean distance to the truth, less half of that to each other.
+        crps = (np.abs(off[0]) + np.abs(off[1]) - np.abs(off[0] - off[1])) / 2
+        square = ((off[0] + off[1]) / 2) ** 2
+        process = normal_crps(clean * scale, batch.deviation_BFHW.cpu().numpy())
+        near = batch.near_BHW.cpu().numpy()[:, None]
+        share = near / near.mean(axis=(1, 2, 3), keepdims=True).clip(1e-6)
+        axes = (1, 2, 3)
+        per_scene = [(share * values).mean(axis=axes) for values in (crps, process, square, (clean * scale) ** 2)]
+        self._seen.append(per_scene)
+
+    def on_validation_epoch_end(self) -> None:
+        """Score the tune split."""
+        own = [np.concatenate(part) for part in zip(*self._seen, strict=True)] if self._seen else []
+        seen = [part for part in gather(own) if part]
+        crps, process, square, missed = (np.concatenate(part) for part in zip(*seen, strict=True))
+        self._seen.clear()
+        rmse, before = float(np.sqrt(square.mean())), float(np.sqrt(missed.mean()))
+        # Scene by scene: one that moves much would outweigh all others.
+        score = 1 - float(np.exp(np.log(crps.clip(1e-6) / process.clip(1e-6)).mean()))
+        result = {"score": score, "rmse_mm": rmse, "rmse_ratio": rmse / max(before, 1e-9)}
+        self.end_epoch(result, bool(np.isfinite(crps).all()))
+
+
+NDArrayList = list[Any]
+
+
+def field_loss(error: Tensor, kind: str) -> Tensor:
+    """Return the loss of each cell: squared, absolute, or Charbonnier's smooth absolute error."""
+    if kind == "mse":
+        return error**2
+    if kind == "l1":
+        return error.abs()
+    return (error**2 + CHARBONNIER**2).sqrt() - CHARBONNIER

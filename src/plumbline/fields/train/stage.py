@@ -1,0 +1,196 @@
+"""Run the stage `train` of fields: the denoiser, its spread, its adapters."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, sha256_folder, write_json
+from plumbline.core.jobs import WORK
+from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, write_adapter
+from plumbline.fields.model.adapters import adapter_parts, add_adapter, late_parameters
+from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser, count_parameters, load_denoiser, save_denoiser
+from plumbline.fields.model.sampling import FILE as SPREAD
+from plumbline.fields.model.sampling import read_spread
+from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
+from plumbline.fields.train.calibrate import TorchDenoiser, calibrate
+from plumbline.fields.train.choose import choose
+from plumbline.fields.train.module import CropData, FieldOptimisation
+from plumbline.params.fields import AdapterFields, RestorationParams
+from plumbline.train.distributed.strategies import check_devices, first_alone, process_number
+from plumbline.train.fit.trainer import Fitted, run
+from plumbline.train.monitor.record import write_history
+from plumbline.train.stage import run_key
+
+ADAPTERS = "adapters"
+
+
+class AdapterOptimisation(FieldOptimisation):
+    """Fits an adapter; the weights `late` join after a share of the epochs. Checkpoints hold only these."""
+
+    def __init__(self, model: FieldDenoiser, params: AdapterFields, late: dict[str, Tensor]) -> None:
+        super().__init__(model, params, "adapt")
+        self.strict_loading = False
+        self._late = list(late.values())
+        self._begins = params.unfreeze_from * params.epochs
+        for parameter in self._late:
+            parameter.requires_grad_(True)
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Hold the late weights until their epoch."""
+        if self.current_epoch < self._begins:
+            for parameter in self._late:
+                parameter.grad = None
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep only the trained parameters."""
+        super().on_save_checkpoint(checkpoint)
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
+        checkpoint["state_dict"] = {k: v for k, v in checkpoint["state_dict"].items() if k in trained}
+
+    def load_state_dict(self, state_dict: Any, strict: bool = False, assign: bool = False) -> Any:
+        """Restore the saved parameters; the others are the base's."""
+        return nn.Module.load_state_dict(self, state_dict, strict=False, assign=assign)
+
+
+def train_adapter(
+    base: Path, domain: str, splits: dict[str, SceneSet], params: RestorationParams, data_sha256: str, out: Path
+) -> dict[str, Any]:
+    """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`; find out whether it is shipped.
+
+    Args:
+        base: folder of the trained denoiser and its spread. domain: name of the adapter. splits: scenes, by `SPLITS`.
+        params: all; `adapt`, `train`, `restore` and the cell are used. data_sha256: of the prepared data.
+        out: folder, which exists.
+
+    Returns:
+        Figures for the record: share of parameters that are trained, seconds an epoch, bytes, and those of `choose`.
+
+    Raises:
+        InputError: there are no scenes of the domain.
+    """
+    train, tune, held = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
+    if not len(train) or not len(tune) or not len(held):
+        raise InputError(
+            f"adapt.domains: no scene of {domain} to train on, to choose by or to calibrate on. "
+            "Give it scenes in simulate.scenes."
+        )
+    model = load_denoiser(base)
+    whole = count_parameters(model)
+    add_adapter(model, domain, params.adapt.rank, params.adapt.alpha)
+    late = late_parameters(model, params.adapt.unfreeze)
+    before = {name: parameter.detach().clone() for name, parameter in late.items()}
+    module = AdapterOptimisation(model, params.adapt, late)
+    settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
+    began = time.monotonic()
+    done = run(
+        module,
+        lambda folder, going_on: CropData(train, tune, params.adapt),
+        name=f"adapt-{domain}",
+        key=run_key(data_sha256, settings, base),
+        data_sha256=data_sha256,
+        seed=params.adapt.seed,
+        settings=settings,
+    )
+    parts, scaling = adapter_parts(done.module.model, domain, before)
+    path = out / f"{domain}{SUFFIX}"
+    write_adapter(parts, scaling, path)
+    cell_m = params.simulate.cell_m
+    spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m)
+    write_json(out / f"{domain}.json", spread.model_dump())
+    without = TorchDenoiser(load_denoiser(base)), read_spread(base / SPREAD)
+    choice = choose(domain, without, (TorchDenoiser(done.module.model), spread), tune, params)
+    shutil.rmtree(done.checkpoints)
+    trained = done.module.record["parameters"]["trained"]
+    figures = {
+        "trained_share": trained / whole,
+        "seconds_an_epoch": (time.monotonic() - began) / max(1, len(done.module.history)),
+        "bytes": path.stat().st_size,
+        **done.module.record["metrics"],
+        **choice,
+    }
+    log.info(
+        "adapter %s: %.1f %% of the parameters, %d bytes", domain, 100 * figures["trained_share"], figures["bytes"]
+    )
+    return figures
+
+
+BASE_DOMAIN = "plain"
+"""The denoiser is trained on scenes with a little of every degradation; what is strong is an adapter's."""
+
+
+def train(prepared: Path, params: RestorationParams, out: Path) -> None:
+    """Write the denoiser, `spread.json`, `adapters/` with `adapters.json`, and the records of the run into `out`.
+
+    The trained denoiser is kept in `.plumbline` until the adapters are trained, too: a run that was killed in between
+    goes on with these.
+
+    Raises:
+        InputError: `prepared` is missing or has too few scenes, the machine lacks what the params ask for, an alarm
+            stopped the run, or another run is at it.
+    """
+    with first_alone("train"):
+        _train(prepared, params, out)
+
+
+def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
+    splits = {name: load_scenes(prepared / name) for name in SPLITS}
+    data = sha256_folder(prepared)
+    settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
+    key = run_key(data, settings)
+    spread = {"restore": params.restore.model_dump(), "cell_m": params.simulate.cell_m}  # it is calibrated by these
+    base = WORK / "restoration" / run_key(data, {**settings, **spread})[:16]
+    if not base.is_dir():
+        done = _fit(splits, params, data, key, settings)
+        with atomic_folder(base) as folder:
+            _write_base(done, splits["calibrate"].of_domain(BASE_DOMAIN), params, folder)
+        shutil.rmtree(done.checkpoints)
+    if process_number():
+        sys.exit(0)  # adapters are trained, and the results written, by one process
+    figures = {}
+    with atomic_folder(out) as folder:
+        shutil.copytree(base, folder, dirs_exist_ok=True)
+        (folder / ADAPTERS).mkdir()
+        for domain in params.adapt.domains:
+            figures[domain] = train_adapter(base, domain, splits, params, data, folder / ADAPTERS)
+        write_json(folder / CHOICES, figures)
+    shutil.rmtree(base)
+
+
+def _fit(
+    splits: dict[str, SceneSet], params: RestorationParams, data: str, key: str, settings: dict[str, Any]
+) -> Fitted[FieldOptimisation]:
+    check_devices(params.train)
+    torch.manual_seed(params.train.seed)  # the first weights are drawn here
+    model = FieldDenoiser(DenoiserSpec(**{**params.model.model_dump(), "channels": tuple(params.model.channels)}))
+    log.info("parameters: %d", count_parameters(model))
+    train, tune = (splits[name].of_domain(BASE_DOMAIN) for name in ("train", "tune"))
+    return run(
+        FieldOptimisation(model, params.train),
+        lambda folder, going_on: CropData(train, tune, params.train),
+        name="train",
+        key=key,
+        data_sha256=data,
+        seed=params.train.seed,
+        settings=settings,
+        start_from=params.train.start_from,
+    )
+
+
+def _write_base(done: Fitted[FieldOptimisation], scenes: SceneSet, params: RestorationParams, folder: Path) -> None:
+    module = done.module
+    save_denoiser(module.model, folder)
+    write_history(module.history, module.metrics, folder / "history.csv")
+    write_json(folder / "metrics.json", {**module.record["metrics"], "parameters": count_parameters(module.model)})
+    write_json(folder / "record.json", module.record)
+    spread = calibrate(module.model, scenes, params.restore, params.train.seed, params.simulate.cell_m)
+    write_json(folder / SPREAD, spread.model_dump())

@@ -1,1 +1,0 @@
-"""Define the denoiser of fields, its diffusion, and its adapters."""

@@ -1,0 +1,152 @@
+"""Hold the parameters of `adapt`, `score` and `tidy`, which are no stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.train import MAX_THREADS, MAX_WEIGHT, Train, check_weights
+
+
+class Adapt(Section):
+    """What an adapter may change of a trained model, and how it is fitted to a few labels."""
+
+    rank: int = Field(default=4, ge=4, le=16)
+    """Of the low-rank changes (Hu et al. 2022)."""
+    alpha: float = Field(default=8.0, gt=0, le=1000)
+    """A change is multiplied by `alpha / rank`, so that another rank needs no other learning rate."""
+    targets: list[str] = Field(
+        default=["heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight"],
+        min_length=1,
+    )
+    """Matrices and convolutions that get a low-rank change: patterns of their names in the network. Of the default ones
+    the first, as many as `max_share` holds at this rank."""
+    unfreeze: list[str] = [
+        "*norm*",
+        "heads.join_*.bias",
+        "heads.quadrant_head.*",
+        "heads.severity_head.*",
+        "heads.accepted_head.*",
+    ]
+    """Parameters that are changed as a whole, late."""
+    unfreeze_at: Fraction = 0.5
+    """Share of the epochs after which they are."""
+    max_share: float = Field(default=0.08, gt=0, le=1)
+    """Of the network's parameters, changed at most."""
+    epochs: int = Field(default=40, ge=1, le=10_000)
+    learning_rate: Positive = 0.002
+    weight_decay: float = Field(default=0.1, ge=0, le=10)
+    """Pulls every change towards none, that is to the base."""
+    batch_size: int = Field(default=25, ge=1, le=65536)
+    quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
+    severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
+    augment: bool = True
+    """Mirror and turn each building's frame at random: eight examples of each."""
+    folds: int = Field(default=5, ge=2, le=100)
+    """Parts that the labelled buildings are held out in, one after another, to measure and to calibrate."""
+    block_m: Positive = 200.0
+    """Side of the square blocks that stay in one fold, m; halved until there are enough of them."""
+    min_labels: int = Field(default=20, ge=5)
+    """Labelled buildings that can be judged, at least."""
+    min_interval_labels: int = Field(default=40, ge=10)
+    """From so many the interval is set anew: the share that it then holds varies by 5 points from city to city."""
+    min_temperature_labels: int = Field(default=40, ge=10)
+    """From so many buildings with a quadrant the temperature is set anew."""
+    caution: float = Field(default=1.0, ge=0)
+    """A simpler way counts that is worse by at most so many standard errors: 0 takes what was best."""
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    threads: int = Field(default=0, ge=0, le=MAX_THREADS)
+    """CPU threads; 0: all."""
+
+    @model_validator(mode="after")
+    def _losses(self) -> Self:
+        check_weights(self.quadrant_weight, self.severity_weight)
+        return self
+
+    @property
+    def late_epoch(self) -> int:
+        """First epoch, counted from 0, in which parameters are changed as a whole."""
+        return round(self.unfreeze_at * self.epochs)
+
+    def as_train(self) -> Train:
+        """Return the settings of the optimisation that fits the changes, in the form that training takes."""
+        return Train(
+            epochs=self.epochs,
+            patience=self.epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            schedule="cosine",
+            warmup_share=0.1,
+            quadrant_weight=self.quadrant_weight,
+            severity_weight=self.severity_weight,
+            augment=self.augment,
+            seed=self.seed,
+            threads=self.threads,
+        )
+
+
+class Drift(Section):
+    """Bounds beyond which a delivery differs from the training data; see docs/score.md."""
+
+    min_buildings: int = Field(default=100, ge=1)
+    """Of fewer prepared buildings nothing is said."""
+    confidence: float = Field(default=0.99, gt=0.5, lt=1)
+    """That a delivery without drift is not said to have any, for each kind of figure."""
+    max_distance: Fraction = 0.3
+    """Kolmogorov-Smirnov distance of a column from the nearest training city, less what chance can make of it."""
+    max_psi: Positive = 0.25
+    """Population stability index of the same; both must be exceeded."""
+    max_novel_share: Fraction = 0.2
+    """Buildings unlike any in training, of those that were prepared."""
+    max_abstained_rise: Fraction = 0.2
+    """Rise of the share of buildings that are not judged, since the last delivery of the place."""
+    max_output_psi: Positive = 0.25
+    """Population stability index of the categories since the last delivery of the place."""
+
+
+class Lend(Section):
+    """How a drifted delivery lends its points to training, see `simulate.borrowed`."""
+
+    band: Literal["C", "X"] = "C"
+    copies: int = Field(default=1, ge=1, le=100)
+
+
+class Score(Section):
+    """Deliveries to watch for, and what to do with each."""
+
+    source: Path = Path("data/deliveries")
+    """`SOURCE/PLACE/DELIVERY/`: a folder a place, and in it a folder a delivery with the products of all tracks."""
+    out: Path = Path("data/score")
+    """Gets `OUT/PLACE/DELIVERY-HASH/`."""
+    footprints: dict[str, Path] = {}
+    """Place -> footprints, for deliveries that bring none of their own."""
+    settle_s: float = Field(default=60.0, ge=0, le=86_400)
+    """A delivery counts as complete once nothing in it has changed for so many seconds."""
+    marker: str | None = Field(default=None, pattern=r"^[^/]+$")
+    """Name of a file that whoever delivers writes last; without it in a delivery, that one is not complete."""
+    drift: Drift = Drift()
+    lend: dict[str, Lend] = {}
+    """Place -> how its points are lent; as `Lend` says by itself for others."""
+
+
+class Tidy(Section):
+    """What to keep on a system that runs for months; see docs/operations.md, "Retention"."""
+
+    former_champions: int = Field(default=5, ge=1, le=99)
+    """How many times in a row `plumbline release rollback` can go back: their packages stay."""
+    packages: int = Field(default=5, ge=0, le=10_000)
+    """Newest packages of the registry that stay besides the champions, and any with an alias."""
+    runs: int = Field(default=10, ge=1, le=10_000)
+    """Newest results of each stage that stay in each of DVC's caches, besides those of branches and tags. And the
+    newest records of training that stay in MLflow, however old."""
+    days: float = Field(default=30.0, gt=0, le=3650)
+    """Days after which what has ended goes: Prefect's records of runs, MLflow's of training, what interrupted work left
+    in `.plumbline`."""
+    log_mib: float = Field(default=20.0, gt=0, le=10_000)
+    """MiB from which a log of the server or a worker is cut to its last half."""
+    remote: bool = False
+    """Remove from DVC's default remote what is removed from the caches; only where no one else keeps results there."""

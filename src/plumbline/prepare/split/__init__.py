@@ -1,1 +1,0 @@
-"""Choose the buildings for training and for test."""

@@ -1,1 +1,0 @@
-"""Package and compare models of fields."""

@@ -1,0 +1,177 @@
+"""List registered packages, and runs that nobody needs."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run, RunStatus, ViewType
+from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+from plumbline.core.errors import InputError
+from plumbline.export.package import MANIFEST
+from plumbline.release.names import CHAMPION, verify_package
+from plumbline.release.server import local_folder
+
+DOWNLOADS = Path(".plumbline/models")
+HISTORY = "former_champions"
+VERSION_TAG, ROLLED_BACK_TAG = "package_version", "rolled_back"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A package in the registry."""
+
+    number: int
+    """The registry's own count, from 1."""
+    version: str
+    """The package's version: the hash of its content."""
+    registered: datetime
+    """When it was registered, UTC."""
+    champion: bool
+    source: str
+    """URI of the registry's own copy of the package's files."""
+    rolled_back: bool = False
+    """It was the champion and was taken back: no run may promote it again by itself."""
+    replaced: bool = False
+    """It was the champion until a better one came: no run may promote it again by itself either."""
+
+
+def registered(item: ModelVersion, champion: int | None, former: list[int]) -> Registered:
+    """Return the package of a version, for a model with this champion and these former ones."""
+    number = int(item.version)
+    created = datetime.fromtimestamp(item.creation_timestamp / 1000, UTC)
+    version, rolled_back = str(item.tags.get(VERSION_TAG, "")), bool(item.tags.get(ROLLED_BACK_TAG))
+    replaced = number in former and number != champion
+    return Registered(number, version, created, number == champion, str(item.source), rolled_back, replaced)
+
+
+def champion_number(model: RegisteredModel | None) -> int | None:
+    """Return the number of a model's champion; None without one."""
+    number = model.aliases.get(CHAMPION) if model else None
+    return int(number) if number is not None else None
+
+
+def former_champions(model: RegisteredModel | None) -> list[int]:
+    """Return the numbers of a model's champions before the present one, the last at the end."""
+    found: list[int] = json.loads(model.tags.get(HISTORY, "[]")) if model else []
+    return found
+
+
+def download_folder(version: str) -> Path:
+    """Return the folder for a package's files after download.
+
+    Raises:
+        InputError: that is no version of a package. It is a tag, which anybody can write, and could name any folder.
+    """
+    if not re.fullmatch(r"[0-9a-f]{12,64}", version):
+        raise InputError(f"the registry's tag {VERSION_TAG}: {version!r} is no hash. Correct it in MLflow.")
+    return DOWNLOADS / version
+
+
+def package_in(downloaded: Path) -> Path:
+    """Return the package in a folder that MLflow has filled."""
+    return next(downloaded.rglob(MANIFEST), downloaded / MANIFEST).parent
+
+
+def is_whole(package: Path) -> bool:
+    """Return whether a package has all its files, unchanged since its release."""
+    try:
+        verify_package(package)
+    except InputError:
+        return False
+    return True
+
+
+def figures(metrics: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers in nested mappings, each under its keys joined by dots."""
+    if isinstance(metrics, Mapping):
+        for key, value in metrics.items():
+            yield from figures(value, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(metrics, int | float) and not isinstance(metrics, bool):
+        yield prefix, float(metrics)
+
+
+TRAINING = "plumbline"
+"""Experiment that `train` and `compress` write their curves to."""
+TIDIED = "tidied"
+"""Tag of a run that is being removed: one that was deleted by somebody else stays for them to bring back."""
+DAY_MS = 86_400_000
+AT_WORK_DAYS = 7.0
+"""A training that was killed says RUNNING for ever; longer than this no stage is at work."""
+PAGE = 1000
+
+
+class Records:
+    """Runs of one tracking server."""
+
+    def __init__(self, client: MlflowClient) -> None:
+        self._client = client
+        self._now = int(time.time() * 1000)
+
+    def unused(self, experiment: str, used: Collection[str], young_ms: int) -> list[Run]:
+        """Return the runs of an experiment that are not in `used` (run numbers), deleted ones included.
+
+        Args:
+            experiment: its name.
+            used: runs that stay.
+            young_ms: age up to which a run stays, since it may be that of a registration at work.
+        """
+        # Every registration tags its run when it begins; others' experiment may have the same name.
+        found = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
+        return [run for run in found if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
+
+    def old_trainings(self, days: float, newest: int) -> list[Run]:
+        """Return records of trainings that ended more than `days` ago, except the `newest`, and half-removed ones."""
+        found = sorted(self._search(TRAINING, "", ViewType.ACTIVE_ONLY), key=lambda run: -run.info.start_time)
+        begun = self._search(TRAINING, f"tags.{TIDIED} = 'yes'", ViewType.DELETED_ONLY)
+        return [*(run for run in found[newest:] if self._ended_before(run, days)), *begun]
+
+    def remove(self, run: Run) -> None:
+        """Remove a run with its files; on a server, mark it as deleted for `mlflow gc` there.
+
+        Cut anywhere, it is found and removed again: first the mark, then the files, last the record of it.
+        """
+        number = run.info.run_id
+        if run.info.lifecycle_stage != "deleted":
+            self._client.set_tag(number, TIDIED, "yes")
+            self._client.delete_run(number)
+        # MLflow's own command would also remove whatever experiments a user has deleted and may want back.
+        store = self._client._tracking_client.store
+        if hasattr(store, "_hard_delete_run"):
+            get_artifact_repository(run.info.artifact_uri).delete_artifacts()
+            if (place := local_folder(run.info.artifact_uri)) is not None:
+                with suppress(OSError):
+                    place.parent.rmdir()  # of the run's number; MLflow leaves it
+            store._hard_delete_run(number)
+
+    def _search(self, experiment: str, wanted: str, view: int) -> Iterator[Run]:
+        found = self._client.get_experiment_by_name(experiment)
+        if found is None:
+            return
+        token = None
+        while True:
+            page = self._client.search_runs([found.experiment_id], wanted, view, PAGE, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _ended_before(self, run: Run, days: float) -> bool:
+        at_work: bool = run.info.status == RunStatus.to_string(RunStatus.RUNNING)
+        since: int = run.info.start_time if at_work else run.info.end_time or run.info.start_time
+        return self._now - since > (days + at_work * AT_WORK_DAYS) * DAY_MS
+
+
+def bytes_of(folder: Path | None) -> int:
+    """Return the bytes of all files below a folder; 0 without a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0

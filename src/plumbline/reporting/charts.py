@@ -1,0 +1,249 @@
+"""Draw lines, marks, intervals and histograms as SVG and HTML."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from plumbline.reporting.page import number, say
+
+COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900", "#1f3b57", "#a0522d")
+WIDTH, HEIGHT = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
+GRID = 'stroke="#888" stroke-opacity="0.35"'
+TICKS = 5
+"""Parts that each axis is divided into."""
+Range = tuple[float, float]
+Place = Callable[[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    dashed: bool = False
+    """Drawn in the colour of the line before it: what that is compared with."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A named point of the chart, such as a threshold."""
+
+    name: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One figure, with its interval where it has one."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def line_chart(
+    title: str,
+    x_label: str,
+    y_label: str,
+    lines: Sequence[Line],
+    marks: Sequence[Mark] = (),
+    x_range: Range = (0.0, 1.0),
+    y_range: Range = (0.0, 1.0),
+    paper: str = "#fff",
+) -> str:
+    """Draw an SVG document with axes, grid, key and curves; curves are clipped to the ranges.
+
+    `paper` is the colour behind it; `none` lets that of a page through, whose colour of text the words then have.
+    """
+    plot = "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]  # two charts on one page share no name
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - x_range[0]) / (x_range[1] - x_range[0])
+        up = (y - y_range[0]) / (y_range[1] - y_range[0])
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    parts = [_text(LEFT, 24, title, "start", bold=True), *_axes(place, x_range, y_range, x_label, y_label)]
+    colour = -1
+    for index, line in enumerate(lines):
+        colour += not (line.dashed and index)
+        look = f'stroke="{COLOURS[colour % len(COLOURS)]}" stroke-width="2"' + (
+            ' stroke-dasharray="5 4"' if line.dashed else ""
+        )
+        path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in line.points)
+        parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{path}"/>')
+        row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - index)
+        parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
+        parts.append(_text(LEFT + 40, row, line.name, "start"))
+    for mark in marks:
+        x, y = place(mark.x, mark.y)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="currentColor"/>')
+        parts.append(_text(x + 8, y - 6, mark.name, "start"))
+    corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
+    defined = f'<clipPath id="{plot}"><rect {corner}/></clipPath>'
+    return _document(title, HEIGHT, paper, [defined, *parts])
+
+
+def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") -> str:
+    """Draw an SVG document with one row per figure: its value and its interval.
+
+    The scale is that of what is drawn; a row without an interval is a place alone.
+    """
+    values = [value for row in rows for value in (row.value, row.low, row.high) if value is not None]
+    low, high = min(values), max(values)
+    margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    low, high = low - margin, high + margin
+    left, right, height = 96, 32, 44 + 26 * len(rows) + 22  # the last figure of the scale stands half beyond its line
+
+    def across(value: float) -> float:
+        return left + (value - low) / (high - low) * (WIDTH - left - right)
+
+    parts = [_text(8, 24, title, "start", bold=True)]
+    for tick in range(TICKS + 1):
+        value = low + tick / TICKS * (high - low)
+        x = across(value)
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>')
+        parts.append(_text(x, height - 8, f"{value:.3g}", "middle"))
+    for index, row in enumerate(rows):
+        y, colour = 54 + 26 * index, COLOURS[index % len(COLOURS)]
+        parts.append(_text(left - 8, y + 4, row.name, "end"))
+        if row.low is not None and row.high is not None:
+            ends = f'x1="{across(row.low):.1f}" x2="{across(row.high):.1f}"'
+            parts.append(f'<line {ends} y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"/>')
+        parts.append(f'<circle cx="{across(row.value):.1f}" cy="{y}" r="5" fill="{colour}"/>')
+    return _document(title, height, paper, parts)
+
+
+def _document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{html.escape(title)}" font-family="sans-serif" font-size="12">\n'
+        f'<rect width="100%" height="100%" fill="{html.escape(paper)}"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str) -> list[str]:
+    parts = []
+    for tick in range(TICKS + 1):
+        x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
+        (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
+        parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
+        parts.append(_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
+        parts.append(_text(LEFT - 6, up + 4, f"{y:.3g}", "end"))
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
+    parts.append(
+        f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
+        f"{html.escape(y_label)}</text>"
+    )
+    return parts
+
+
+def _text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"{weight}>{html.escape(words)}</text>'
+    )
+
+
+FILLS = ("#2f6c9e", "#e0a030", "#6b9e5a", "#b0517d", "#7a7a7a", "#5ab4c4", "#8c6bb1", "#c46a3d")
+OUTLINE_WIDTH, OUTLINE_HEIGHT = 240, 64
+MOST_KINDS = 12
+Cell = tuple[str, str, Sequence[float], Mapping[str, Sequence[int]], str]
+"""Title, unit, edges, counts per series (the first filled, the others lines), text below."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One bar of a stacked plot."""
+
+    name: str
+    counts: Mapping[str, int]
+
+
+def stacked(groups: Sequence[Group]) -> str:
+    """Draw bars of shares with a key; the kinds beyond `MOST_KINDS` are drawn as one."""
+    kinds = list(dict.fromkeys(kind for group in groups for kind in group.counts))
+    drawn = kinds if len(kinds) <= MOST_KINDS else kinds[: MOST_KINDS - 1]
+    colour = {kind: FILLS[i % len(FILLS)] for i, kind in enumerate(drawn)}
+    key = "".join(f'<i style="background:{colour[kind]}"></i>{say(kind)}' for kind in drawn)
+    if len(drawn) < len(kinds):
+        key += f'<i style="background:#ccc"></i>{len(kinds) - len(drawn)} others'
+    rows = []
+    for group in groups:
+        total = sum(group.counts.values())
+        bars = "".join(
+            f'<i style="width:{100 * count / total:.2f}%;background:{colour.get(kind, "#ccc")}" '
+            f'title="{say(kind)}: {count:,}"></i>'
+            for kind, count in group.counts.items()
+            if count > 0
+        )
+        said = ", ".join(f"{kind} {count}" for kind, count in group.counts.items())
+        rows.append(
+            f'<div class="row"><span>{say(group.name)}</span><div class="bar" role="img" aria-label="{say(said)}">'
+            f'{bars}</div><span class="n">{total:,}</span></div>'
+        )
+    return f'<div class="key">{key}</div>' + "".join(rows)
+
+
+def timeline(spans: Sequence[tuple[str, Any, Any]]) -> str:
+    """Draw a bar from the first to the last epoch of each track, on one scale."""
+    dated = [(name, _day(first), _day(last)) for name, first, last in spans if first and last]
+    if not dated:
+        return ""
+    start, end = min(row[1] for row in dated), max(row[2] for row in dated)
+    whole = max(end - start, 1)
+    rows = []
+    for name, first_day, last_day in dated:
+        left, width = 100 * (first_day - start) / whole, 100 * (last_day - first_day) / whole
+        bar = f'<i style="margin-left:{left:.2f}%;width:{max(width, 0.5):.2f}%;background:{FILLS[0]}"></i>'
+        rows.append(f'<div class="row"><span>{say(name)}</span><div class="bar">{bar}</div><span></span></div>')
+    ends = f"{date.fromordinal(start)} to {date.fromordinal(end)}"
+    return f'<div class="key">{ends}</div>' + "".join(rows)
+
+
+def histograms(cells: Sequence[Cell]) -> str:
+    """Draw a grid of histograms, each to its own scale."""
+    drawn = []
+    for title, unit, edges, counts, text in cells:
+        shapes = [
+            _outline(own, "fill" if i == 0 else "line", FILLS[0] if i == 0 else FILLS[3])
+            for i, own in enumerate(counts.values())
+            if sum(own)
+        ]
+        ends = f"<span>{number(edges[0])}</span><span>{number(edges[-1])}</span>" if len(edges) else ""
+        drawn.append(
+            f'<div class="cell"><b>{say(title)}</b> {say(unit)}'
+            f'<svg viewBox="0 0 {OUTLINE_WIDTH} {OUTLINE_HEIGHT}" preserveAspectRatio="none" role="img" '
+            f'aria-label="{say(title)}">'
+            f'{"".join(shapes)}</svg><div class="ends">{ends}</div>{say(text)}</div>'
+        )
+    return f'<div class="grid">{"".join(drawn)}</div>'
+
+
+def _outline(counts: Sequence[int], kind: str, colour: str) -> str:
+    """Draw the steps of a histogram; the highest reaches the top of the plot."""
+    step, top = OUTLINE_WIDTH / len(counts), max(counts)
+    path = f"M0 {OUTLINE_HEIGHT}"
+    for i, count in enumerate(counts):
+        path += f"V{OUTLINE_HEIGHT - (OUTLINE_HEIGHT - 2) * count / top:.1f}H{(i + 1) * step:.1f}"
+    path += f"V{OUTLINE_HEIGHT}"
+    look = (
+        f'fill="{colour}" fill-opacity="0.45"'
+        if kind == "fill"
+        else f'fill="none" stroke="{colour}" stroke-width="1.5"'
+    )
+    return f'<path d="{path}" {look}/>'
+
+
+def _day(text: Any) -> int:
+    return date.fromisoformat(str(text)).toordinal()

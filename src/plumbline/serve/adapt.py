@@ -1,0 +1,324 @@
+"""Make an adapter from a user's own labels, and merge it into a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from plumbline import pretrained
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import check_writable, read_json, sha256_file, sha256_folder, told_unwritten
+from plumbline.core.strain import category
+from plumbline.export.onnx import export_onnx
+from plumbline.export.package import MANIFEST, Manifest, check_replaced, verify_package, write_package
+from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
+from plumbline.params import Export, Ingest, Prepare
+from plumbline.params.prepare import JUDGED, SEQUENCES
+from plumbline.params.serve import Adapt
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.prepare.tiles import label
+from plumbline.serve.predictions import check_inputs
+from plumbline.sources.city.in_memory import NOTHING, Say, read_city_files
+from plumbline.sources.city.labels import match_footprints, read_labels
+from plumbline.train.adapt.adapter import (
+    ABOUT,
+    ADAPTERS,
+    WEIGHTS,
+    AboutAdapter,
+    Adapted,
+    Adapter,
+    base_hash,
+    check_name,
+    load_adapter,
+    save_adapter,
+    shown,
+)
+from plumbline.train.adapt.fit import TooFewLabels
+from plumbline.train.adapt.fit import adapt as fit
+from plumbline.train.monitor.record import git_commit, surroundings
+
+
+def base_of(model: str) -> Path:
+    """Return the folder of the trained model that `--model` names.
+
+    Raises:
+        InputError: there is none.
+    """
+    folder = pretrained.MODEL if model == pretrained.NAME else Path(model)
+    if not (folder / "model.safetensors").is_file():
+        raise InputError(
+            f"--model {model}: no model.safetensors in {folder}. Give `{pretrained.NAME}`, or the folder of a trained "
+            "model, as data/train."
+        )
+    return folder
+
+
+def prepare_of(base: Path, given: Prepare | None) -> Prepare:
+    """Return how to prepare scatterers for an adapter of `base`: in the same way as for `base`."""
+    told = _told_by(base)
+    if told is None:
+        if given is None:
+            log.warning(
+                "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
+                "with others, give its section prepare by --params FILE.",
+                base,
+            )
+        return given or Prepare()
+    if given is None:
+        return told
+    own = {key: getattr(told, key) for key in SEQUENCES}
+    limits = {key: getattr(told, key) for key in JUDGED if key not in given.model_fields_set}
+    other = [
+        f"prepare.{key} {getattr(given, key):g} (the model's {own[key]:g})"
+        for key in SEQUENCES
+        if key in given.model_fields_set and getattr(given, key) != own[key]
+    ]
+    if other:
+        log.warning(
+            "%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base, ", ".join(other)
+        )
+    return given.model_copy(update=own | limits)
+
+
+def _told_by(base: Path) -> Prepare | None:
+    """Return how the scatterers were prepared, from the model's record or its package's manifest.
+
+    Raises:
+        InputError: the package is not whole, or the record not readable.
+    """
+    package = pretrained.PACKAGE if base.resolve() == pretrained.MODEL.resolve() else base
+    if (package / MANIFEST).is_file():
+        return verify_package(package).prepare
+    record = base / "record.json"
+    params = read_json(record).get("params", {}) if record.is_file() else {}
+    if "prepare" not in params:
+        return None
+    try:
+        return Prepare.model_validate(params["prepare"])
+    except ValidationError as error:
+        raise InputError(f"{record}: params.prepare: {error.errors()[0]['msg']}. Train the model again.") from None
+
+
+LEVEL_SHOWN = 0.5
+"""Of a level, from which labels speak for it rather than against."""
+
+
+def adapt(
+    points: Sequence[Path],
+    buildings: Path,
+    labels: Path,
+    model: str,
+    name: str,
+    params: Adapt,
+    prepare: Prepare | None = None,
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+    root: Path = ADAPTERS,
+    id_column: str | None = None,
+    layer: str | None = None,
+) -> AboutAdapter:
+    """Write `ROOT/NAME`: an adapter of `model`, fitted to the labelled buildings.
+
+    Args:
+        points, ingest, format_: see `read_tracks`.
+        buildings: footprints. labels: csv, see `read_labels`.
+        model: `pretrained`, or the folder of a trained model.
+        name: of the adapter; one of that name is replaced.
+        params: section `adapt`.
+        prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
+            prepared, that counts, and only the limits of what `predict` judges are taken from here.
+        root: folder of the adapters.
+        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
+
+    Raises:
+        InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
+    """
+    check_name(name)
+    _check_place(root / name)
+    check_inputs([*points, buildings, labels])
+    base_folder = base_of(model)
+    base = load_diagnosis(base_folder)
+    if base.preparation != PREPARATION:
+        log.warning(
+            "%s: trained on points that were prepared in another way (%d, now %d): labels must teach that as well. "
+            "Better adapt a model that was trained anew.",
+            base_folder,
+            base.preparation,
+            PREPARATION,
+        )
+    known = read_labels(labels, few=True)
+    city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.OFFSET)
+    tracks, footprints = city.points, city.footprints
+    known = match_footprints(known, footprints, labels, buildings)
+    prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
+    prepared = prepare_buildings(tracks, footprints, prepare, name)
+    sequences, has_label = label(prepared.sequences, known)
+    rows = np.flatnonzero(has_label)
+    if len(rows) < len(known):
+        log.info("%s: %d of %d labelled buildings have points enough", labels, len(rows), len(known))
+    middle = footprints.geometry.centroid
+    centre = np.column_stack([middle.x, middle.y])[prepared.footprint][rows]
+    try:
+        adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
+    except TooFewLabels as error:
+        raise InputError(f"{labels}: {error}") from None
+    about = adapter.about.model_copy(update={"made": _record([*points, buildings, labels], params)})
+    with told_unwritten(root / name):
+        save_adapter(replace(adapter, about=about), root / name)
+    _tell(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
+    _warn_of_one_kind(labels, sequences.severity[rows])
+    return about
+
+
+def _record(inputs: Sequence[Path], params: Adapt) -> dict[str, Any]:
+    """Return the record of an adapter: SHA-256 of each input, the commit of the working folder, params and machine."""
+    return {
+        "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
+        "git": git_commit(Path.cwd()),
+        "params": {"adapt": params.model_dump(mode="json")},
+        **surroundings(),
+    }
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder that cannot be written or holds other files, before any work is done."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        kind = "link" if folder.is_symlink() else "file"
+        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
+    strange = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
+    if strange:
+        raise InputError(
+            f"{folder}: holds something that this command did not write ({', '.join(strange[:3])}). Give another "
+            "--name, or move it."
+        )
+    place = folder
+    while not place.parent.exists():
+        place = place.parent
+    if not place.parent.is_dir():
+        raise InputError(f"{place.parent}: is a file, and adapters are kept in a folder of that name. Move it.")
+    check_writable(place)
+
+
+def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
+    """Warn if all labels are of one category: held-out buildings then cannot show errors in the others."""
+    kinds = np.unique(category(severity))
+    if len(kinds) == 1:
+        log.warning(
+            "%s: all %d labels are of category %d: from these a model learns to say it of every building, and no "
+            "held-out one speaks against it. Label buildings of other categories too.",
+            labels,
+            len(severity),
+            kinds[0],
+        )
+
+
+def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
+    """Log the adapter's accuracy before and after, and calibrations that lacked labels.
+
+    `with_quadrant`: labels that have one.
+    """
+    for what, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
+        before, after = about.before[what], about.after[what]
+        if before is None or after is None:
+            log.info("held out: no %s: no label has a quadrant", what.replace("_", " "))
+            continue
+        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), before, unit, after, unit)
+    if not about.temperature_calibrated:
+        log.info(
+            "%d of %d labels have a quadrant, %d are needed to set the temperature anew; kept as in the base",
+            with_quadrant,
+            about.labels,
+            params.min_temperature_labels,
+        )
+    if not about.interval_calibrated:
+        log.info(
+            "%d labels, %d are needed to set the interval anew; kept as in the base",
+            about.labels,
+            params.min_interval_labels,
+        )
+    if about.level < LEVEL_SHOWN and not about.part:
+        log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
+    level = f"severities brought {about.level:.0%} of the way to the labels' level"
+    part = f"{about.part:g} of the low-rank changes of {about.parameters} parameters ({about.share:.1%} of the network)"
+    log.info("%s: %d labels; %s; %s kept", folder, about.labels, level, part if about.part else "no low-rank change")
+
+
+NO_GATE = {"verdict": "not asked", "rules": []}
+"""In the manifest of a merged model."""
+
+
+def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
+    """Write base and adapter as one model: a package for `predict` that is also a model folder for `export`.
+
+    Its manifest says that no gate was asked: the registry will not promote it.
+
+    Raises:
+        InputError: there is no such adapter, it is of another base, or `output` is that base or holds something else.
+    """
+    check_replaced(output, NO_GATE)
+    check_name(name)
+    adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
+    if output.resolve() == base_folder.resolve():
+        raise InputError(f"{output}: is the model that was adapted, and would be lost. Give another folder.")
+    changed = Adapted(base_folder).use(adapter)
+    changed.preparation = min(changed.preparation, adapter.about.preparation)
+    with told_unwritten(output), TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save_diagnosis(changed, folder)
+        export_onnx(changed, folder / "model.onnx", Export().opset)
+        files = {path: folder / path for path in ("model.onnx", "model.safetensors", "model.json")}
+        return write_package(files, _package(adapter, changed.preparation), _card(adapter.about), output)
+
+
+def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
+    """Return the folder of an adapter.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if not (root / name).is_dir():
+        there = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
+        raise InputError(f"{root / name}: no such adapter; {there} found. See `plumbline adapters list`.")
+    return root / name
+
+
+def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
+    about = adapter.about
+    return {
+        "name": about.name,
+        "default_model": "model.onnx",
+        "prepare": about.prepare.model_dump(),
+        "preparation": preparation,
+        "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
+        "metrics": {"before": about.before, "after": about.after},
+        "gate": NO_GATE,
+        "records": {},
+    }
+
+
+def _card(about: AboutAdapter) -> str:
+    return "\n".join(
+        [
+            f"# Plumbline, adapted: {about.name}",
+            "",
+            f"A trained model with an adapter fitted to {about.labels} labelled buildings. Figures by "
+            "cross-validation on these:",
+            "",
+            "| | base | adapted |",
+            "|---|---|---|",
+            *(f"| {key} | {shown(about.before[key])} | {shown(about.after[key])} |" for key in about.before),
+            "",
+            "No gate tested it, so it is not a released model. A judgement is a reason to look at a building. It does "
+            "not replace a survey.",
+            "",
+        ]
+    )

@@ -1,1 +1,0 @@
-"""Adapt a model to a user's own labels: `plumbline adapt`."""

@@ -1,1 +1,0 @@
-"""Restore a dense displacement field from a user's own points."""

@@ -1,0 +1,216 @@
+"""Measure drift, and record the challenger's answers.
+
+Distances, not p values: with thousands of scatterers every difference is significant, and with twenty buildings none
+is. A distance counts where it is large even after what chance can make of it has been taken off, and nothing is said
+of few buildings.
+
+- Inputs: each watched column (`audit.conditions`) against each training city. A delivery is one place under one
+  satellite, the training data are several, so it is the nearest city that counts: a column has drifted when it is far
+  from all of them. Distance: Kolmogorov-Smirnov, the largest difference of the two cumulative distributions (0 to 1).
+  What chance makes of it with probability a at most, in n and m buildings: `sqrt(ln(e / a) / 2 (1 / n + 1 / m))`, the
+  inequality of Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012, Statistics and Probability Letters
+  82: 636-644; its constant is 2 in large samples, and e is safe in small ones). Scatterers of one building move
+  together, so that buildings are the cases. The population stability index and its source: `audit.drift`.
+- Shares: buildings unlike any in training, and the rise of abstentions. Lower ends of Wilson's (1927) intervals count.
+- Outputs: categories and statuses against the delivery before. Never against training, where four of five buildings are
+  damaged on purpose. A shift of these may be damage, and is for a person to look at: no cause to train anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from plumbline.core.console import log
+from plumbline.core.files import atomic_folder, write_json
+from plumbline.params.serve import Drift
+from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues, shift, stability_index
+from plumbline.serve.predictions import write_predictions
+from plumbline.serve.score.messages import compare_predictions
+from plumbline.serve.score.results import PREDICTIONS, SHADOW, DeliveryResult, now
+from plumbline.serve.score.tiles import Reading, ScoreTile, counts_of, cut_tiles, judge_tiles, read_answers
+
+ABSTAINED = ("insufficient_points", "out_of_distribution")
+NOVEL = "out_of_distribution"
+Counts = Mapping[str, int]
+
+
+def drift_of(
+    found: ColumnValues,
+    reference: Mapping[str, ColumnValues] | None,
+    counts: Mapping[str, Counts],
+    before: DeliveryResult | None,
+    params: Drift,
+) -> dict[str, Any]:
+    """Return the content of `drift.json`.
+
+    Args:
+        found: the delivery's watched columns, of the buildings that could be prepared.
+        reference: training city -> the same columns; None where the package has none.
+        counts: `statuses` and `categories` of the delivery's answers, as in its manifest.
+        before: the delivery that it is compared with.
+        params: section `score.drift`.
+
+    Returns:
+        `verdict`: `drift` (inputs: train anew), `look` (outputs only), `none`, `too_few` or `no_reference`; `reasons`
+        as sentences; and the figures.
+    """
+    statuses, categories = counts["statuses"], counts["categories"]
+    novel, causes = _shares(statuses, found.buildings, params)
+    outputs, looks = _outputs(statuses, categories, before, params)
+    content: dict[str, Any] = {"format": 1, "buildings": found.buildings, "shares": novel, "outputs": outputs}
+    features: dict[str, Any] = {}
+    if found.buildings < params.min_buildings:
+        verdict = "too_few"
+        causes = [f"{found.buildings} buildings, {params.min_buildings} are needed to tell (score.drift.min_buildings)"]
+        looks = []
+    elif reference is None:
+        verdict = "drift" if causes else "look" if looks else "no_reference"
+        causes.append("the package says nothing of its training data (an older one): inputs were not compared")
+    else:
+        features = {name: _feature(name, found, reference, params) for name in found.values}
+        causes += [_told(name, one) for name, one in features.items() if one["drifted"]]
+        verdict = "drift" if causes else "look" if looks else "none"
+    return {"verdict": verdict, "reasons": [*causes, *looks], **content, "features": features}
+
+
+def _feature(name: str, found: ColumnValues, reference: Mapping[str, ColumnValues], params: Drift) -> dict[str, Any]:
+    """Compare one column with its nearest training city."""
+    own = found.values[name]
+    beside = {city: columns for city, columns in reference.items() if len(columns.values.get(name, ()))}
+    if not len(own) or not beside:
+        return {"drifted": False, "missing": True}
+    columns = len(found.values)
+    shifts = {
+        city: shift(one.values[name], own, one.buildings, found.buildings, columns) for city, one in beside.items()
+    }
+    nearest = min(shifts, key=lambda city: shifts[city].ks)
+    one = shifts[nearest]
+    chance = by_chance(beside[nearest].buildings, found.buildings, (1 - params.confidence) / columns)
+    surely = one.ks - chance > params.max_distance and one.psi > max(params.max_psi, one.psi_chance)
+    return {"drifted": bool(surely), "nearest": nearest, "distance": one.ks, "distance_by_chance": chance, **_rest(one)}
+
+
+def by_chance(n: int, m: int, probability: float) -> float:
+    """Return the Kolmogorov-Smirnov distance that samples of n and m cases exceed with this probability by chance."""
+    return math.sqrt(math.log(math.e / probability) / 2 * (1 / n + 1 / m))
+
+
+def _rest(one: ColumnShift) -> dict[str, Any]:
+    return {"psi": one.psi, "psi_by_chance": one.psi_chance, "wasserstein_sd": one.wasserstein_sd}
+
+
+def _told(name: str, one: Mapping[str, Any]) -> str:
+    return (
+        f"{name}: {one['distance']:.2f} from the nearest training city ({one['nearest']}), by chance at most "
+        f"{one['distance_by_chance']:.2f}; population stability index {one['psi']:.2g}"
+    )
+
+
+def _shares(statuses: Counts, buildings: int, params: Drift) -> tuple[dict[str, float], list[str]]:
+    """Return the share of prepared buildings that are unlike the training data, and causes for a drift."""
+    novel = int(statuses.get(NOVEL, 0))
+    low = least_share(novel, buildings, params.confidence)
+    share = novel / buildings if buildings else 0.0
+    reasons = []
+    if low > params.max_novel_share:
+        reasons.append(
+            f"{share:.0%} of {buildings} buildings are unlike any in training, surely more than {low:.0%} "
+            f"(score.drift.max_novel_share {params.max_novel_share:g})"
+        )
+    return {"novel": share, "novel_at_least": low}, reasons
+
+
+def least_share(count: int, total: int, confidence: float) -> float:
+    """Return the one-sided lower bound of a share (Wilson 1927); 0 if the total is 0."""
+    if not total:
+        return 0.0
+    interval = stats.binomtest(count, total, alternative="greater").proportion_ci(confidence, method="wilson")
+    return float(interval.low)
+
+
+def _outputs(
+    statuses: Counts, categories: Counts, before: DeliveryResult | None, params: Drift
+) -> tuple[dict[str, Any], list[str]]:
+    if before is None:
+        return {}, []
+    result: dict[str, Any] = {}
+    reasons = []
+    abstained, total = sum(statuses.get(name, 0) for name in ABSTAINED), sum(statuses.values())
+    was = sum(before.statuses.get(name, 0) for name in ABSTAINED) / max(sum(before.statuses.values()), 1)
+    low = least_share(abstained, total, params.confidence)
+    result |= {"abstained": abstained / max(total, 1), "abstained_before": was}
+    if low - was > params.max_abstained_rise:
+        reasons.append(f"{abstained / total:.0%} of the buildings are not judged, {was:.0%} were in {before.folder}")
+    now, then = ([int(part.get(str(number), 0)) for number in range(5)] for part in (categories, before.categories))
+    if min(sum(now), sum(then)) >= params.min_buildings:
+        psi, chance = _index(then, now, params.confidence)
+        result |= {"categories_psi": psi, "categories_psi_by_chance": chance}
+        if psi > max(params.max_output_psi, chance):
+            reasons.append(f"categories {now}, {then} in {before.folder}: population stability index {psi:.2g}")
+    return result, reasons
+
+
+def _index(then: Sequence[int], now: Sequence[int], confidence: float) -> tuple[float, float]:
+    """Return the population stability index of two counts of categories, and its bound by chance; see `audit.drift`."""
+    e, a = ((np.array(counts) + 0.5) / (sum(counts) + 0.5 * len(counts)) for counts in (then, now))
+    chance = (1 / sum(then) + 1 / sum(now)) * float(stats.chi2.isf(1 - confidence, len(now) - 1))
+    return stability_index(e, a), chance
+
+
+RECORD, DIFFERENCES = "shadow.json", "differences.csv"
+
+
+def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: int | None, out: Path) -> None:
+    """Write `OUT/_shadow/PLACE/RESULT/VERSION/`: predictions, buildings with another answer, and counts.
+
+    Before the champion's result is published, so that a killed run does it again; whatever goes wrong with the
+    challenger is logged, and stops nothing.
+
+    Args:
+        reading: the delivery. tiles: judged by the champion. challenger: its package. workers: see `score`.
+        out: folder of the results.
+    """
+    delivery = reading.delivery
+    try:
+        own = cut_tiles(reading, challenger)
+        folder = out / SHADOW / delivery.place / delivery.result / own[0].version
+        if folder.exists():
+            return
+        judge_tiles(own, workers)
+        said, champion = read_answers(own).table, read_answers(tiles).table
+        differences = compare_predictions(champion, said)
+        with atomic_folder(folder) as temporary:
+            write_predictions(said, temporary / PREDICTIONS)
+            # "before" is what the champion says, "after" what the challenger says.
+            columns = {
+                name: name.replace("_before", "_champion").replace("_after", "_challenger")
+                for name in differences.table
+            }
+            differences.table.rename(columns=columns).to_csv(temporary / DIFFERENCES, index=False)
+            record = {
+                "format": 1,
+                "place": delivery.place,
+                "delivery": delivery.name,
+                "id": delivery.id,
+                "champion": tiles[0].version,
+                "challenger": own[0].version,
+                "differences": differences.counts,
+                "answers": {"champion": counts_of(champion), "challenger": counts_of(said)},
+                "made": now(),
+            }
+            write_json(temporary / RECORD, record)
+        log.info(
+            "%s/%s: challenger %s judges %d buildings otherwise",
+            delivery.place,
+            delivery.result,
+            own[0].version,
+            differences.counts["changed"],
+        )
+    except Exception as error:
+        log.warning("%s/%s: no answers of the challenger (%s)", delivery.place, delivery.result, error)

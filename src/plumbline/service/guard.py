@@ -1,0 +1,212 @@
+"""Guard requests by token and size, and count them."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import shutil
+import time
+from pathlib import Path
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from plumbline.service.job_store import JobStore
+from plumbline.service.models import Models
+from plumbline.service.problems import Problem, problem_of
+from plumbline.service.settings import Settings
+
+SEVERAL = "PROMETHEUS_MULTIPROC_DIR"
+"""Folder in which several processes gather their figures; Prometheus's client reads the name."""
+LEAST_FREE_MB = 200.0
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+BUILDINGS = (1, 4, 16, 64, 256, 1024, 4096)
+
+
+class Meters:
+    """Figures of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "plumbline_http_requests", "Requests.", ["method", "route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "plumbline_http_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self._inferred = Histogram(
+            "plumbline_infer_buildings",
+            "Buildings of a request for tensors.",
+            buckets=BUILDINGS,
+            registry=self.registry,
+        )
+        self._refused = Counter("plumbline_busy", "Requests refused for load.", ["what"], registry=self.registry)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def inferred(self, buildings: int) -> None:
+        """Count the buildings of a request for tensors."""
+        self._inferred.observe(buildings)
+
+    def refused(self, what: str) -> None:
+        """Count a request that was refused because the service is busy."""
+        self._refused.labels(what).inc()
+
+    def text(self, jobs: dict[str, int], models: list[tuple[str, str, str]]) -> bytes:
+        """Return all figures in the format of Prometheus, summed over the processes."""
+        now = CollectorRegistry()
+        if SEVERAL in os.environ:
+            MultiProcessCollector(now)  # type: ignore[no-untyped-call]
+        gauge = Gauge("plumbline_jobs", "Jobs on the list.", ["status"], registry=CollectorRegistry())
+        served = Gauge(
+            "plumbline_model_info", "Models served.", ["name", "family", "version"], registry=CollectorRegistry()
+        )
+        for status, count in jobs.items():
+            gauge.labels(status).set(count)
+        for about in models:
+            served.labels(*about).set(1)
+        own = now if SEVERAL in os.environ else self.registry
+        return generate_latest(own) + _one(gauge) + _one(served)
+
+
+def _one(gauge: Gauge) -> bytes:
+    alone = CollectorRegistry()
+    alone.register(gauge)
+    return generate_latest(alone)
+
+
+def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meters) -> APIRouter:
+    """Return the routes of probes and figures."""
+    router = APIRouter(tags=["operation"])
+
+    @router.get("/healthz", summary="Tell whether the process answers")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @router.get("/readyz", summary="Tell whether work can be taken")
+    def readyz() -> dict[str, str]:
+        store.counts()
+        free = shutil.disk_usage(root).free / 1e6
+        if free < LEAST_FREE_MB:
+            raise Problem(503, f"{free:.0f} MB are free for files; {LEAST_FREE_MB:.0f} are needed.", 30)
+        return {"status": "ok", "model": models.diagnosis.manifest.version}
+
+    @router.get("/metrics", summary="Return figures for Prometheus", response_class=Response)
+    def metrics() -> Response:
+        about = [(str(one["name"]), str(one["family"]), str(one["version"])) for one in models.describe()]
+        return Response(meters.text(store.counts(), about), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+OPEN = ("/healthz", "/readyz", "/", "/assets")
+"""What needs no token: the probes, and the web page, which asks the user for one."""
+MB = 1_000_000
+JSON_MB = 16
+SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+SILENT_SECONDS = 60.0
+"""That a client may let pass within a request without sending a byte of it."""
+
+
+class _Refused(Exception):
+    """Stops the reading of the body."""
+
+
+class Guard:
+    """An ASGI layer around the application."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, meters: Meters) -> None:
+        self._app, self._settings, self._meters = app, settings, meters
+        secret = settings.token.get_secret_value() if settings.token else ""
+        self._token = f"Bearer {secret}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+        headers = dict(scope["headers"])
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *SAFE_HEADERS]
+            await send(message)
+
+        problem = self._refusal(scope["path"], headers)
+        if problem is not None:
+            await problem.response()(scope, receive, counted)
+        else:
+            await self._bounded(scope, receive, counted, self._most(scope["path"]))
+        route = getattr(scope.get("route"), "path", "other")
+        self._meters.count(scope["method"], route, status, time.perf_counter() - began)
+
+    def _refusal(self, path: str, headers: dict[bytes, bytes]) -> Problem | None:
+        needs = self._settings.token is not None and path not in OPEN and not path.startswith("/assets/")
+        if needs and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
+            return Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            return Problem(400, "Content-Length is not a number.")
+        most = self._most(path)
+        return self._too_large(most) if int(length) > most else None
+
+    def _most(self, path: str) -> int:
+        limits = self._settings.limits
+        if path.startswith("/v2/"):
+            return limits.infer_mb * MB
+        return limits.upload_mb * MB if path in ("/v1/predict", "/v1/restore") else JSON_MB * MB
+
+    def _too_large(self, most: int) -> Problem:
+        return Problem(413, f"The request has more than {most // MB} MB, the most that this service takes here.")
+
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
+        """Limit the body by counting its bytes, since a length may be wrong, and limit the wait for them."""
+        came, begun, whole = 0, False, False
+        refused: Problem | None = None
+
+        async def bounded() -> Message:
+            nonlocal came, whole, refused
+            if whole:  # there is only the client's leaving to wait for
+                return await receive()
+            try:
+                async with asyncio.timeout(SILENT_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                refused = Problem(408, f"Nothing came for {SILENT_SECONDS:g} seconds. Send the request again.")
+                raise _Refused from None
+            whole = not message.get("more_body", False)
+            came += len(message.get("body", b""))
+            if came > most:
+                refused = self._too_large(most)
+                raise _Refused
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            if refused is None or begun:  # else the application tells of a body that it could not read
+                begun = True
+                await send(message)
+
+        try:
+            await self._app(scope, bounded, noted)
+        except Exception as error:
+            if begun:
+                raise
+            refused = refused or problem_of(error)
+        if refused is not None and not begun:
+            await refused.response()(scope, receive, send)

@@ -1,0 +1,171 @@
+"""Do one job in a separate process: `python -m plumbline.service.job_process FOLDER PARENT`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from plumbline.core import console
+from plumbline.core.console import log, setup_logging
+from plumbline.core.errors import InputError, PlumblineError, refused_by_disk
+from plumbline.core.extras import is_installed
+from plumbline.core.files import read_json, write_json
+from plumbline.core.jobs import die_with_parent
+from plumbline.params import Ingest, Prepare, load_ingest
+from plumbline.serve.predictions import write_text
+from plumbline.service.job_store import (
+    DOCUMENT,
+    FIELD,
+    MAP,
+    PARAMS,
+    PICTURE,
+    POINTS,
+    PROBLEM,
+    RESULTS,
+    TABLE,
+    TASK,
+    buildings_file,
+    note_progress,
+)
+from plumbline.service.problems import Problem, without_paths
+from plumbline.sources.points.track import Track
+
+SECONDS_BETWEEN_NOTES = 0.5
+SUFFIXES = (".geojson", ".csv", ".gpkg", ".parquet")
+
+
+def main(folder: Path, parent: int) -> int:
+    """Do the job, and return the exit code: 0, or 1 with the problem in `PROBLEM`."""
+    if not die_with_parent(parent):
+        return 1
+    os.chdir(folder)  # messages then name files as the user does, and `.plumbline` lies with the job
+    here = Path()
+    setup_logging()
+    console.listen(_Progress(here))
+    try:
+        task = read_json(here / TASK)
+        (here / RESULTS).mkdir(exist_ok=True)
+        {"predict": _predict, "restore": _restore}[task["kind"]](here, task)
+    except MemoryError:
+        problem = Problem(422, "The files need more memory than there is. Give fewer points.")
+    except PlumblineError as error:
+        problem = Problem(422, without_paths(str(error), folder))
+    except Exception as error:
+        full = refused_by_disk(error) is not None
+        log.error("the job failed", exc_info=error)
+        problem = Problem(507, "The disk of the service is full.") if full else Problem(500, "The job failed.")
+    else:
+        return 0
+    log.error("%s", problem)
+    write_json(here / PROBLEM, problem.content)
+    return 1
+
+
+class _Progress:
+    """Writes the progress of the job, but not more often than every half second within a step."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._last, self._step = folder, 0.0, ""
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if step != self._step or now - self._last > SECONDS_BETWEEN_NOTES:
+            self._last, self._step = now, step
+            note_progress(self._folder, step, done, total)
+
+
+def _predict(folder: Path, task: dict[str, Any]) -> None:
+    from plumbline.export.package import open_package
+    from plumbline.serve.layers import scatterer_layers, unjudged_layer
+    from plumbline.serve.map.document import make_document
+    from plumbline.serve.predict import asked_for, judge_and_assign
+    from plumbline.serve.predictions import write_predictions
+    from plumbline.sources.city.in_memory import Say, read_city_files
+
+    given = task["options"]
+    ingest, points, buildings = _inputs(folder)
+    if buildings is None:
+        raise InputError("buildings: no file found. Give one of footprints.")
+    manifest, model = open_package(Path(task["package"]), given.get("artifact"))
+    prepare: Prepare = asked_for(manifest.prepare, given.get("min_quadrant_confidence"))
+    note_progress(folder, "read", 0, 1)
+    city = read_city_files(
+        points, buildings, ingest, given.get("format"), given.get("id_column"), given.get("layer"), Say.ALL
+    )
+    _check_size(city.points, task)
+    if len(city.footprints) > task["footprints"]:
+        raise InputError(
+            f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
+        )
+    note_progress(folder, "judge", 0, 1)
+    judged, owners = judge_and_assign(
+        city.points, city.footprints, prepare, model, manifest.version, given.get("damage_rate")
+    )
+    note_progress(folder, "write", 0, 1)
+    document = make_document(judged, city.points, f"Plumbline: {buildings.stem}")
+    _write_map(folder, task, document)
+    for suffix in SUFFIXES:
+        layers = []
+        if suffix == ".gpkg":
+            layers = [*unjudged_layer(judged), *scatterer_layers(city.points, owners, judged.table)]
+        write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", layers)
+
+
+def _restore(folder: Path, task: dict[str, Any]) -> None:
+    from plumbline.core.jobs import alone, run_jobs
+    from plumbline.fields.restore.field import Box
+    from plumbline.fields.restore.footprints import write_buildings
+    from plumbline.fields.restore.outputs import field_document
+    from plumbline.fields.restore.restore import STAGE, Asked, finish, plan_windows, restore_part
+    from plumbline.sources.city.in_memory import read_tracks
+
+    given = task["options"]
+    ingest, points, buildings = _inputs(folder)
+    asked = Asked(
+        given["num_inference_steps"],
+        given["samples"],
+        given["cell"],
+        tuple(given["adapter"]),
+        bbox=Box(*given["bbox"]) if given.get("bbox") else None,
+    )
+    note_progress(folder, "read", 0, 1)
+    _check_size(read_tracks(points, ingest, given.get("format")), task)
+    with alone(STAGE, patience_seconds=5.0):
+        plan = plan_windows(points, Path(task["package"]), asked, ingest, given.get("format"))
+        run_jobs(restore_part, plan.jobs, 1, STAGE)
+        for suffix in SUFFIXES if buildings is not None else ():
+            assert buildings is not None
+            write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", given.get("layer"))
+        picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
+        finish(plan, folder / RESULTS / FIELD, None, None, picture)
+    _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))
+
+
+def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> None:
+    """Write the map document, and the HTML page if the web page was built."""
+    from plumbline.serve.map.document import as_json
+    from plumbline.serve.map.page import is_built, page_html
+
+    if task["basemap"]:
+        document["basemap"] = task["basemap"]
+    write_text(as_json(document), folder / RESULTS / DOCUMENT)
+    if is_built():
+        write_text(page_html(document), folder / RESULTS / MAP)
+
+
+def _inputs(folder: Path) -> tuple[Ingest, list[Path], Path | None]:
+    ingest = load_ingest(folder / PARAMS) if (folder / PARAMS).exists() else Ingest()
+    return ingest, sorted((folder / POINTS).iterdir()), buildings_file(folder)
+
+
+def _check_size(tracks: list[Track], task: dict[str, Any]) -> None:
+    count = sum(len(track) for track in tracks)
+    if count > task["points"]:
+        raise InputError(f"{count} points; this service takes {task['points']} in a job. Cut the files to your area.")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,345 @@
+"""Keep the list of jobs and their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+import psutil  # type: ignore[import-untyped]
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
+
+Kind = Literal["predict", "restore"]
+Status = Literal["queued", "running", "done", "failed", "cancelled"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+ENDED: tuple[Status, ...] = ("done", "failed", "cancelled")
+MOST_ATTEMPTS = 3
+"""Times that a job is begun, whose service ends before it does."""
+LOCKED_SECONDS = 5.0
+"""To wait for another process that writes."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS jobs (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, options TEXT NOT NULL, problem TEXT,
+    created REAL NOT NULL, started REAL, finished REAL, owner TEXT, remote TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS by_status ON jobs (status, created);
+"""
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job of the list."""
+
+    id: str
+    kind: Kind
+    status: Status
+    options: dict[str, Any]
+    problem: dict[str, Any] | None
+    """Problem details, of one that failed."""
+    created: float
+    """Seconds since 1970, as the next two."""
+    started: float | None
+    finished: float | None
+    owner: str | None
+    """Process of the service that runs it, see `this_process`."""
+    remote: str | None
+    """Number of its flow run, where a work pool runs it."""
+    attempts: int
+    cancelled: bool
+    """Its end was asked for."""
+
+
+class JobStore:
+    """The list of jobs in one file, which several processes of a service share."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it."""
+        self._path = path
+        with self._open() as database:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.executescript(_TABLE)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        # A connection for each use: they are cheap, and no thread holds another's.
+        database = sqlite3.connect(self._path, timeout=LOCKED_SECONDS, isolation_level="IMMEDIATE")
+        database.row_factory = sqlite3.Row
+        try:
+            database.execute("PRAGMA synchronous=FULL")  # what was acknowledged is on the disk
+            with database:
+                yield database
+        finally:
+            database.close()
+
+    def add(self, job: str, kind: Kind, options: dict[str, Any], queue: int) -> bool:
+        """Append a job; return False if `queue` jobs wait already."""
+        with self._open() as database:
+            database.execute("BEGIN IMMEDIATE")
+            waiting = database.execute("SELECT count(*) FROM jobs WHERE status = 'queued'").fetchone()[0]
+            if waiting >= queue:
+                return False
+            database.execute(
+                "INSERT INTO jobs (id, kind, status, options, created) VALUES (?, ?, 'queued', ?, ?)",
+                (job, kind, json.dumps(options), time.time()),
+            )
+        return True
+
+    def get(self, job: str) -> JobRow | None:
+        """Return a job; None if it is not on the list."""
+        with self._open() as database:
+            row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+        return _job(row) if row else None
+
+    def claim(self, at_once: int) -> JobRow | None:
+        """Take the job that has waited longest, if fewer than `at_once` run; the caller runs it."""
+        with self._open() as database:
+            row = database.execute(
+                "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
+                "SELECT id FROM jobs WHERE status = 'queued' ORDER BY created LIMIT 1"
+                ") AND (SELECT count(*) FROM jobs WHERE status = 'running') < ? RETURNING *",
+                (this_process(), time.time(), at_once),
+            ).fetchone()
+        return _job(row) if row else None
+
+    def finish(self, job: str, status: Status, problem: dict[str, Any] | None = None) -> None:
+        """Record how a job ended."""
+        with self._open() as database:
+            database.execute(
+                "UPDATE jobs SET status = ?, problem = ?, finished = ?, owner = NULL WHERE id = ?",
+                (status, json.dumps(problem) if problem else None, time.time(), job),
+            )
+
+    def note_remote(self, job: str, run: str) -> None:
+        """Record the flow run that does a job."""
+        with self._open() as database:
+            database.execute("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
+
+    def cancel(self, job: str) -> JobRow | None:
+        """Cancel a waiting job, or ask a running one to end. Return the job; None if it is not on the list."""
+        with self._open() as database:
+            database.execute(
+                "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ? AND status = 'queued'",
+                (time.time(), job),
+            )
+            database.execute("UPDATE jobs SET cancelled = 1 WHERE id = ? AND status = 'running'", (job,))
+            row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+        return _job(row) if row else None
+
+    def put_back(self, job: str) -> None:
+        """Queue a job again that this process cannot finish, without counting the attempt."""
+        with self._open() as database:
+            database.execute(
+                "UPDATE jobs SET status = 'queued', owner = NULL, attempts = attempts - 1 "
+                "WHERE id = ? AND status = 'running'",
+                (job,),
+            )
+
+    def recover(self) -> tuple[list[str], list[str]]:
+        """Queue jobs of dead processes again, and fail those started too often. Return the names of both."""
+        again: list[str] = []
+        given_up: list[str] = []
+        with self._open() as database:
+            rows = database.execute(
+                "SELECT id, owner, attempts, cancelled FROM jobs WHERE status = 'running'"
+            ).fetchall()
+            for row in rows:
+                if is_alive(row["owner"]):
+                    continue
+                if row["cancelled"]:
+                    database.execute(
+                        "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ?", (time.time(), row["id"])
+                    )
+                else:
+                    (again if row["attempts"] < MOST_ATTEMPTS else given_up).append(row["id"])
+            database.executemany(
+                "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?", [(job,) for job in again]
+            )
+        return again, given_up
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs have each status."""
+        with self._open() as database:
+            found = dict(database.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
+        return {status: found.get(status, 0) for status in STATUSES}
+
+    def names(self) -> set[str]:
+        """Return the names of all jobs."""
+        with self._open() as database:
+            return {row["id"] for row in database.execute("SELECT id FROM jobs")}
+
+    def remove_ended(self, before: float) -> list[str]:
+        """Remove jobs that ended before a time (seconds since 1970) from the list; return their names."""
+        with self._open() as database:
+            marks = ", ".join("?" * len(ENDED))
+            rows = database.execute(
+                f"DELETE FROM jobs WHERE finished < ? AND status IN ({marks}) RETURNING id",  # noqa: S608
+                (before, *ENDED),
+            ).fetchall()
+        return [row["id"] for row in rows]
+
+    def remove(self, job: str) -> None:
+        """Remove a job from the list."""
+        with self._open() as database:
+            database.execute("DELETE FROM jobs WHERE id = ?", (job,))
+
+
+def this_process() -> str:
+    """Return a name for this process that stays unique over time: number and start."""
+    return f"{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def is_alive(owner: str | None) -> bool:
+    """Return whether the process named by `this_process` still runs."""
+    if owner is None:
+        return False
+    number, _, began = owner.partition(":")
+    try:
+        return f"{psutil.Process(int(number)).create_time():.2f}" == began
+    except (psutil.Error, ValueError):
+        return False
+
+
+def _job(row: sqlite3.Row) -> JobRow:
+    given = dict(row)
+    problem = given.pop("problem")
+    return JobRow(
+        **{
+            **given,
+            "options": json.loads(given["options"]),
+            "problem": json.loads(problem) if problem else None,
+            "cancelled": bool(given["cancelled"]),
+        }
+    )
+
+
+JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
+POINTS, BUILDINGS, RESULTS = "points", "buildings", "results"
+PARAMS, TASK, PROGRESS, PROBLEM, LOG = "params.yaml", "task.json", "progress.json", "problem.json", "log.txt"
+FIELD, TABLE, PICTURE, MAP, DOCUMENT = "field.tif", "table", "field.png", "map.html", "map.json"
+MEDIA = {
+    "application/geo+json": f"{TABLE}.geojson",
+    "text/csv": f"{TABLE}.csv",
+    "application/geopackage+sqlite3": f"{TABLE}.gpkg",
+    "application/vnd.apache.parquet": f"{TABLE}.parquet",
+    "image/tiff": FIELD,
+    "image/png": PICTURE,
+    "text/html": MAP,
+}
+"""Kind of content -> file among the results."""
+LONGEST_NAME = 120
+ORPHAN_SECONDS = 3600.0
+"""After which an upload that never became a job is removed."""
+CHUNK = 1 << 20
+_UNSAFE = re.compile(r"[^\w.\-]+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One file of a request."""
+
+    name: str
+    stream: BinaryIO
+
+
+def new_id() -> str:
+    """Draw a random name for a job. It cannot be guessed, because it gives access to the results."""
+    return secrets.token_hex(16)
+
+
+def safe_name(name: str, fallback: str) -> str:
+    """Return a file name without folders and without characters that a shell or a file system treats specially.
+
+    Formats are told by names as well, so as much as can be of the user's own is kept.
+    """
+    bare = name.replace("\\", "/").rpartition("/")[2]
+    bare = _UNSAFE.sub("_", bare).lstrip(".-")
+    stem, dot, suffix = bare.rpartition(".")
+    if len(bare) > LONGEST_NAME:
+        bare = f"{stem[: LONGEST_NAME - len(suffix) - 1]}{dot}{suffix}"[:LONGEST_NAME]
+    return bare or fallback
+
+
+def store_uploads(
+    root: Path, job: str, points: Sequence[Upload], buildings: Sequence[Upload], params: Upload | None
+) -> None:
+    """Write the files of a request into the folder of a new job; on failure, leave no folder.
+
+    Raises:
+        InputError: two files of one kind have one name.
+        OSError: the disk is full.
+    """
+    scratch = root / INCOMING / job
+    try:
+        for kind, uploads in ((POINTS, points), (BUILDINGS, buildings)):
+            folder = scratch / kind
+            folder.mkdir(parents=True)
+            for number, upload in enumerate(uploads):
+                path = folder / safe_name(upload.name, f"{kind}-{number}")
+                if path.exists():
+                    raise InputError(f"{kind}: two files are called {path.name}. Give each its own name.")
+                _write(upload, path)
+        if params is not None:
+            _write(params, scratch / PARAMS)
+        scratch.rename(root / JOBS / job)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _write(upload: Upload, path: Path) -> None:
+    with path.open("wb") as stream:
+        shutil.copyfileobj(upload.stream, stream, CHUNK)
+
+
+def buildings_file(folder: Path) -> Path | None:
+    """Return the footprints file of a job; for a Shapefile, the part `.shp`.
+
+    Raises:
+        InputError: there are several, and none is a Shapefile.
+    """
+    found = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
+    main = [path for path in found if path.suffix.lower() == ".shp"] if len(found) > 1 else found
+    if len(main) > 1 or (found and not main):
+        names = ", ".join(path.name for path in found)
+        raise InputError(f"buildings: {names} found; one file is needed, or the parts of one Shapefile.")
+    return main[0] if main else None
+
+
+def note_progress(folder: Path, step: str, done: int, total: int) -> None:
+    """Write the progress of the job in `folder`."""
+    write_json(folder / PROGRESS, {"step": step, "done": done, "total": total})
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return what the job's process wrote into `PROGRESS` or `PROBLEM`; None where it did not."""
+    try:
+        found = read_json(folder / name)
+    except (InputError, OSError, json.JSONDecodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def sweep(root: Path, names: set[str]) -> None:
+    """Remove folders of jobs that are not on the list, and uploads that were cut off, once they are old."""
+    old = time.time() - ORPHAN_SECONDS
+    for folder in (root / JOBS, root / INCOMING):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name in names:
+                continue
+            try:
+                if path.stat().st_mtime < old:
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+            except FileNotFoundError:  # another process of the service is at it, too
+                continue

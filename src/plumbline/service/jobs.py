@@ -1,0 +1,263 @@
+"""Accept files, and return judgements or fields: jobs, their progress, and their results."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, File, Form, Header, Query, UploadFile
+from fastapi import Path as PathParameter
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from plumbline.fields.model.adapter_files import parse_adapters
+from plumbline.fields.restore.field import FORM, parse_box
+from plumbline.params import FORMATS
+from plumbline.serve.base_rate import given_rate
+from plumbline.service import job_store as job_files
+from plumbline.service.guard import Meters
+from plumbline.service.job_store import ENDED, MEDIA, JobRow, JobStore, Kind, Status, Upload
+from plumbline.service.models import Models
+from plumbline.service.problems import NO_JOB, RESPONSES, Problem, refuse_unknown_fields
+from plumbline.service.settings import Limits
+
+FULL_SECONDS = 30
+"""After which a client may ask again where too many jobs wait."""
+PRODUCT_FORMATS = tuple(FORMATS)
+Text = Annotated[str | None, Form(max_length=200)]
+JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
+SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
+Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html"]
+DEFAULTS: dict[Kind, str] = {"predict": "application/geo+json", "restore": "image/tiff"}
+
+
+class Progress(BaseModel):
+    """Progress of a job."""
+
+    step: str
+    done: int
+    total: int
+
+
+class Job(BaseModel):
+    """A job, as `GET /v1/jobs/{id}` returns it."""
+
+    id: str
+    kind: Kind
+    status: Status
+    progress: Progress | None
+    problem: dict[str, Any] | None
+    created: float
+    started: float | None
+    finished: float | None
+    results: list[str]
+    """Kinds of content that `result` gives."""
+
+
+def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, meters: Meters) -> APIRouter:
+    """Return the routes under `/v1`."""
+    router = APIRouter(prefix="/v1", tags=["jobs"])
+
+    def add(
+        kind: Kind,
+        options: dict[str, Any],
+        points: list[UploadFile],
+        buildings: list[UploadFile],
+        params: UploadFile | None,
+    ) -> Response:
+        """Store the files, and add the job to the list."""
+        count = len(points) + len(buildings) + (params is not None)
+        if count > limits.files:
+            raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
+        if store.counts()["queued"] >= limits.queue:
+            raise _full(meters, limits)
+        job = job_files.new_id()
+        own = [Upload(params.filename or "", params.file)] if params is not None else []
+        job_files.store_uploads(root, job, _uploads(points), _uploads(buildings), next(iter(own), None))
+        folder = root / job_files.JOBS / job
+        try:
+            job_files.buildings_file(folder)
+            accepted = store.add(job, kind, options, limits.queue)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if not accepted:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _full(meters, limits)
+        told = find(job)
+        where = f"/v1/jobs/{job}"
+        return JSONResponse(told.model_dump(), 202, {"Location": where})
+
+    def find(job: str) -> Job:
+        row = store.get(job)
+        if row is None:
+            raise Problem(404, NO_JOB)
+        return _told(row, root / job_files.JOBS / job)
+
+    files: dict[str, Any] = {
+        "status_code": 202,
+        "responses": {202: {"model": Job, "description": "The job is on the list."}, **RESPONSES},
+        "dependencies": [Depends(refuse_unknown_fields)],
+    }
+
+    @router.post("/predict", summary="Judge buildings", **files)
+    async def predict(
+        points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
+        buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
+        params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
+        format: Annotated[str | None, Form(pattern=f"^({'|'.join(PRODUCT_FORMATS)})$")] = None,
+        id_column: Text = None,
+        layer: Text = None,
+        damage_rate: Annotated[str, Form(max_length=30, description="A share, as 0.02, or `auto`.")] = "auto",
+        min_quadrant_confidence: Annotated[float | None, Form(ge=0, le=1)] = None,
+        artifact: Annotated[Literal["pruned", "fp16", "int8"] | None, Form()] = None,
+    ) -> Response:
+        options = {
+            "format": format,
+            "id_column": id_column,
+            "layer": layer,
+            "damage_rate": given_rate(damage_rate),
+            "min_quadrant_confidence": min_quadrant_confidence,
+            "artifact": artifact,
+        }
+        return await run_in_threadpool(add, "predict", options, points, buildings, params)
+
+    @router.post("/restore", summary="Restore a field", **files)
+    async def restore(
+        points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
+        buildings: Annotated[list[UploadFile] | None, File(description="Footprints, to read the field off.")] = None,
+        params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
+        format: Annotated[str | None, Form(pattern=f"^({'|'.join(PRODUCT_FORMATS)})$")] = None,
+        layer: Text = None,
+        num_inference_steps: Annotated[int, Form(ge=1, le=50)] = 25,
+        samples: Annotated[int, Form(ge=2, le=64)] = 16,
+        cell: Annotated[float, Form(ge=1, le=1000, description="Side of a cell, m.")] = 10.0,
+        adapter: Annotated[list[str] | None, Form(description="`NAME` or `NAME=WEIGHT`.")] = None,
+        bbox: Annotated[
+            str | None, Form(max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
+        ] = None,
+    ) -> Response:
+        known = models.restoration.adapters
+        for name, _ in parse_adapters(adapter or []):
+            if name not in known:
+                raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(known) or 'none'}.")
+        options = {
+            "format": format,
+            "layer": layer,
+            "num_inference_steps": num_inference_steps,
+            "samples": samples,
+            "cell": cell,
+            "adapter": adapter or [],
+            "bbox": parse_box(bbox) if bbox else None,
+        }
+        return await run_in_threadpool(add, "restore", options, points, buildings or [], params)
+
+    @router.get("/jobs/{job}", summary="Tell how far a job is", responses={404: RESPONSES[422]})
+    def get(job: JobId) -> Job:
+        return find(job)
+
+    @router.delete("/jobs/{job}", summary="Cancel a job, or remove an ended one", responses={404: RESPONSES[422]})
+    def cancel(job: JobId) -> Job:
+        row = store.cancel(job)
+        if row is None:
+            raise Problem(404, NO_JOB)
+        folder = root / job_files.JOBS / job
+        told = _told(row, folder)
+        if row.status in ENDED:
+            store.remove(job)
+            shutil.rmtree(folder, ignore_errors=True)
+            told = told.model_copy(update={"results": []})
+        return told
+
+    @router.get(
+        "/jobs/{job}/result",
+        summary="Give a job's result",
+        response_class=FileResponse,
+        responses={
+            200: {"content": {kind: {} for kind in MEDIA}},
+            **dict.fromkeys((404, 406, 409), RESPONSES[422]),
+        },
+    )
+    def result(
+        job: JobId,
+        accept: Annotated[str, Header(max_length=1000)] = "*/*",
+        format: Annotated[Suffix | None, Query(description="In place of `Accept`.")] = None,
+    ) -> FileResponse:
+        told = find(job)
+        if told.status != "done":
+            raise Problem(409, f"The job is {told.status}; it has no result.", 5 if told.status not in ENDED else None)
+        kind = SUFFIXES[format][0] if format else chosen(accept, told.results, DEFAULTS[told.kind])
+        if kind not in told.results:
+            raise Problem(406, f"This job has {', '.join(told.results)}.")
+        path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
+        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}")
+
+    @router.get(
+        "/jobs/{job}/map",
+        summary="Give what the web page draws of a job",
+        response_class=FileResponse,
+        responses={200: {"content": {"application/json": {}}}, **dict.fromkeys((404, 409), RESPONSES[422])},
+    )
+    def document(job: JobId) -> FileResponse:
+        told = find(job)
+        if told.status != "done":
+            raise Problem(409, f"The job is {told.status}; it has no map.")
+        return FileResponse(root / job_files.JOBS / job / job_files.RESULTS / job_files.DOCUMENT)
+
+    @router.get("/models", summary="List the models that are served, with their figures and gates")
+    def listed() -> list[dict[str, Any]]:
+        return models.describe()
+
+    return router
+
+
+def chosen(accept: str, there: list[str], default: str) -> str | None:
+    """Return the content type among `there` that an `Accept` header prefers; None if it accepts none of them."""
+    asked = []
+    for number, part in enumerate(accept.split(",")):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        weight = next((piece[2:] for piece in parameters if piece.startswith("q=")), "1")
+        try:
+            asked.append((-float(weight), number, kind))
+        except ValueError:
+            continue
+    for weight_, _, kind in sorted(asked):
+        if weight_ == 0:
+            continue
+        if kind in there:
+            return kind
+        family = kind.removesuffix("/*")
+        if kind == "*/*":
+            return default if default in there else next(iter(there), None)
+        if family != kind and (
+            found := [one for one in (default, *there) if one.startswith(f"{family}/") and one in there]
+        ):
+            return found[0]
+    return None
+
+
+def _told(row: JobRow, folder: Path) -> Job:
+    noted = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
+    there = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
+    return Job(
+        id=row.id,
+        kind=row.kind,
+        status=row.status,
+        progress=Progress.model_validate(noted) if noted else None,
+        problem=row.problem,
+        created=row.created,
+        started=row.started,
+        finished=row.finished,
+        results=there if row.status == "done" else [],
+    )
+
+
+def _uploads(files: list[UploadFile]) -> list[Upload]:
+    return [Upload(one.filename or "", one.file) for one in files]
+
+
+def _full(meters: Meters, limits: Limits) -> Problem:
+    meters.refused("jobs")
+    return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS)

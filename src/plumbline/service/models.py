@@ -1,0 +1,118 @@
+"""Hold the served models, and switch to a new champion without losing a request."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.core.console import log
+from plumbline.core.errors import PlumblineError
+from plumbline.export.package import Manifest, PackageManifest, open_package
+from plumbline.export.runtime import OnnxModel
+from plumbline.fields.release.package import adapters_in, verify_fields
+from plumbline.release.resolve import resolve_fields, resolve_model
+from plumbline.service.job_store import Kind
+from plumbline.service.settings import Settings
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model of diagnosis in use. A request keeps the one it has got, even after a switch."""
+
+    package: Path
+    manifest: Manifest
+    model: OnnxModel
+
+
+@dataclass(frozen=True)
+class ServedFields:
+    """A package of restoration; each job opens it again."""
+
+    package: Path
+    manifest: PackageManifest
+    adapters: tuple[str, ...]
+
+
+class Models:
+    """Models that are served now."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open both models.
+
+        Raises:
+            InputError: one cannot be opened.
+            SignatureRefused: one is not signed with the key of the settings.
+        """
+        self._settings = settings
+        self.diagnosis = self._open()
+        self.restoration = self._open_fields()
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="models", daemon=True)
+
+    def package(self, kind: Kind) -> Path:
+        """Return the package for a kind of job."""
+        return self.diagnosis.package if kind == "predict" else self.restoration.package
+
+    def watch(self) -> None:
+        """Start to look for new champions."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Stop looking for new champions."""
+        self._ended.set()
+
+    def refresh(self) -> None:
+        """Switch to the models that the names stand for now; keep the old one where a new one cannot be opened."""
+        try:
+            package = self._find()
+            if package.resolve() != self.diagnosis.package:
+                self.diagnosis = self._open()
+                log.info("model %s: %s is served now", self._settings.model, self.diagnosis.manifest.version)
+            fields = self._find_fields()
+            if fields.resolve() != self.restoration.package:
+                self.restoration = self._open_fields()
+                log.info("fields: %s is served now", self.restoration.manifest.version)
+        except (PlumblineError, OSError) as error:
+            log.warning("models: %s. The one before is served on.", error)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return version, metrics and gate verdict of each model, for users."""
+        found = []
+        both: tuple[tuple[str, PackageManifest], ...] = (
+            ("diagnosis", self.diagnosis.manifest),
+            ("restoration", self.restoration.manifest),
+        )
+        for family, manifest in both:
+            gate = manifest.gate
+            found.append(
+                {
+                    "name": manifest.name,
+                    "family": family,
+                    "version": manifest.version,
+                    "metrics": manifest.metrics,
+                    "gate": {"verdict": gate.get("verdict"), "rules": gate.get("rules", [])},
+                    **({"adapters": list(self.restoration.adapters)} if family == "restoration" else {}),
+                }
+            )
+        return found
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._settings.poll_seconds):
+            self.refresh()
+
+    def _find(self) -> Path:
+        return resolve_model(self._settings.model, verify_key=self._settings.verify_key)
+
+    def _find_fields(self) -> Path:
+        return resolve_fields(self._settings.restoration_model, verify_key=self._settings.verify_key)
+
+    def _open(self) -> Served:
+        package = self._find().resolve()
+        manifest, model = open_package(package)
+        return Served(package, manifest, model)
+
+    def _open_fields(self) -> ServedFields:
+        package = self._find_fields().resolve()
+        return ServedFields(package, verify_fields(package), tuple(adapters_in(package)))

@@ -1,0 +1,270 @@
+"""Run jobs in processes, or hand them to work pools."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from plumbline.core.console import log
+from plumbline.core.errors import PlumblineError
+from plumbline.core.files import write_json
+from plumbline.service import job_store as job_files
+from plumbline.service import runner as work_pool
+from plumbline.service.job_store import JobRow, JobStore
+from plumbline.service.models import Models
+from plumbline.service.problems import Problem, problem_of
+from plumbline.service.settings import Settings
+
+ADDRESS, KEY, LOGIN = "PREFECT_API_URL", "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING"
+DEPLOYMENT = ("service-job", "service-job")
+"""Flow and deployment, see prefect.yaml."""
+SECONDS = 10.0
+DONE = "COMPLETED"
+OVER = (DONE, "FAILED", "CRASHED", "CANCELLED")
+
+
+class PoolUnreachable(PlumblineError):
+    """Prefect's server does not answer; the job waits."""
+
+
+def asked() -> bool:
+    """Return whether jobs go to work pools."""
+    return bool(os.environ.get(ADDRESS))
+
+
+class PoolJob:
+    """A job that a worker does on a machine with access to the service's folder."""
+
+    def __init__(self, run: str) -> None:
+        """Attach to a flow run by its number."""
+        self.run = run
+
+    @classmethod
+    def begin(cls, folder: Path) -> PoolJob:
+        """Create a flow run for the job in `folder`.
+
+        Raises:
+            PoolUnreachable: the server does not answer, or has no such deployment.
+        """
+        flow, deployment = map(urllib.parse.quote, DEPLOYMENT)
+        number = _call("GET", f"deployments/name/{flow}/{deployment}")["id"]
+        asked_for = {"parameters": {"folder": str(folder)}, "name": folder.name, "idempotency_key": folder.name}
+        return cls(str(_call("POST", f"deployments/{number}/create_flow_run", asked_for)["id"]))
+
+    def poll(self) -> int | None:
+        """Return 0 if the job is done, 1 if it failed, None while it runs."""
+        state = _call("GET", f"flow_runs/{self.run}")["state_type"]
+        return None if state not in OVER else int(state != DONE)
+
+    def end(self) -> None:
+        """Cancel the flow run; its worker ends the process."""
+        _call("POST", f"flow_runs/{self.run}/set_state", {"state": {"type": "CANCELLING"}})
+
+
+def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    address = f"{os.environ[ADDRESS].rstrip('/')}/{path}"
+    if not address.startswith(("http://", "https://")):
+        raise PoolUnreachable(f"{ADDRESS}: an address that begins with http is needed.")
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get(KEY):
+        headers["Authorization"] = f"Bearer {key}"
+    elif login := os.environ.get(LOGIN):
+        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+    body = None if content is None else json.dumps(content).encode()
+    request = urllib.request.Request(address, body, headers, method=method)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
+            found: dict[str, Any] = json.load(answer)
+    except (OSError, ValueError) as error:
+        raise PoolUnreachable(f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).") from error
+    return found
+
+
+SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_SWEEPS = 30.0
+SECONDS_UNREACHABLE = 5.0
+PROGRAM = "plumbline.service.job_process"
+
+
+class LocalJob:
+    """A job in its own process group on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start the job in `folder`."""
+        with (folder / job_files.LOG).open("ab") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM, str(folder), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while the job runs."""
+        return self._process.poll()
+
+    def end(self) -> None:
+        """Kill the process and its whole group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def memory_mb(self) -> float:
+        """Return the resident memory of the process and its children, MB."""
+        total = 0
+        with suppress(psutil.Error):
+            whole = psutil.Process(self._process.pid)
+            for one in (whole, *whole.children(recursive=True)):
+                total += one.memory_info().rss
+        return total / 1e6
+
+
+@dataclass
+class _Running:
+    job: JobRow
+    work: LocalJob | PoolJob
+    began: float = field(default_factory=time.monotonic)
+
+
+class Runner(threading.Thread):
+    """A thread that runs jobs as long as the service lives; their processes end with the service."""
+
+    def __init__(self, root: Path, store: JobStore, models: Models, settings: Settings) -> None:
+        super().__init__(name="runner", daemon=True)
+        self._root, self._store, self._models = root, store, models
+        self._settings, self._limits = settings, settings.limits
+        self._running: dict[str, _Running] = {}
+        self._ended = threading.Event()
+        self._swept = -SECONDS_BETWEEN_SWEEPS
+
+    def run(self) -> None:
+        """Start and supervise jobs until `stop`."""
+        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
+            try:
+                self._look()
+            except Exception as error:  # a locked list or a full disk passes; the jobs go on meanwhile
+                log.warning("jobs: %s", problem_of(error).detail)
+
+    def stop(self) -> None:
+        """End the jobs that run, and put them back into the queue."""
+        self._ended.set()
+        self.join(timeout=10)
+        for one in self._running.values():
+            if isinstance(one.work, LocalJob):  # what a worker does goes on without this service
+                one.work.end()
+            self._store.put_back(one.job.id)
+
+    def _look(self) -> None:
+        for one in list(self._running.values()):
+            self._watch(one)
+        if time.monotonic() - self._swept > SECONDS_BETWEEN_SWEEPS:
+            self._swept = time.monotonic()
+            self._sweep()
+        if not self._ended.is_set() and len(self._running) < self._limits.jobs:
+            job = self._store.claim(self._limits.jobs)
+            if job is not None:
+                self._start(job)
+
+    def _start(self, job: JobRow) -> None:
+        folder = self._root / job_files.JOBS / job.id
+        task = {
+            "kind": job.kind,
+            "options": job.options,
+            "package": str(self._models.package(job.kind)),
+            "points": self._limits.points,
+            "footprints": self._limits.footprints,
+            "basemap": self._settings.basemap,
+        }
+        try:
+            for stale in (job_files.PROBLEM, job_files.PROGRESS):
+                (folder / stale).unlink(missing_ok=True)
+            write_json(folder / job_files.TASK, task)
+            work = self._begin(job, folder.resolve())
+        except PoolUnreachable as error:
+            log.warning("job %s: %s It waits.", job.id, error)
+            self._store.put_back(job.id)
+            self._ended.wait(SECONDS_UNREACHABLE)
+            return
+        except Exception as error:
+            self._store.finish(job.id, "failed", problem_of(error).content)
+            return
+        self._running[job.id] = _Running(job, work)
+        log.info("job %s: %s begins", job.id, job.kind)
+
+    def _begin(self, job: JobRow, folder: Path) -> LocalJob | PoolJob:
+        if not work_pool.asked():
+            return LocalJob(folder)
+        if job.remote is not None:
+            return PoolJob(job.remote)
+        work = PoolJob.begin(folder)
+        self._store.note_remote(job.id, work.run)
+        return work
+
+    def _watch(self, one: _Running) -> None:
+        job, folder = one.job.id, self._root / job_files.JOBS / one.job.id
+        code = one.work.poll()
+        row = self._store.get(job)
+        if code is not None:
+            if isinstance(one.work, LocalJob):
+                one.work.end()
+            del self._running[job]
+            told = job_files.read_note(folder, job_files.PROBLEM)
+            if code == 0:
+                self._store.finish(job, "done")
+            elif row is not None and row.cancelled:
+                shutil.rmtree(folder, ignore_errors=True)
+                self._store.finish(job, "cancelled")
+            else:
+                why = "The job's process was ended from outside, for want of memory perhaps."
+                if not isinstance(one.work, LocalJob):
+                    why = f"Flow run {one.work.run} failed on its worker; the run's log in Prefect says why."
+                ended = Problem(500, why)
+                self._store.finish(job, "failed", told or ended.content)
+            log.info("job %s: ended with %d", job, code)
+            return
+        if row is None or row.cancelled:
+            self._end(one)
+            shutil.rmtree(folder, ignore_errors=True)  # first: one who reads "cancelled" finds nothing left
+            self._store.finish(job, "cancelled")
+            return
+        limits = self._limits
+        if time.monotonic() - one.began > 60 * limits.job_minutes:
+            self._refuse(one, f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area.")
+        elif isinstance(one.work, LocalJob) and one.work.memory_mb() > limits.job_memory_mb:
+            self._refuse(one, f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area.")
+
+    def _refuse(self, one: _Running, why: str) -> None:
+        self._end(one)
+        self._store.finish(one.job.id, "failed", Problem(422, why).content)
+
+    def _end(self, one: _Running) -> None:
+        one.work.end()
+        del self._running[one.job.id]
+
+    def _sweep(self) -> None:
+        again, given_up = self._store.recover()
+        for job in given_up:
+            why = "The service ended several times while it did this job; it is not tried again."
+            self._store.finish(job, "failed", Problem(500, why).content)
+        if again:
+            log.info("jobs: %d go on whose service had ended", len(again))
+        for job in self._store.remove_ended(time.time() - 3600 * self._limits.keep_hours):
+            shutil.rmtree(self._root / job_files.JOBS / job, ignore_errors=True)
+        job_files.sweep(self._root, self._store.names())

@@ -1,1 +1,0 @@
-"""Simulate ground movement as dense fields, and the scatterers that see it."""

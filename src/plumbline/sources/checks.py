@@ -1,0 +1,538 @@
+"""Check points against footprints, and products against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyproj
+import shapely
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from plumbline import params
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.crs import (
+    GLOBE,
+    MAX_STRETCH,
+    MAX_TURN_DEG,
+    length_of_a_metre,
+    transformer,
+    turn_of_axes,
+    utm_zone,
+)
+from plumbline.sources.files.opened import product_params
+from plumbline.sources.points.track import Track
+
+REACH_M = 24.0
+"""Larger shifts are not looked for: the next building is about as far away."""
+COARSE_M, FINE_M = 3.0, 1.0
+MOST_POINTS, FEWEST_POINTS = 1500, 100
+"""Of a viewing side: with more the answer is no other, with fewer it is chance."""
+MOST_OF_ONE = 12
+"""Points around one footprint: those of a building lie wrong together, so that many buildings tell more."""
+AT_A_TIME = 64
+"""Footprints around which points are looked for together."""
+LEAST_M = 4.0
+"""Less is usual: the radar sees the walls that face it, so that points of one side lie off the middle of houses."""
+LEAST_GAIN = 0.05
+"""Share of the points by which more must lie on footprints after the move."""
+LEAST_ERRORS = 4.5
+"""Standard errors of that gain, which is the largest of some hundred: by chance up to four."""
+APART_M = 12.0
+"""From here on another move is another answer: streets that are regular fit themselves at several."""
+LEAST_LEAD = 0.25
+"""Part of the gain by which the best move must be better than another answer."""
+LEAST_UP = 0.05
+"""Up part of a line of sight below which no satellite looks: the points are of a component, east or north."""
+
+
+class Alignment(NamedTuple):
+    """Shift that would place the points better on the footprints."""
+
+    east_m: float
+    """By which they would have to be moved."""
+    north_m: float
+    inside: float
+    """Share of the points around footprints that lie on one."""
+    inside_moved: float
+    """The same after the move."""
+    inside_else: float
+    """The same after the best move that is another answer."""
+    errors: float
+    """The gain by its standard error."""
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the points are shifted against the footprints, beyond chance and usual errors."""
+        far = np.hypot(self.east_m, self.north_m) >= LEAST_M
+        gain, lead = self.inside_moved - self.inside, self.inside_moved - self.inside_else
+        alone = lead >= max(LEAST_GAIN, LEAST_LEAD * gain)
+        return bool(far and alone and gain >= LEAST_GAIN and self.errors >= LEAST_ERRORS)
+
+    @property
+    def is_farthest(self) -> bool:
+        """Whether the shift is the farthest one tried, so that the best may be farther."""
+        return max(abs(self.east_m), abs(self.north_m)) >= REACH_M + COARSE_M
+
+
+def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Alignment | None:
+    """Find the shift of all tracks' points that puts the most of them on footprints.
+
+    All moves up to `REACH_M` are tried on points around some buildings. Ascending and descending passes count alike
+    however many points they have: each sees the walls of its own side.
+
+    Args:
+        tracks: points. footprints: (B,) polygons in their CRS.
+
+    Returns:
+        The best move, which `is_beside` judges; None where too few points are around footprints.
+    """
+    around = _Around(footprints)
+    sides: dict[int, list[Track]] = {}
+    for track in tracks:
+        sides.setdefault(_side(track), []).append(track)
+    looked = [found for side in sides.values() if (found := around.sample(side)) is not None]
+    if not looked:
+        return None
+    moves = _grid(np.arange(-REACH_M, REACH_M + 1e-9, COARSE_M))
+    shares = around.shares(looked, moves)
+    around_it = _grid(np.arange(-COARSE_M, COARSE_M + 1e-9, FINE_M))
+    near = _best(moves, shares) + around_it
+    best = _best(near, around.shares(looked, near))
+    apart = np.hypot(*(moves - best).T) >= APART_M
+    others = _best(moves[apart], shares[apart]) + around_it
+    second = around.shares(looked, others[np.hypot(*(others - best).T) >= APART_M]).max()
+    inside, moved, errors = around.gain(looked, best)
+    return Alignment(float(best[0]), float(best[1]), inside, moved, float(second), errors)
+
+
+def warn_of_offset(
+    tracks: Sequence[Track],
+    buildings: geopandas.GeoDataFrame,
+    points: str,
+    products: Mapping[str, Product] = {},
+    borrowed: str | None = None,
+) -> None:
+    """Warn if the points are shifted against the footprints, with the correcting shift.
+
+    Args:
+        tracks: points. buildings: the buildings table, in their CRS. points: the files, for the message.
+        products: what is stated of them already (`ingest.products`).
+        borrowed: name of their city, where the points are copies of a user's own, whose moves are stated elsewhere.
+    """
+    found = alignment(tracks, buildings.geometry.to_numpy())
+    if found is None or not found.is_beside:
+        return
+    log.warning(
+        "%s: the points seem to lie %s%s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
+        "both (a map shows it). If it is so, %s (docs/formats.md)",
+        points,
+        _words(-found.east_m, -found.north_m),
+        ", or farther," if found.is_farthest else "",
+        100 * found.inside,
+        100 * found.inside_moved,
+        _advice(found, products, borrowed),
+    )
+
+
+def _advice(found: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:
+    """Return the setting that corrects the shift; it adds to a stated `moved_m`, which has already moved the points."""
+    move = f"[{round(found.east_m)}, {round(found.north_m)}]"
+    if borrowed is not None:
+        section = f"simulate.borrowed.{borrowed.partition('--')[0]}.products"
+        return f"state it in {section} as moved_m: {move}, or add it to what stands there, and simulate again"
+    if found.is_farthest:
+        return "check datum and CRS of both, or measure how far it is and state it as moved_m in ingest.products"
+    if any(about.moved_m for about in products.values()):
+        return f"add {move} to what moved_m in ingest.products says of these files"
+    if products:
+        return f"state moved_m: {move} in every pattern of ingest.products that one of these files takes"
+    line = f'ingest: {{products: {{"*": {{moved_m: {move}}}}}}}'
+    return f"state in a file that --params names (params.yaml, in the pipeline): {line}"
+
+
+class _Sample(NamedTuple):
+    """Sample of points around footprints."""
+
+    place: NDArray[np.float64]
+    """(P, 2) m."""
+    building: NDArray[np.intp]
+    """(P,) footprint that each is near."""
+
+
+class _Around:
+    """Footprints, and which points fall on them after a shift."""
+
+    def __init__(self, footprints: NDArray[np.object_]) -> None:
+        self._tree = shapely.STRtree(footprints)
+        west, south, east, north = shapely.bounds(footprints).T
+        # Always the same buildings: an answer must not depend on the day.
+        self._order = np.random.default_rng(0).permutation(len(footprints))
+        self._boxes = shapely.box(west - REACH_M, south - REACH_M, east + REACH_M, north + REACH_M)
+
+    def sample(self, tracks: Sequence[Track]) -> _Sample | None:
+        """Sample points around buildings drawn at random; None if they are too few."""
+        place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
+        tree = shapely.STRtree(shapely.points(place))
+        found: dict[int, int] = {}
+        for start in range(0, len(self._order), AT_A_TIME):
+            some = self._order[start : start + AT_A_TIME]
+            at, point = tree.query(self._boxes[some])
+            for number in np.unique(at).tolist():
+                near = np.sort(point[at == number])
+                for one in near[:: -(-len(near) // MOST_OF_ONE)].tolist():
+                    found.setdefault(one, int(some[number]))
+            if len(found) >= MOST_POINTS:
+                break
+        if len(found) < FEWEST_POINTS:
+            return None
+        return _Sample(place[list(found)], np.array(list(found.values()), np.intp))
+
+    def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the share (M,) of points on footprints after each shift (M, 2), each sample with equal weight."""
+        found = [[self._on(sample, move).mean() for move in moves] for sample in samples]
+        return np.asarray(np.mean(found, axis=0), float)
+
+    def gain(self, samples: Sequence[_Sample], move: NDArray[np.float64]) -> tuple[float, float, float]:
+        """Return the share of points on footprints before and after, and the difference over its standard error."""
+        before, after, variance = 0.0, 0.0, 0.0
+        for sample in samples:
+            one, other = self._on(sample, np.zeros(2)), self._on(sample, move)
+            before, after = before + one.mean() / len(samples), after + other.mean() / len(samples)
+            gained = other.astype(float) - one
+            together = np.bincount(sample.building, gained - gained.mean())  # of a building they lie wrong together
+            variance += float((together**2).sum()) / (len(one) * len(samples)) ** 2
+        return float(before), float(after), float((after - before) / max(np.sqrt(variance), 1e-12))
+
+    def _on(self, sample: _Sample, move: NDArray[Any]) -> NDArray[np.bool_]:
+        on = np.zeros(len(sample.place), bool)
+        on[self._tree.query(shapely.points(sample.place + move), predicate="intersects")[0]] = True
+        return on
+
+
+def _side(track: Track) -> int:
+    """Return the satellite's side: -1 west, 1 east; 0 for components, so that those of the same cells count once."""
+    east, _, up = np.median(track.los, axis=0) if len(track) else np.zeros(3)
+    return int(np.sign(east)) if up > LEAST_UP else 0
+
+
+def _best(moves: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the shift with the largest share of points on footprints; the smallest of equal ones."""
+    return np.asarray(moves[np.lexsort((np.hypot(*moves.T), -np.round(shares, 12)))[0]])
+
+
+def _grid(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2)
+
+
+def _words(east_m: float, north_m: float) -> str:
+    parts = [(abs(east_m), "east" if east_m > 0 else "west"), (abs(north_m), "north" if north_m > 0 else "south")]
+    return " and ".join(f"{size:.0f} m {way}" for size, way in parts if size >= 0.5)
+
+
+NEAR_M = 50.0
+"""A place with points has some within this distance of some building; position errors are below 20 m."""
+TOLD_TURN_DEG = 5.0
+"""Of a house in eighteen the quadrants have other names then than by true north."""
+Place = tuple[float, float]
+"""Easting and northing, m."""
+POINTS_AT_A_TIME = 2_000
+"""Where there is overlap at all, the first few points show it."""
+
+
+def check_overlap(
+    tracks: Sequence[Track],
+    buildings: geopandas.GeoDataFrame,
+    points: str,
+    footprints: str,
+    near_m: float = NEAR_M,
+    asked_crs: str | None = None,
+    tell_north: bool = True,
+) -> None:
+    """Refuse points and footprints of different places.
+
+    A single track without a point near a footprint is only warned of, as long as another has one.
+
+    Args:
+        tracks: points, all in the CRS of the buildings.
+        buildings: the buildings table.
+        points: the file or files of the points, for the message.
+        footprints: the file of the footprints, for the message.
+        near_m: distance from a footprint up to which a point counts, m.
+        asked_crs: the CRS, where params name it; else it is the first product's.
+        tell_north: warn where the CRS has a north of its own.
+
+    Raises:
+        InputError: a CRS that is asked for, or chosen for a product elsewhere, stretches or turns the place; or no
+            point is near any footprint: the message has both extents, and says so if the two coordinates of either seem
+            to be in the wrong order.
+    """
+    tree = shapely.STRtree(buildings.geometry.to_numpy())
+    box = np.asarray(buildings.total_bounds, float)
+    near = {
+        number: rows
+        for number, track in enumerate(tracks)
+        if len(rows := points_near_footprints(track, tree, box, near_m))
+    }
+    crs = str(buildings.crs)
+    if near:
+        number, rows = next(iter(near.items()))
+        # Where the points are: of the footprints one may be astray.
+        place = float(tracks[number].easting[rows[0]]), float(tracks[number].northing[rows[0]])
+        if number or asked_crs is not None:
+            _check_crs(crs, place, tracks[0].name if asked_crs is None else None)
+        for number in set(range(len(tracks))) - set(near):
+            log.warning(
+                "%s: no point of it is within %g m of a footprint of %s. If it should have some: are its two "
+                "coordinates exchanged, or is its CRS another?",
+                tracks[number].name,
+                near_m,
+                footprints,
+            )
+        if tell_north:
+            _say_north(crs, place, footprints)
+        return
+    easting = np.concatenate([track.easting for track in tracks])
+    northing = np.concatenate([track.northing for track in tracks])
+    source = buildings.attrs.get("source_crs", crs)
+    raise InputError(
+        f"No overlap: no point is within {near_m:g} m of a footprint.\n"
+        f"  points     {points}: {_extent(easting, northing, crs)}\n"
+        f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        f"{_swapped(easting, northing, box, source, crs)}"
+        "Give the points and the footprints of one place, and check the CRS the footprints' file states."
+    )
+
+
+def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
+    """Refuse a CRS that stretches or turns the place; `chosen_by` is a product elsewhere that set it, if any."""
+    parsed = pyproj.CRS(crs)
+    longitude, latitude = transformer(parsed, GLOBE).transform(*place)
+    scale, turn = length_of_a_metre(parsed, longitude, latitude), turn_of_axes(parsed, longitude, latitude)
+    if abs(scale - 1) <= MAX_STRETCH and turn <= MAX_TURN_DEG:
+        return
+    drawn = f"{crs} draws a metre there as {scale:.2f} m, and its axes are {turn:.0f} degrees off east and north"
+    if chosen_by is not None:
+        raise InputError(
+            f"{chosen_by}: no point of it is near a footprint, and the CRS of all is chosen for it: {drawn}. Leave it "
+            "out, or look whether its two coordinates are exchanged, or its CRS is another."
+        )
+    raise InputError(f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.")
+
+
+def _say_north(crs: str, place: Place, footprints: str) -> None:
+    """Warn if grid north, by which quadrants are named, differs from true north."""
+    longitude, latitude = transformer(crs, GLOBE).transform(*place)
+    off = turn_of_axes(pyproj.CRS(crs), longitude, latitude)
+    if off > TOLD_TURN_DEG:
+        log.warning(
+            "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 "
+            "at most: `ingest: {crs: %s}` in the file that --params names",
+            footprints,
+            crs,
+            off,
+            utm_zone(crs, longitude, latitude),
+        )
+
+
+def points_near_footprints(
+    track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float = NEAR_M
+) -> NDArray[np.intp]:
+    """Return some points within `near_m` of a footprint, or an empty array without any.
+
+    Args:
+        track: the points.
+        tree: the footprints.
+        box: west, south, east and north of all footprints, m.
+        near_m: distance from a footprint up to which a point counts, m.
+    """
+    inside = (
+        (track.easting >= box[0] - near_m)
+        & (track.easting <= box[2] + near_m)
+        & (track.northing >= box[1] - near_m)
+        & (track.northing <= box[3] + near_m)
+    )
+    rows = np.flatnonzero(inside)
+    for start in range(0, len(rows), POINTS_AT_A_TIME):
+        chunk = rows[start : start + POINTS_AT_A_TIME]
+        points = shapely.points(track.easting[chunk], track.northing[chunk])
+        found = tree.query(points, predicate="dwithin", distance=near_m)[0]
+        if len(found):
+            return np.asarray(chunk[np.unique(found)], np.intp)
+    return rows[:0]
+
+
+def _swapped(
+    easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], source: str, crs: str
+) -> str:
+    """Return a line for the message if points or footprints would overlap with x and y exchanged, else an empty one."""
+    if not len(easting):
+        return ""
+    if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
+        return "The points would overlap with easting and northing exchanged: check their columns.\n"
+    try:
+        given, wanted = pyproj.CRS.from_user_input(source), pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError:
+        return ""
+    # All four corners: a rectangle does not stay one between projections.
+    x, y = np.array([[box[i], box[j]] for i in (0, 2) for j in (1, 3)]).T
+    x, y = transformer(wanted, given).transform(x, y)
+    turned = np.array(transformer(given, wanted).transform(y, x))
+    if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
+        return _globe_swapped(_box(easting, northing), box, wanted)
+    order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
+    return (
+        f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
+        f"the {order[0]} has to stand first; in that of the points, check which column is which.\n"
+    )
+
+
+def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
+    """Return a line for the message if they would overlap with latitude and longitude exchanged; boxes in `crs`."""
+    to_globe = transformer(crs, GLOBE)
+    (x, y), (longitude, latitude) = (
+        to_globe.transform(*np.array([[one[i], one[j]] for i in (0, 2) for j in (1, 3)]).T) for one in (points, box)
+    )
+    if not np.isfinite([*x, *y, *longitude, *latitude]).all() or not _meet(_box(y, x), _box(longitude, latitude)):
+        return ""
+    return "The points would overlap with latitude and longitude exchanged: check which column is which.\n"
+
+
+def _box(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.array([x.min(), y.min(), x.max(), y.max()])
+
+
+def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    return bool((one[:2] <= other[2:]).all() and (other[:2] <= one[2:]).all())
+
+
+def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
+    if not len(easting):
+        return "none"
+    corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
+    to_degrees = transformer(crs, "EPSG:4326")
+    west, south, east, north = to_degrees.transform_bounds(*corners.ravel())
+    return (
+        f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "
+        f"in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} to {north:.4f} degrees north"
+    )
+
+
+SAME_LOS = 0.05
+"""Largest difference of the mean line of sight of two copies."""
+SAME_SHARE = 0.5
+"""Two tracks that share so many of the days and of the places of the smaller one are of the same data."""
+SAME_PLACE_M = 1.0
+"""Another release of a product, or another program, places a point within decimetres."""
+
+
+def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
+    """Refuse data given twice: as a copy, a part, or another release of a product, or by another program.
+
+    Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
+
+    Args:
+        tracks: as read. names: of their files, for the message.
+
+    Raises:
+        InputError: two tracks are the same; the message names both files.
+    """
+    for second in range(len(tracks)):
+        for first in range(second):
+            looks_alike = np.abs(tracks[first].los.mean(0) - tracks[second].los.mean(0)).max() < SAME_LOS
+            days = len(np.intersect1d(tracks[first].epochs, tracks[second].epochs))
+            if not looks_alike or days < SAME_SHARE * min(len(tracks[first].epochs), len(tracks[second].epochs)):
+                continue
+            shared = _shared(tracks[first], tracks[second])
+            if shared >= SAME_SHARE * min(len(tracks[first]), len(tracks[second])):
+                raise InputError(
+                    f"{names[second]}: {shared} of its points lie where those of {names[first]} do, seen from the same "
+                    f"side, on {days} days of both. These are the same data, and would count twice. Give one of both."
+                )
+
+
+def _shared(one: Track, other: Track) -> int:
+    """Count the points of the smaller product that have a point of the other at their place."""
+    few, many = sorted((one, other), key=len)
+    near, _ = KDTree(_places(many)).query(_places(few), distance_upper_bound=SAME_PLACE_M)
+    return int(np.isfinite(near).sum())
+
+
+def _places(track: Track) -> NDArray[np.float64]:
+    return np.column_stack([track.easting, track.northing])
+
+
+def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
+    """Warn if one line of sight is stated for several files of the same name: they may be exports of two tracks."""
+    for name in sorted({path.name for path in points}):
+        alike = [path for path in points if path.name == name]
+        said = [product_params(path, products) for path in alike]
+        if len(alike) > 1 and said[0].incidence_deg is not None and all(one is said[0] for one in said):
+            log.warning(
+                "%s: the same line of sight is taken for all of them, as one pattern of ingest.products fits them. "
+                "Where they are of several tracks, write a pattern for each, with its folder: '%s'.",
+                ", ".join(map(str, alike)),
+                "/".join(alike[0].absolute().parts[-2:]),
+            )
+
+
+CELL_M = 50.0
+"""Side of the squares in which heights are compared: ground and roofs of the same few buildings."""
+FEWEST_IN_SQUARE = 3
+"""Of a track in a square; fewer may all be on one roof."""
+FEWEST_CELLS = 10
+LEAST_RAISED_M = 5.0
+"""Tracks of one producer differ by 0.1 m; the geoid is 15 to 65 m from the ellipsoid in Europe."""
+
+
+def height_difference_m(one: Track, other: Track) -> float | None:
+    """Return by how much heights of `one` exceed those of `other` where both have points, m; None for too few.
+
+    The median over squares of the difference of the medians.
+    """
+    levels = [_levels(track) for track in (one, other)]
+    both = levels[0].index.intersection(levels[1].index)
+    if len(both) < FEWEST_CELLS:
+        return None
+    return float((levels[0][both] - levels[1][both]).median())
+
+
+def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}) -> None:
+    """Warn of tracks with another zero of heights than the first track.
+
+    Differences of height within a building matter: a point that is 40 m too high is one of no such building.
+
+    Args:
+        tracks: as read. names: of their files.
+        products: what is stated of them already (`ingest.products`), which has raised their heights.
+    """
+    for track, name in zip(tracks[1:], names[1:], strict=True):
+        more_m = height_difference_m(track, tracks[0])
+        if more_m is not None and abs(more_m) >= LEAST_RAISED_M:
+            stated_m = product_params(Path(name), products).raised_m
+            instead = "" if stated_m is None else f", and not {stated_m:g},"
+            log.warning(
+                "%s: its heights are %.1f m %s than those of %s where both have points. Does one count them from the "
+                "ellipsoid, the other from the sea? Tilts are told apart by differences of height: state raised_m: "
+                "%.1f%s in what ingest.products says of it (docs/formats.md).",
+                name,
+                abs(more_m),
+                "larger" if more_m > 0 else "smaller",
+                names[0],
+                (stated_m or 0.0) - more_m,
+                instead,
+            )
+
+
+def _levels(track: Track) -> pd.Series:
+    """Return the median height in each square with enough points."""
+    square = np.floor(track.easting / CELL_M), np.floor(track.northing / CELL_M)
+    by_square = pd.Series(track.height).groupby([*square])
+    return by_square.median()[by_square.size() >= FEWEST_IN_SQUARE]

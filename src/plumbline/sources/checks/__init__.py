@@ -1,1 +1,0 @@
-"""Check that values are plausible, and that products and footprints agree."""

@@ -1,0 +1,182 @@
+"""Read a user's own points and footprints into memory, as a city of one tile, for all commands on files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Flag, auto
+from pathlib import Path
+
+import geopandas
+import numpy as np
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Ingest
+from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_offset, warn_of_shared_names
+from plumbline.sources.city.parts import drop_poor
+from plumbline.sources.crs import check_asked
+from plumbline.sources.files.opened import fits
+from plumbline.sources.footprints.area import Area
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.epochs import observed
+from plumbline.sources.points.read import read_points
+from plumbline.sources.points.track import Track
+
+SHORT_DAYS = 365
+"""Less than one whole course of the seasons."""
+NOTHING = Ingest()
+"""The files say everything, and all points count."""
+
+
+class Say(Flag):
+    """Checks to run, besides whether the files fit together."""
+
+    OFFSET = auto()
+    """That the points lie beside the footprints."""
+    SERIES = auto()
+    """That the points are observed for a short time or from one side; that none has a value is refused."""
+    ALL = OFFSET | SERIES
+    NOTHING = 0
+
+
+@dataclass(frozen=True)
+class CityInMemory:
+    """Points and footprints of one place."""
+
+    points: list[Track]
+    """In one projected CRS."""
+    footprints: geopandas.GeoDataFrame
+    """The buildings table, in that CRS."""
+
+
+def read_city_files(
+    points: Sequence[Path],
+    buildings: Path,
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+    id_column: str | None = None,
+    layer: str | None = None,
+    say: Say = Say.ALL,
+) -> CityInMemory:
+    """Read product files and footprints, and check that they are of one place.
+
+    Args:
+        points, ingest, format_: see `read_tracks`.
+        buildings: footprints.
+        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
+        say: what the user is told.
+
+    Raises:
+        InputError: a file is refused, or points and footprints are not of one place.
+    """
+    tracks = read_tracks(points, ingest, format_)
+    names = ", ".join(map(str, points))
+    if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
+        raise InputError(f"{names}: nothing to judge by. Export the series with their values.")
+    area = _area(tracks)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints, area)
+    check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
+    if Say.OFFSET in say:
+        warn_of_offset(tracks, footprints, names, ingest.products)
+    if Say.SERIES in say:
+        warn_of_short(tracks)
+        say_one_side(tracks)
+    return CityInMemory(tracks, footprints)
+
+
+def _area(tracks: Sequence[Track]) -> Area | None:
+    positions = [np.column_stack([track.easting, track.northing]) for track in tracks]
+    return Area.around(np.concatenate(positions), tracks[0].crs)
+
+
+def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:
+    """Read product files; each may be given once, and all must share one projected CRS.
+
+    Args:
+        points: the files.
+        ingest: what they do not say themselves, by pattern of file name, and which points are too poor.
+        format_: reads all of them as this format; otherwise the content decides.
+
+    Raises:
+        InputError: none is given, one is given twice (under another name too), or the CRSs differ.
+    """
+    if not points:
+        raise InputError("--points: no file given.")
+    resolved = [path.resolve() for path in points]
+    for path in points:
+        if resolved.count(path.resolve()) > 1:
+            raise InputError(f"{path}: given twice. Each file counts once.")
+    check_asked(ingest.crs)
+    warn_of_shared_names(points, ingest.products)
+    _say_unfit(ingest.products, points)
+    tracks: list[Track] = []
+    for path in points:
+        track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
+        tracks.append(_observed(path, _good_enough(path, track, ingest)))
+    for path, track in zip(points, tracks, strict=True):
+        if track.crs != tracks[0].crs:
+            raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
+        if _is_empty(track):
+            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
+    tracks = _named_apart(points, tracks)
+    names = [str(path) for path in points]
+    check_distinct(tracks, names)
+    warn_of_datum(tracks, names, ingest.products)
+    return tracks
+
+
+def _named_apart(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
+    """Add the folder to the names of tracks from files with the same name: `asc/ts`, `desc/ts`."""
+    shared = {track.name for track in tracks if sum(track.name == other.name for other in tracks) > 1}
+    return [
+        replace(track, name=f"{path.absolute().parent.name}/{track.name}") if track.name in shared else track
+        for path, track in zip(points, tracks, strict=True)
+    ]
+
+
+def _say_unfit(patterns: Iterable[str], points: Sequence[Path]) -> None:
+    """Log patterns that fit none of the files, since they may be misspelt."""
+    unfit = [pattern for pattern in patterns if not any(fits(path, pattern) for path in points)]
+    if unfit:
+        log.info("ingest.products: none of the files given fits %s", ", ".join(map(repr, unfit)))
+
+
+def _observed(path: Path, track: Track) -> Track:
+    kept = observed(str(path), track.epochs, np.isfinite(track.displacement).sum(axis=0))
+    return track if kept.all() else track.at(kept)
+
+
+def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:
+    kept = drop_poor(track, ingest)
+    left_out = len(track) - len(kept)
+    if not len(kept):
+        raise InputError(
+            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm or 'unset'} "
+            f"leave none of its {len(track)} points. Lower min_coherence, or raise max_rmse_mm where it is set."
+        )
+    if left_out:
+        log.info("%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm", path, left_out, len(track))
+    return kept
+
+
+def _is_empty(track: Track) -> bool:
+    return not np.isfinite(track.displacement).any()
+
+
+def say_one_side(tracks: Sequence[Track]) -> None:
+    """Log if all points are seen from one side: sideways movement then looks like sinking or rising."""
+    sides = {int(np.sign(np.median(track.los[:, 0]))) for track in tracks if len(track.los)}
+    if len(sides) == 1 and 0 not in sides:
+        log.info("All points are seen from one side: sideways movement cannot be told from sinking or rising.")
+
+
+def warn_of_short(tracks: Sequence[Track]) -> None:
+    """Warn if the observation is shorter than a year: thermal motion then looks like movement."""
+    days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
+    if days < SHORT_DAYS:
+        log.warning(
+            "The points were observed for %d days. In less than a year movement cannot be told from what heat does: "
+            "a model answers only if it was trained on times as short.",
+            days,
+        )

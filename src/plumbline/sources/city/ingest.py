@@ -1,0 +1,297 @@
+"""Run the stage `ingest`: read every city's files into tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from functools import partial, reduce
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import geopandas
+import numpy as np
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, atomic_folder, read_json, write_json
+from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
+from plumbline.params import Ingest
+from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_offset
+from plumbline.sources.city.files import is_simulated
+from plumbline.sources.city.parts import (
+    HALO,
+    IDENTITY,
+    NUMBERED,
+    PART,
+    POINTS,
+    REPEATED,
+    STAGE,
+    IngestPlan,
+    Part,
+    cut_parts,
+    load_sample,
+    read_part,
+)
+from plumbline.sources.city.profile_city import place_profiles, read_profile_city
+from plumbline.sources.city.tiles import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan, read_city
+from plumbline.sources.points.epochs import observed
+from plumbline.sources.points.missing import Sizes, warn_of_unit
+from plumbline.sources.points.read import NUMBERED_ANEW, can_state_units
+from plumbline.sources.points.track import Track, concatenate_tracks, repeats
+
+CITY = "city.json"
+
+
+def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
+    """Run the checks that need all points together, and put the city's files in their places."""
+    folder, city, params = planned.folder, planned.files, planned.params
+    about = read_json(folder / ABOUT)
+    polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
+    buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
+    buildings.attrs["source_crs"] = about["footprints_crs"]
+    own = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
+    samples = [_sample_of(path, own[path]) for path in city.products]
+    names = [str(path) for path in city.products]
+    twice = sorted({own.name for own in samples if [one.name for one in samples].count(own.name) > 1})
+    if twice:
+        raise InputError(f"{city.folder}: two products are named {twice[0]}. Give each a name of its own.")
+    check_distinct(samples, names)
+    warn_of_datum(samples, names, params.products)
+    simulated = is_simulated(city.folder)
+    # Simulated labels name quadrants by the grid, wherever it is.
+    check_overlap(
+        samples, buildings, ", ".join(names), str(city.footprints), asked_crs=params.crs, tell_north=not simulated
+    )
+    borrowed = city.name if simulated else None
+    warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
+    tiles: dict[str, Counter[str]] = {}
+    tracks = []
+    for file, sample in zip(planned.products, samples, strict=True):
+        path = file.path
+        told = [read_json(part.folder / PART) for part in own[path]]
+        sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
+        warn_of_unit(path, sizes, can_state_units(file))
+        tracks.append(_describe_track(path, sample, told))
+        for one in told:
+            for kind in (POINTS, HALO):
+                for tile, count in one[kind].items():
+                    tiles.setdefault(tile, Counter())[kind] += count
+        for part in own[path]:
+            for kind in (POINTS, HALO):
+                _link(part.folder / kind, out / kind)
+    for kind in ("buildings", "labels", NEIGHBOURS):
+        _link(folder / kind, out / kind)
+    for path in sorted((out / "buildings").iterdir()):
+        tiles.setdefault(path.stem, Counter())
+    write_json(
+        out / CITY,
+        {
+            **about,
+            "tile_m": params.tile_m,
+            "footprints": city.footprints.name,
+            "labels": city.labels.name if city.labels else None,
+            "tracks": tracks,
+            "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
+        },
+    )
+    kept = sum(track["points"] for track in tracks)
+    log.info("%s: %d points, %d buildings, %d labelled", city.name, kept, about["buildings"], about["labelled"])
+
+
+def _sample_of(path: Path, own: Sequence[Part]) -> Track:
+    """Return the sample of a product's points that its parts kept for comparisons, without series.
+
+    Raises:
+        InputError: it has none, or none that the quality filter let through.
+    """
+    told = [read_json(part.folder / PART) for part in own]
+    epochs = np.array(told[0]["epochs"], "datetime64[D]")
+    samples = [track for part in own if (track := load_sample(part.folder, epochs)) is not None]
+    if not any(count for one in told for count in one[POINTS].values()):
+        dropped = _total(told)
+        raise InputError(
+            f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
+            " there. Change the bounds of section ingest in params.yaml, or leave the file out."
+        )
+    return concatenate_tracks(samples)
+
+
+def _total(told: Sequence[dict[str, Any]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in told:
+        total.update(one["dropped"])
+    return total
+
+
+def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a track for `city.json` and the audit."""
+    dropped = _total(told)
+    points = sum(count for one in told for count in one[POINTS].values())
+    values_T = np.array([one["values"] for one in told], np.int64).sum(axis=0)
+    kept_T = observed(str(path), sample.epochs, values_T)
+    epochs: NDArray[np.datetime64] = sample.epochs[kept_T]
+    steps = np.diff(epochs).astype(int)
+    return {
+        "name": sample.name,
+        "product": path.name,
+        "points_read": points + sum(dropped.values()),
+        "dropped": dict(dropped),
+        "points": points,
+        "epochs": len(epochs),
+        "days": [str(day) for day in epochs],
+        "first_epoch": str(epochs[0]),
+        "last_epoch": str(epochs[-1]),
+        "revisit_days": int(np.median(steps)) if len(steps) else 0,
+        "longest_gap_days": int(steps.max(initial=0)),
+        "notes": told[0]["notes"],
+        "missing_share": round(1 - float(values_T.sum()) / max(points * len(epochs), 1), 6),
+        "los": [round(float(value), 5) for value in sample.los.mean(0)],
+    }
+
+
+def _link(source: Path, target: Path) -> None:
+    """Link all files of a folder below another, or copy them if the file system lacks hard links."""
+    for path in sorted(source.rglob("*.parquet")):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, place)
+        except OSError:
+            shutil.copyfile(path, place)
+
+
+WORTHWHILE_BYTES = 2**30
+"""Less than this is read in threads before other processes have loaded their libraries."""
+
+
+def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None = None) -> None:
+    """Read city folders into `out/CITY/{points,halo,buildings,labels}/TILE…` and `out/CITY/city.json`.
+
+    A city folder holds point products, one file of footprints and `labels.csv`; or profile rows alone, which become
+    `out/CITY/profiles.parquet`. Products are read part by part, in
+    several processes, in bounded memory; parts that an interrupted run has finished are not read again. `out` appears
+    only when every city has been read.
+
+    Args:
+        cities: their folders.
+        params: section `ingest`.
+        out: folder to write.
+        workers: processes, or where there is little to read, threads; None: one a core. The result does not depend on
+            it.
+
+    Raises:
+        InputError: there is no city, a folder lacks a file, a file is refused by its reader, points and footprints
+            do not overlap, or a label is of a building that is not there.
+    """
+    with alone(STAGE):
+        _ingest(cities, params, out, workers)
+
+
+def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None) -> None:
+    plan = cut_parts(cities, params)
+    run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
+    workers = workers or cores()
+    little = sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES
+    if little and workers > 1:
+        _read_here(plan, workers + 1)
+    else:
+        run_jobs(read_city, plan.cities, 1, "footprints")
+        run_jobs(read_part, plan.parts, 1 if little else workers, STAGE)
+    workers = 1 if little else workers
+    read_without_repeated(plan, workers)
+    with atomic_folder(out) as temporary:
+        for city in plan.cities:
+            assemble(city, plan, temporary / city.files.name)
+        for rows in plan.profiles:
+            place_profiles(rows, temporary / rows.files.name / CITY)
+    for work in plan.work.values():
+        clear(work)
+
+
+def _size(path: Path) -> int:
+    """Return the unpacked size of a product, bytes."""
+    if not zipfile.is_zipfile(path):
+        return path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        return sum(member.file_size for member in archive.infolist())
+
+
+def _read_here(plan: IngestPlan, threads: int) -> None:
+    """Read cities and parts in threads of this process: footprints while points are parsed, one product beside another.
+
+    Cities stand in the queue before parts, so a part that waits for one never waits for itself. The first failure ends
+    all others at their next block; of several, that of the first in the queue is told.
+
+    Raises:
+        InputError: as `read_city` and `read_part`.
+    """
+    stop = Event()
+    cities = {city.folder: city for city in plan.cities if not city.folder.exists()}
+    with ThreadPoolExecutor(threads) as pool:
+        reading = {folder: pool.submit(read_city, city) for folder, city in cities.items()}
+        futures = list(reading.values())
+        for part in undone(plan.parts, STAGE):
+            ready = reading[part.city].result if part.city in reading else _nothing
+            futures.append(pool.submit(read_part, part, ready, partial(_go_on, stop)))
+        try:
+            for future in track(as_completed(futures), len(futures), STAGE, finished=True):
+                future.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            for future in futures:
+                if not future.cancelled() and isinstance(error := future.exception(), InputError):
+                    raise error from None
+            raise
+
+
+def _go_on(stop: Event) -> None:
+    if stop.is_set():
+        raise CancelledError
+
+
+def _nothing() -> None:
+    """Do nothing: the part waits for no reading of its city."""
+
+
+def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
+    """Read parts again if points have bad identifiers in their product.
+
+    A point that repeats identifier and place of one before it is left out; where points of several places share an
+    identifier, all of the product are numbered.
+    """
+    again = []
+    for path in {part.file.path: None for part in plan.parts}:
+        own = [part for part in plan.parts if part.file.path == path]
+        seen = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
+        ends = np.cumsum([len(one) for one in seen])
+        bad = repeats(np.concatenate([one[:, 1] for one in seen]))
+        is_shared = bool(repeats(np.concatenate([one[:, 0] for one in seen])[~bad]).any())
+        if bad.any():
+            log.warning(
+                "%s: %d points repeat the identifier and the place of an earlier one and are left out.",
+                path,
+                int(bad.sum()),
+            )
+        if is_shared:
+            log.warning(NUMBERED_ANEW, path)
+        for part, rows, end in zip(own, np.split(bad, ends[:-1]), ends, strict=True):
+            told = read_json(part.folder / PART)
+            # The part tells whether it was read again, the notes do not: a kill may come between the two.
+            if rows.sum() == told["dropped"].get("duplicate_id", 0) and is_shared == told["numbered"]:
+                continue
+            with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
+                np.save(note, np.flatnonzero(rows))
+            if is_shared:
+                write_json(part.folder.with_name(f"{part.folder.name}-{NUMBERED}"), {"first": int(end) - len(rows) + 1})
+            remove(part.folder)
+            again.append(part)
+    run_jobs(read_part, again, workers, STAGE)

@@ -1,0 +1,344 @@
+"""Read the first generation's rows.
+
+A line is `d0,s0,d1,s1,…,span,width`, and where the building is labelled `,severity,location` at its end. There is no
+header. An even number of cells is all that either kind has, so the caller says which it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Ingest, Product
+from plumbline.params.ingest import ProfileRows
+from plumbline.sources.city.files import (
+    BINARY_SUFFIXES,
+    LABELS,
+    NOT_PRODUCTS,
+    NOTES,
+    PARTS_OF_SHAPEFILE,
+    VECTOR_SUFFIXES,
+)
+from plumbline.sources.files.opened import fits
+
+MAX_LOCATION = 4
+"""Codes of four quadrants, counted from 0 or from 1."""
+MAX_SLOPE_MM_PER_M = 1000.0
+"""45 degrees: beyond it the unit is another one."""
+MAX_LENGTH_M = 1e5
+"""No building is longer, and no distance along one."""
+TO_MM_PER_M = {"mm/m": 1.0, "m/m": 1000.0}
+TO_M = {"m": 1.0, "cm": 0.01, "mm": 0.001}
+SLACK = 1e-6
+"""Of the span, for rounded distances."""
+SlopeUnit = Literal["mm/m", "m/m"]
+DistanceUnit = Literal["m", "cm", "mm"]
+Problem = tuple[str, int | None]
+"""What was found, and the cell, from 1."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Stated form of the lines of a file."""
+
+    labelled: bool
+    """Whether each ends with `severity,location`."""
+    slope_unit: SlopeUnit = "mm/m"
+    distance_unit: DistanceUnit = "m"
+    """Of distances, span and width."""
+
+    @property
+    def tail(self) -> int:
+        """Cells after the pairs."""
+        return 4 if self.labelled else 2
+
+    def __str__(self) -> str:
+        return "d0,s0,d1,s1,…,span,width" + (",severity,location" if self.labelled else "")
+
+
+def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Problem:
+    """Return the numbers of a line, in the file's units, or the problem with it; empty cells at its end are ignored.
+
+    Args:
+        line: of any length, with or without its line break.
+        form: what the caller says of it.
+        first: whether it begins the file, where a byte order mark may stand.
+    """
+    cells = line.decode("utf-8-sig" if first else "utf-8", "backslashreplace").rstrip(" \t\r\n,").split(",")
+    if len(cells) < form.tail + 2 or len(cells) % 2:
+        return f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})", None
+    values = np.array([_number(cell) for cell in cells])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        return f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", int(bad[0]) + 1
+    problem = _problem(values, form)
+    if problem is not None:
+        return problem
+    padded = line.rstrip(b" \t\r\n").endswith(b",")
+    if form.labelled and padded and len(cells) >= 4 and _problem(values, replace(form, labelled=False)) is None:
+        found = "empty cells found at the end, and the others can be a row with labels as well as one without"
+        return f"{found}; remove empty cells, and give rows without labels a file of their own", None
+    return values
+
+
+def _number(cell: str) -> float:
+    """Return a cell as a number; NaN if it is not one."""
+    try:
+        return float(cell.replace("_", "?"))
+    except ValueError:
+        return math.nan
+
+
+def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
+    """Return the problem that keeps an even number of finite values from being a row; None for a valid row."""
+    count, unit = len(values), form.distance_unit
+    pairs = count - form.tail
+    distance, slope, (span, width) = values[:pairs:2], values[1:pairs:2], values[pairs : pairs + 2]
+    back = np.flatnonzero(np.diff(distance) < 0)
+    if len(back):
+        one, two = distance[back[0] : back[0] + 2]
+        return f"distance {two:g} {unit} after {one:g} {unit} found, distances ascend", 2 * int(back[0]) + 3
+    for name, value, place in (("span", span, pairs + 1), ("width", width, pairs + 2)):
+        if value <= 0:
+            return f"{name} of {value:g} {unit} found, a positive one is needed", place
+    if distance[-1] - distance[0] > span * (1 + SLACK):
+        advice = "lack labels" if form.labelled else "have labels at the ends of its lines"
+        found = f"distances over {distance[-1] - distance[0]:g} {unit} found, the span is {span:g} {unit}"
+        return f"{found}; does the file {advice}, or not as was said", pairs + 1
+    too_large = _too_large(np.r_[distance, span, width], MAX_LENGTH_M / TO_M[unit], "length", unit)
+    too_steep = _too_large(slope, MAX_SLOPE_MM_PER_M / TO_MM_PER_M[form.slope_unit], "slope", form.slope_unit)
+    if too_large is not None:
+        return too_large[0], min(2 * too_large[1], pairs + too_large[1] - len(distance)) + 1
+    if too_steep is not None:
+        return too_steep[0], 2 * too_steep[1] + 2
+    if form.labelled:
+        severity, location = values[-2:]
+        if severity < 0:
+            return f"severity {severity:g} found, 0 or more is needed", count - 1
+        if location != np.floor(location) or not 0 <= location <= MAX_LOCATION:
+            return f"location {location:g} found, a code from 0 to {MAX_LOCATION} is needed", count
+    return None
+
+
+def _too_large(size: NDArray[np.float64], most: float, name: str, unit: str) -> tuple[str, int] | None:
+    """Describe the first value beyond `most`, with its index; None without any."""
+    large = np.flatnonzero(np.abs(size) > most)
+    if not len(large):
+        return None
+    return f"{name} of {size[large[0]]:g} {unit} found, at most {most:g} is possible; check the unit", int(large[0])
+
+
+MAX_LINE_BYTES = 2**20
+"""Some 50,000 scatterers."""
+LOOKED_AT = 20
+"""Lines that tell whether a file is of profile rows."""
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """B buildings with N scatterers in all."""
+
+    offsets: NDArray[np.int64]
+    """(B + 1,) building b has the scatterers from `offsets[b]` to `offsets[b + 1]`."""
+    distance: NDArray[np.float64]
+    """(N,) m along the profile, never descending within a building."""
+    slope: NDArray[np.float64]
+    """(N,) mm/m."""
+    span_m: NDArray[np.float64]
+    """(B,) length of the building along the profile."""
+    width_m: NDArray[np.float64]
+    """(B,) across it."""
+    severity: NDArray[np.float64]
+    """(B,) in the file's unit, which it does not say; NaN where unlabelled."""
+    location: NDArray[np.int64]
+    """(B,) the file's own code of where the damage is; -1 where unlabelled."""
+    line: NDArray[np.int64]
+    """(B,) line of the file, from 1."""
+
+    def __len__(self) -> int:
+        return len(self.span_m)
+
+    def of(self, building: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return distances (m) and slopes (mm/m) of one building."""
+        rows = slice(self.offsets[building], self.offsets[building + 1])
+        return self.distance[rows], self.slope[rows]
+
+
+def read_profiles(
+    path: Path, labelled: bool, slope_unit: SlopeUnit = "mm/m", distance_unit: DistanceUnit = "m"
+) -> Profiles:
+    """Read profile rows; blank lines and empty cells at the end of a line are ignored.
+
+    Args:
+        path: the file.
+        labelled: whether each line ends with `severity,location`.
+        slope_unit: of the slopes in the file.
+        distance_unit: of distances, span and width in the file.
+
+    Raises:
+        InputError: the file cannot be read, has no line, or its last line has no end, so that it may be cut; a line has
+            an odd number of cells or too few, a cell is no number, distances descend or exceed the span, a size is not
+            positive, a slope or a length is beyond what a building has, a label is none.
+    """
+    form = Form(labelled, slope_unit, distance_unit)
+    rows: list[NDArray[np.float64]] = []
+    lines: list[int] = []
+    try:
+        for number, line in _lines(path):
+            if not line.endswith(b"\n"):
+                long = f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed"
+                cut = "the last line has no line break, so that the file may be cut; get it whole, or end it with one"
+                _refuse(path, number, long if len(line) == MAX_LINE_BYTES else cut)
+            values = parse_line(line, form, number == 1)
+            if isinstance(values, tuple):
+                _refuse(path, number, *values)
+            rows.append(values)
+            lines.append(number)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    if not rows:
+        raise InputError(f"{path}: it has no lines. One building a line is needed.")
+    tail = form.tail
+    pairs = np.concatenate([row[:-tail] for row in rows]).reshape(-1, 2)
+    ends = np.array([row[-tail:] for row in rows])
+    counts = [(len(row) - tail) // 2 for row in rows]
+    unlabelled = np.full(len(rows), np.nan)
+    to_m = TO_M[distance_unit]
+    return Profiles(
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        distance=pairs[:, 0] * to_m,
+        slope=pairs[:, 1] * TO_MM_PER_M[slope_unit],
+        span_m=ends[:, 0] * to_m,
+        width_m=ends[:, 1] * to_m,
+        severity=ends[:, 2] if labelled else unlabelled,
+        location=ends[:, 3].astype(np.int64) if labelled else np.full(len(rows), -1, np.int64),
+        line=np.array(lines, dtype=np.int64),
+    )
+
+
+def looks_like_profiles(path: Path) -> bool:
+    """Return whether the first lines are whole profile rows, all with labels or all without, in any unit.
+
+    Numbers in pairs are not enough: distances must ascend within the span, so that a table of points that has lost its
+    header is none.
+    """
+    try:
+        lines = [line for _, line in itertools.islice(_lines(path), LOOKED_AT)]
+    except OSError:
+        return False
+    # The units in which the most is possible.
+    forms = [Form(labelled, "mm/m", "mm") for labelled in (True, False)]
+    return bool(lines) and any(
+        all(not isinstance(parse_line(line, form, n == 0), tuple) for n, line in enumerate(lines)) for form in forms
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of the lines that are not empty, each of at most `MAX_LINE_BYTES`."""
+    with path.open("rb") as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES), b""), 1):
+            if line.strip(b" \t\r\n,"):
+                yield number, line
+
+
+def _refuse(path: Path, line: int, found: str, cell: int | None = None) -> NoReturn:
+    place = "" if cell is None else f", cell {cell}"
+    raise InputError(f"{path}, line {line}{place}: {found}.")
+
+
+OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})
+"""What somebody may have meant to be read beside profile rows; other files are passed over."""
+
+
+@dataclass(frozen=True)
+class ProfileFiles:
+    """Files of one city folder of profile rows, each with its settings."""
+
+    name: str
+    files: tuple[tuple[Path, ProfileRows], ...]
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the files."""
+        return self.files[0][0].parent
+
+    def paths(self, params: Ingest) -> list[Path]:
+        """All files that the result can depend on."""
+        return [path for path, _ in self.files]
+
+
+def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
+    """Find the files of a city folder of profile rows; None if the folder has other files only.
+
+    A csv is of profile rows where `ingest.products` says so, or else where its content does.
+
+    Raises:
+        InputError: there are other files beside them, or params do not say what the rows do not say themselves.
+    """
+    if not folder.is_dir():
+        return None
+    found, others, passed = [], [], []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not path.is_file() or path.suffix.lower() in NOTES:
+            continue
+        pattern, product = _stated(path, params)
+        silent = product.format is None and not product.columns
+        likely = path.suffix.lower() == ".csv" and not path.stem.lower().startswith(NOT_PRODUCTS)
+        if product.profiles or (likely and silent and looks_like_profiles(path)):
+            found.append((path, pattern, product.profiles))
+        elif path.name == LABELS or path.suffix.lower() in OTHERS:
+            others.append(path.name)
+        else:
+            passed.append(path)
+    if not found:
+        return None
+    for path in passed:
+        log.info("%s: passed over, no profile rows", path)
+    if others:
+        path, pattern, about = found[0]
+        why = f"profile rows by ingest.products, {pattern!r}" if about else "which looks like profile rows"
+        raise InputError(
+            f"{folder}: {', '.join(others[:5])} found beside {path.name}, {why}. Those name no footprint and "
+            "hold their labels themselves: give them a folder of their own, or let the pattern in params.yaml fit them "
+            "alone."
+        )
+    files = []
+    for path, _, about in found:
+        if about is None:
+            raise InputError(_to_state(path))
+        files.append((path, about))
+    if not any(about.labelled for _, about in files):
+        raise InputError(
+            f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
+            "needs labelled buildings. Leave the folder out, or put labelled rows beside these."
+        )
+    return ProfileFiles(folder.resolve().name, tuple(files))
+
+
+def _stated(path: Path, params: Ingest) -> tuple[str, Product]:
+    """Return the first pattern of `ingest.products` that fits a file, with its settings."""
+    return next((item for item in params.products.items() if fits(path, item[0])), ("", Product()))
+
+
+def _to_state(path: Path) -> str:
+    return (
+        f"{path}: looks like profile rows (d0,s0,d1,s1,…,span,width), which do not say their units, their codes "
+        "or their time. Write them into params.yaml:\n"
+        "ingest:\n"
+        "  products:\n"
+        f"    {path.name!r}:\n"
+        "      profiles:  # your units, codes and years\n"
+        "        {labelled: true, distance_unit: m, slope_unit: mm/m, severity_unit: permille,\n"
+        "         quadrants: {1: NE, 2: NW, 3: SW, 4: SE}, years: 2.5}"
+    )

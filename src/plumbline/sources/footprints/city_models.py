@@ -1,0 +1,342 @@
+"""Read the ground surfaces of CityJSON and CityGML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+import geopandas
+import numpy as np
+import pyproj
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.footprints.area import Area, touching
+
+MAX_BYTES = 2**30
+"""Largest CityJSON that is read at once; one with a feature a line may be of any size."""
+CITY_JSON = re.compile(r'\{[^{}]*"type"\s*:\s*"CityJSON"')
+EPSG = re.compile(r"EPSG[:/]+(?:[\d.]*[:/]+)?(\d+)")
+"""In a URN or an address; of a compound CRS written as a list, the first is the horizontal one."""
+GERMAN = ((re.compile(r"ETRS89_UTM(\d\d)"), 25800), (re.compile(r"DE_DHDN_3GK(\d)"), 31464))
+"""Names of CRSs of the German states (urn:adv:crs:…), and what to add to their zone for the number of EPSG."""
+DEPTH = {"MultiSurface": 0, "CompositeSurface": 0, "Solid": 1, "MultiSolid": 2, "CompositeSolid": 2}
+"""Levels of lists around the surfaces of a geometry."""
+BUILDING, PART = "Building", "BuildingPart"
+GROUND = "GroundSurface"
+NEAR_DEG = 1.0
+"""A place may lie so far outside of the area that its CRS is made for."""
+Ring = NDArray[np.float64]
+Face = list[Ring]
+"""Rings (C, 3), the outer one first."""
+Named = tuple[dict[str, Any], shapely.Geometry]
+"""Attributes of a building, and its ground."""
+
+
+def is_city_json(start: str) -> bool:
+    """Return whether a file with this beginning is CityJSON, whole or a feature a line."""
+    return bool(CITY_JSON.match(start)) or (start[:1] == "{" and '"CityJSON"' in start and '"CityObjects"' in start)
+
+
+def read_city_json(content: CsvFile, stated: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+    """Read the ground of each building, without heights; parts of a building belong to it.
+
+    Args:
+        content: the file.
+        stated: CRS, where the file has none.
+        area: keeps only the buildings that reach into it.
+
+    Raises:
+        InputError: the file is too large to be read at once, or holds no building.
+        ValueError, LookupError, TypeError: it is no CityJSON.
+    """
+    with content.open() as stream:
+        first = stream.readline(MAX_BYTES + 1)
+        try:
+            head = json.loads(first)
+        except ValueError:
+            first += stream.read(MAX_BYTES + 1 - len(first))
+            head = None
+        if len(first) > MAX_BYTES:
+            raise InputError(
+                f"{content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at once. Cut it into tiles, "
+                "or write it with a feature a line (CityJSONSeq: `cjseq cat`)."
+            )
+        head = json.loads(first) if head is None else head
+        lines = (json.loads(line) for line in iter(lambda: stream.readline(MAX_BYTES), b"") if line.strip())
+        models = ({**model, "transform": head.get("transform")} for model in lines)
+        found = (building for model in (head, *models) for building in _buildings(model))
+        metadata = head.get("metadata") or {}
+        name = metadata.get("referenceSystem") or (metadata.get("crs") or {}).get("epsg")
+        return placed(str(content), found, None if name is None else f"{name}", stated, area)
+
+
+def _buildings(model: Mapping[str, Any]) -> Iterator[Named]:
+    objects: Mapping[str, Any] = model["CityObjects"]
+    corners = np.array(model["vertices"], float).reshape(-1, 3)
+    if move := model.get("transform"):
+        corners = corners * np.array(move["scale"], float) + np.array(move["translate"], float)
+    for name, one in objects.items():
+        if one["type"] != BUILDING:
+            continue
+        parts = [objects[child] for child in one.get("children", ()) if child in objects]
+        shapes = [
+            shape for part in (one, *parts) if part["type"] in (BUILDING, PART) for shape in part.get("geometry", ())
+        ]
+        attributes = {key: value for key, value in (one.get("attributes") or {}).items() if key != "geometry"}
+        yield {**attributes, "id": name}, _ground(shapes, corners)
+
+
+def _ground(shapes: list[dict[str, Any]], corners: Ring) -> shapely.Geometry:
+    """Return the ground surfaces of the finest level of detail that has them; else level 0; else all faces."""
+    shapes = [shape for shape in shapes if shape["type"] in DEPTH]
+    for level in sorted({_level(shape) for shape in shapes}, reverse=True):
+        faces = [face for shape in shapes if _level(shape) == level for face, kind in _faces(shape) if kind == GROUND]
+        if faces:
+            return flat([_rings(face, corners) for face in faces])
+    flats = [face for shape in shapes if _level(shape) < 1 for face, _ in _faces(shape)]
+    if flats:
+        return flat([_rings(face, corners) for face in flats])
+    return whole([_rings(face, corners) for shape in shapes for face, _ in _faces(shape)])
+
+
+def _level(shape: Mapping[str, Any]) -> float:
+    return float(shape.get("lod", 0))
+
+
+def _faces(shape: Mapping[str, Any]) -> Iterator[tuple[Any, str | None]]:
+    """Return the surfaces of a geometry, each with its type."""
+    said = shape.get("semantics") or {}
+    kinds = [surface["type"] for surface in said.get("surfaces", ())]
+    for face, number in _unnest(shape["boundaries"], said.get("values"), DEPTH[shape["type"]]):
+        yield face, kinds[number] if isinstance(number, int) else None
+
+
+def _unnest(boundaries: list[Any], values: Any, depth: int) -> Iterator[tuple[Any, Any]]:
+    for place, one in enumerate(boundaries):
+        value = values[place] if isinstance(values, list) and place < len(values) else None
+        if depth:
+            yield from _unnest(one, value, depth - 1)
+        else:
+            yield one, value
+
+
+def _rings(face: list[list[int]], corners: Ring) -> Face:
+    return [corners[ring] for ring in face]
+
+
+def flat(faces: Iterable[Face]) -> shapely.Geometry:
+    """Project faces (each rings of (C, 3)) to the plane, as one polygon or several; invalid ones stay unchanged."""
+    drawn = np.array([shape for shape in map(_polygon, faces) if shape is not None], object)
+    parts = shapely.force_2d(drawn)
+    parts = parts[shapely.area(parts) > 0]
+    if len(parts) and shapely.is_valid(parts).all():
+        return shapely.union_all(parts)
+    return shapely.multipolygons(parts)
+
+
+def whole(faces: Iterable[Face]) -> shapely.Geometry:
+    """Return all faces of a solid with their heights, from which the ground is found later."""
+    return shapely.multipolygons([shape for shape in map(_polygon, faces) if shape is not None])
+
+
+def _polygon(face: Face) -> shapely.Geometry | None:
+    rings = [ring for ring in face if len(ring) >= 3]
+    return shapely.Polygon(rings[0], rings[1:]) if rings else None
+
+
+def placed(
+    source: str, found: Iterable[Named], name: str | None, stated: str | None, area: Area | None
+) -> geopandas.GeoDataFrame:
+    """Put buildings of a city model into a table, with easting or longitude first.
+
+    Args:
+        source: for messages.
+        found: buildings.
+        name: CRS as the file writes it.
+        stated: CRS that the user states, where the file has none that is known.
+        area: keeps only the buildings that reach into it.
+
+    Raises:
+        InputError: there is no building.
+    """
+    rows, shapes = [], []
+    for attributes, ground in found:
+        rows.append(attributes)
+        shapes.append(ground)
+    if not rows:
+        raise InputError(f"{source}: a city model without a building in it. Give the file that has the buildings.")
+    geometry = np.array(shapes, object)
+    crs = known_crs(name) or (None if stated is None else pyproj.CRS(stated))
+    if name is not None and crs is None:
+        log.warning("%s: CRS %r found, which is not known.", source, name[:80])
+    if crs is not None and _is_northing_first(crs, geometry, name or ""):
+        high = shapely.has_z(geometry)
+        geometry[high] = shapely.transform(geometry[high], lambda corners: corners[:, [1, 0, 2]], include_z=True)
+        geometry[~high] = shapely.transform(geometry[~high], lambda corners: corners[:, ::-1])
+    frame = geopandas.GeoDataFrame(rows, geometry=geometry, crs=crs)
+    bounds = area.bounds_in(crs) if area is not None else None
+    return frame if bounds is None else frame[touching(geometry, bounds)]
+
+
+def known_crs(name: str | None) -> pyproj.CRS | None:
+    """Return the horizontal CRS for a name as city models write it; None if it is unknown."""
+    numbers = [found[1] for found in [EPSG.search(name or "")] if found]
+    numbers += [str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))]
+    numbers += [name] if name and name.isdigit() else []
+    try:
+        crs = pyproj.CRS.from_epsg(numbers[0]) if numbers else None
+    except pyproj.exceptions.CRSError:
+        return None
+    return None if crs is None else crs.sub_crs_list[0] if crs.is_compound else crs.to_2d()
+
+
+def _is_northing_first(crs: pyproj.CRS, geometry: NDArray[np.object_], name: str) -> bool:
+    """Return whether northing or latitude stands first: by the place, else by the CRS if its name is complete."""
+    corners = shapely.get_coordinates(geometry)[:1]
+    if not len(corners):
+        return False
+    there = [_is_there(crs, *corners[0]), _is_there(crs, *corners[0][::-1])]
+    if there[0] != there[1]:
+        return there[1]
+    return crs.axis_info[0].direction.lower() == "north" and name.startswith(("urn:ogc", "http"))
+
+
+def _is_there(crs: pyproj.CRS, east: float, north: float) -> bool:
+    """Return whether a place lies in the area of use of its CRS."""
+    area = crs.area_of_use
+    if area is None:
+        return True
+    lon, lat = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True).transform(east, north)
+    if not np.isfinite([lon, lat]).all():
+        return False
+    inside = area.south - NEAR_DEG <= lat <= area.north + NEAR_DEG
+    return bool(inside and (area.west > area.east or area.west - NEAR_DEG <= lon <= area.east + NEAR_DEG))
+
+
+CITY_GML = re.compile(r"http://www\.opengis\.net/citygml/|http://www\.citygml\.org/")
+FLAT = ("lod0FootPrint", "lod0MultiSurface", "lod0RoofEdge")
+"""Outlines of level of detail 0, the likelier ground first."""
+ID = "{http://www.opengis.net/gml}id", "{http://www.opengis.net/gml/3.2}id"
+HREF = "{http://www.w3.org/1999/xlink}href"
+LOOKED_AT = 2**16
+MANY = 64
+"""Elements open at once; a city model has about twenty."""
+Element = ElementTree.Element
+
+
+def is_city_gml(start: str) -> bool:
+    """Return whether a file with this beginning is CityGML."""
+    return start[:1] == "<" and "CityModel" in start and bool(CITY_GML.search(start))
+
+
+def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+    """Read the ground of each building, without heights; parts of a building belong to it.
+
+    Args:
+        content: the file.
+        stated: CRS, where the file has none.
+        area: keeps only the buildings that reach into it.
+
+    Raises:
+        InputError: it holds no building, is no XML, defines entities, or names several CRSs.
+    """
+    named: dict[str, None] = {}
+    found = list(_gml_buildings(content, named))
+    if len({str(known_crs(name) or name) for name in named}) > 1:
+        raise InputError(f"{content}: CRSs {', '.join(list(named)[:5])} found. Give one file for each CRS.")
+    return placed(str(content), found, next(iter(named), None), stated, area)
+
+
+def _gml_buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
+    """Yield buildings; names of CRSs are added to `named` on the way."""
+    opened: list[Element] = []
+    with content.open() as stream:
+        if b"<!DOCTYPE" in stream.read(LOOKED_AT):
+            raise InputError(f"{content}: a document type (DOCTYPE) found, which no city model has. Take it out.")
+    with content.open() as stream:
+        try:
+            # Expat opens no other file, bounds what entities unpack to, and a file that defines some was refused.
+            for event, element in ElementTree.iterparse(stream, events=("start", "end")):  # noqa: S314
+                if event == "start":
+                    opened.append(element)
+                    if "srsName" in element.attrib:
+                        named[element.attrib["srsName"]] = None
+                    if len(opened) > MANY:
+                        raise InputError(f"{content}: elements are nested more than {MANY} deep. It is no city model.")
+                    continue
+                opened.pop()
+                if _name(element) == BUILDING:
+                    yield _attributes(element), _gml_ground(element)
+                if len(opened) <= 2:
+                    element.clear()  # what has been read is forgotten
+                    if opened:
+                        opened[-1].remove(element)
+        except ElementTree.ParseError as error:
+            raise InputError(f"{content}: not readable as XML ({error}). Download it again.") from None
+
+
+def _gml_ground(building: Element) -> shapely.Geometry:
+    shapes = {one.get(key): one for one in building.iter() for key in ID if one.get(key)}
+    ground = [face for one in building.iter() if _name(one) == GROUND for face in _gml_faces(one, shapes)]
+    if ground:
+        return flat(ground)
+    for name in FLAT:
+        outline = [face for one in building.iter() if _name(one) == name for face in _gml_faces(one, shapes)]
+        if outline:
+            return flat(outline)
+    return whole(_gml_faces(building, {}))
+
+
+def _gml_faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
+    """Return an element's polygons, also those linked within the building."""
+    polygons = [one for one in surface.iter() if _name(one) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")]
+    for one in surface.iter():
+        target = shapes.get((one.get(HREF) or "").removeprefix("#"))
+        if target is not None and target is not surface:
+            polygons += [inner for inner in target.iter() if _name(inner) == "Polygon"]
+    return [rings for polygon in polygons if (rings := [_ring(ring) for ring in _rings_of(polygon)])]
+
+
+def _rings_of(polygon: Element) -> list[Element]:
+    """Return a polygon's rings, the outer one first."""
+    rings = [(_name(side), ring) for side in polygon for ring in side.iter() if _name(ring) == "LinearRing"]
+    return [ring for name, ring in sorted(rings, key=lambda one: one[0] not in ("exterior", "outerBoundaryIs"))]
+
+
+def _ring(ring: Element) -> Ring:
+    """Return the corners (C, 3) of a ring: a list of positions, single ones, or GML 2's coordinates."""
+    texts = [one for one in ring.iter() if _name(one) in ("posList", "pos", "coordinates")]
+    numbers = np.array([float(word) for one in texts for word in (one.text or "").replace(",", " ").split()])
+    first = texts[0] if texts else ring
+    size = int(first.get("srsDimension") or 3)
+    if _name(first) == "pos":
+        size = len(numbers) // len(texts)
+    elif len(numbers) % size and not len(numbers) % 2:
+        size = 2
+    corners = numbers.reshape(-1, size)
+    return corners if size == 3 else np.column_stack([corners[:, :2], np.zeros(len(corners))])
+
+
+def _attributes(building: Element) -> dict[str, Any]:
+    """Return a building's simple elements and generic attributes, as text, and its identifier."""
+    found: dict[str, Any] = {}
+    for one in building:
+        held = {_name(value): value.text for value in one.iter() if value is not one}
+        name = one.get("name") or (held.get("name") if _name(one) == "genericAttribute" else None)
+        if name and "value" in held:
+            found[name] = held["value"]
+        elif not len(one) and (one.text or "").strip():
+            found.setdefault(_name(one), (one.text or "").strip())
+    found.pop("geometry", None)
+    return {**found, "gml_id": next((building.get(key) for key in ID if building.get(key)), None)}
+
+
+def _name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]

@@ -1,1 +1,0 @@
-"""Run the stage `ingest`: read city folders in parts, and read back what it wrote."""

@@ -1,1 +1,0 @@
-"""Read products of the European Ground Motion Service."""

@@ -1,0 +1,249 @@
+"""Read any table that is described, and propose a description for one that is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from plumbline import params
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
+from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.points.epochs import check_pattern, find_days, like_days
+from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
+from plumbline.sources.points.source import MIN_EPOCHS, TO_MM, Angles, PointSource, TableLayout, to_mm
+from plumbline.sources.points.table import open_csv_table
+
+
+def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
+    """Return the units of a described csv, and the pattern of its epochs.
+
+    Raises:
+        InputError: `about` has no columns.
+    """
+    if about.units is None or about.epochs is None:
+        raise InputError(
+            f"{product}: to be read as a table of columns, it needs a description of them. Write ingest.products, with "
+            f"columns, units, positive and epochs (docs/formats.md), into {params.PARAMS_FILE}."
+        )
+    return about.units, about.epochs
+
+
+def open_columns(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open a csv by its header and the description of its columns, `about`.
+
+    Raises:
+        InputError: `about` has no columns, or a pattern of epochs that says no day; a column is missing, too few are
+            named as epochs; what concerns rows, where reading gets to them.
+    """
+    units, epochs = described(product, about)
+    has = about.columns
+    globe = "latitude" in has
+    says = product.crs if isinstance(product, PointLayer) and globe else None
+    crs_of_file = about.crs or says or GLOBE
+    if is_globe(str(product), crs_of_file) != globe:
+        wanted = "latitude and longitude" if globe else "easting and northing"
+        raise InputError(f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.")
+    known = set(has.values())
+    if isinstance(product, PointLayer) and known.intersection(product.places):
+        check_stated_crs(product, crs_of_file)
+    days = _days(product, [name for name in header if name not in known], epochs)
+    x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
+    layout = TableLayout(
+        days=days,
+        x_range=x_range,
+        y_range=y_range,
+        x=has["longitude" if globe else "easting"],
+        y=has["latitude" if globe else "northing"],
+        crs=crs_of_file,
+        to_mm=to_mm(about, units.displacement),
+        los=_line_of_sight(about),
+        point_id=has.get("point_id"),
+        height=has.get("height"),
+        coherence=has.get("coherence"),
+        rmse=has.get("rmse"),
+        rmse_to_mm=TO_MM[units.displacement],
+        missing=about.missing,
+    )
+    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
+
+
+def _days(product: CsvFile, names: list[str], epochs: str) -> dict[str, np.datetime64]:
+    """Return column -> day, and name the columns that look like days but do not match `epochs`."""
+    days = find_days(str(product), names, check_pattern(str(product), epochs))
+    others = like_days([name for name in names if name not in days])
+    shown = ", ".join(map(repr, others[:3])) or ", ".join(map(repr, names[-3:])) or "none"
+    if len(days) < MIN_EPOCHS:
+        raise InputError(
+            f"{product}: {len(days)} epochs found by {epochs!r} (epochs in ingest.products), at least {MIN_EPOCHS} are "
+            f"needed. Write there how its columns are named; not described are: {shown}.{cut_advice(product, names)}"
+        )
+    if others:
+        log.warning(
+            "%s: %d columns look like days, but are not named as %r (epochs in ingest.products) and are left out: %s.",
+            product,
+            len(others),
+            epochs,
+            shown,
+        )
+    return days
+
+
+def _line_of_sight(about: params.Product) -> tuple[str, str, str] | Angles:
+    has = about.columns
+    if "los_up" in has:
+        return has["los_east"], has["los_north"], has["los_up"]
+    incidence, heading = has.get("incidence", about.incidence_deg), has.get("heading", about.heading_deg)
+    if incidence is None or heading is None:
+        raise InputError("ingest.products: an incidence and a heading are needed.")
+    to_degrees = float(np.degrees(1)) if about.units is not None and about.units.angle == "rad" else 1.0
+    return Angles(incidence, heading, about.look, to_degrees)
+
+
+LIKELY = {
+    "point_id": r"(point|pnt|ps)?_?(id|pid|code)|code",
+    "latitude": r"(geometry_|pnt_)?(lat|latitude)",
+    "longitude": r"(geometry_|pnt_)?(lon|long|longitude)",
+    "easting": r"(geometry_)?(x|east|easting)(_coord|_utm)?",
+    "northing": r"(geometry_)?(y|north|northing)(_coord|_utm)?",
+    "height": r"(geometry_|pnt_)?(h|z|height|height_.*|elevation|altitude|topo)",
+    "coherence": r"(pnt_)?(coh|coher|coherence|temporal_coherence)",
+    "los_east": r"los_e(ast)?",
+    "los_north": r"los_n(orth)?",
+    "los_up": r"los_u(p)?",
+}
+"""Role -> names that columns of it often have, small letters."""
+GEOMETRY_HEIGHT = "geometry_height"
+VIEW = ("los_east", "los_north", "los_up")
+WAYS = {
+    r"(?<!\d)(19|20)\d{6}(?!\d)": ("%Y%m%d",),
+    r"(?<!\d)(19|20)\d{5}(?!\d)": ("%Y%j", "%Y{day0}"),
+    r"(19|20)\d\d-\d\d?-\d\d?": ("%Y-%m-%d",),
+    r"(19|20)\d\d_\d\d?_\d\d?": ("%Y_%m_%d",),
+    r"(19|20)\d\d\.\d\d?\.\d\d?": ("%Y.%m.%d",),
+    r"(19|20)\d\d\.\d{3}(?!\d)": ("%Y.%j", "%Y.{day0}", "{decimal_year}"),
+    r"(19|20)\d\d\.\d{4,}": ("{decimal_year}",),
+    r"(19|20)\d\d/\d\d?/\d\d?": ("%Y/%m/%d",),
+    r"\d\d?/\d\d?/(19|20)\d\d": ("%d/%m/%Y", "%m/%d/%Y"),
+    r"\d\d?\.\d\d?\.(19|20)\d\d": ("%d.%m.%Y",),
+    r"\d\d?-\d\d?-(19|20)\d\d": ("%d-%m-%Y", "%m-%d-%Y"),
+    r"\d\d?_\d\d?_(19|20)\d\d": ("%d_%m_%Y", "%m_%d_%Y"),
+    r"\d\d?[A-Za-z]{3}(19|20)\d\d": ("%d%b%Y",),
+    r"\d\d? [A-Za-z]{3} (19|20)\d\d": ("%d %b %Y",),
+    r"\d\d?-[A-Za-z]{3}-(19|20)\d\d": ("%d-%b-%Y",),
+    r"\d\d?-[A-Za-z]{3}-\d\d": ("%d-%b-%y",),
+}
+"""How a day is written -> its patterns; of several that every column can be, one by which the days ascend."""
+TIMES = {r"\d\d:\d\d:\d\d": "%H:%M:%S", r"\d\d:\d\d": "%H:%M", r"(?<=T)\d{6}(?!\d)": "%H%M%S"}
+"""The same of the time of the day behind it."""
+FRACTION, ZONE = r"(?<=%S)\.\d+", r"(?<=[%SMf])(Z|[-+]\d\d:?\d\d)$"
+DATES = r"(acquisition_?|obs_?)?(date|day|time|datetime|epoch|timestamp)(_?utc)?|datum|data|fecha"
+VALUES = r"(los_?)?(disp|displ|displacement|defo|deformation)(_\w+)?|value|cumul.*|los(_?(mm|cm|m))?"
+
+
+def is_long_table(header: Sequence[str]) -> tuple[str, str] | None:
+    """Return the columns of date and displacement if each row has one date; else None."""
+    if like_days(list(header)):
+        return None
+    day = next((name for name in header if re.fullmatch(DATES, name, re.IGNORECASE)), None)
+    value = next((name for name in header if re.fullmatch(VALUES, name, re.IGNORECASE)), None)
+    return None if day is None or value is None else (day, value)
+
+
+def suggest_description(file: str, header: list[str], crs: str | None = None) -> str:
+    """Return YAML for `ingest.products` that a user completes and checks.
+
+    It names only what the file's own columns show. What they do not show (unit, sign, view) is left open in capital
+    letters, and is refused until it is filled in.
+
+    Args:
+        file: its name.
+        header: names of its columns.
+        crs: of its coordinates, where the file says it.
+    """
+    days = like_days(header)
+    roles = _roles(header, days)
+    globe = {"latitude", "longitude"} & roles.keys()
+    for role in ("latitude", "longitude") if globe else ("easting", "northing"):
+        roles.setdefault(role, "COLUMN")
+    has_view = set(VIEW) <= roles.keys()
+    left_out = {"easting", "northing"} if globe else set()
+    left_out |= set() if has_view else set(VIEW)
+    columns = ", ".join(f"{role}: {_quoted(name)}" for role, name in roles.items() if role not in left_out)
+    view = [
+        "incidence_deg: NUMBER  # of the line of sight, from the vertical",
+        "heading_deg: NUMBER  # direction of flight, clockwise from north",
+    ]
+    lines = [
+        f"columns: {{{columns}}}  # what is which column",
+        *([] if globe else [f"crs: {crs or 'EPSG:NUMBER'}  # of easting and northing"]),
+        f"epochs: {_epochs(header, days)}",
+        "units: {displacement: UNIT}  # mm, cm or m",
+        "positive: SIGN  # towards, if a positive displacement is motion towards the satellite, else away",
+        *([] if has_view else view),
+    ]
+    indented = "\n".join(f"      {line}" for line in lines)
+    return f"ingest:\n  products:\n    {_quoted(file)}:\n{indented}"
+
+
+def _roles(header: list[str], days: list[str]) -> dict[str, str]:
+    """Return role -> column; an attribute takes precedence over the geometry's height, which is often written as 0."""
+    roles: dict[str, str] = {}
+    for role, pattern in LIKELY.items():
+        fits = [name for name in header if name not in (*days, *roles.values())]
+        fits.sort(key=lambda name: name == GEOMETRY_HEIGHT)
+        found = next((name for name in fits if re.fullmatch(pattern, name, re.IGNORECASE)), None)
+        if found is not None:
+            roles[role] = found
+    return roles
+
+
+def _epochs(header: list[str], days: list[str]) -> str:
+    """Return the suggested value of `epochs:`, with a comment."""
+    if days:
+        pattern = _pattern(days)
+        note = "how the columns of displacements are named"
+        if "%j" in pattern:
+            note += f"; of GMTSAR, which counts the days of a year from 0: {pattern.replace('%j', '{day0}')}"
+        return f"{_quoted(pattern)}  # {note}"
+    numbers = [name for name in header if name.isdigit()]
+    if len(numbers) > 1 and (np.diff([int(name) for name in numbers]) > 0).all():
+        shown = ", ".join(numbers[:3])
+        return f"'{{days_since YYYY-MM-DD}}'  # where {shown}, … are days since a day; the file does not say which"
+    return "PATTERN  # how the columns of displacements are named; none of the file's looks like a day"
+
+
+def _pattern(names: list[str]) -> str:
+    """Return the likely pattern of the columns of epochs; of several that fit, one with ascending days."""
+    tried = _patterns(names[0])
+    found = {pattern: days for pattern in tried if len(days := _dated(names, pattern)) == len(names)}
+    ascending = (pattern for pattern, days in found.items() if (np.diff(list(days.values())) > np.timedelta64(0)).all())
+    return next(ascending, next(iter(found), tried[0]))
+
+
+def _patterns(name: str) -> list[str]:
+    for written, patterns in WAYS.items():
+        found = re.search(written, name)
+        if found:
+            before, after = (part.replace("%", "%%") for part in (name[: found.start()], name[found.end() :]))
+            for time, pattern in TIMES.items():
+                after, times = re.subn(time, pattern, after, count=1)
+                if times:
+                    after = re.sub(ZONE, "%z", re.sub(FRACTION, ".%f", after))
+                    break
+            return [before + pattern + after for pattern in patterns]
+    return ["PATTERN"]
+
+
+def _dated(names: list[str], pattern: str) -> dict[str, np.datetime64]:
+    try:
+        return find_days("", names, pattern)
+    except (InputError, ValueError, re.error):
+        return {}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

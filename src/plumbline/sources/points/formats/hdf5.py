@@ -1,0 +1,190 @@
+"""Open foreign HDF5 files safely: only arrays in the file itself, after a check of their size."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from plumbline.core.errors import InputError
+from plumbline.sources.files.opened import GZIP_START, ZIP_STARTS
+
+FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
+"""What h5py raises on a damaged file."""
+MAX_CHUNK_BYTES = 2**28
+"""Largest chunk, unpacked: MintPy writes some MB."""
+MAX_RATIO = 1000
+"""Largest unpacked : stored size of a large array; an image of no data packs about so far."""
+RATIO_FREE_BYTES = 2**26
+CACHE_BYTES = 2**25
+NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
+"""What files of other kinds begin with."""
+PROBE = f"""
+import math, sys, h5py
+failed = []
+def look(name, values):
+    try:
+        dict(values.attrs)
+        if not isinstance(values, h5py.Dataset) or not values.size or values.is_virtual or values.external:
+            return
+        if math.prod(values.chunks or ()) * values.dtype.itemsize <= {MAX_CHUNK_BYTES}:
+            values[(0,) * values.ndim]
+    except Exception:
+        failed.append(name)
+with h5py.File(sys.argv[1], "r") as file:
+    look("/", file)
+    file.visititems(look)
+sys.exit(bool(failed))
+"""
+"""Looks at all that is not numbers; see `_check_harmless`."""
+PROBE_SECONDS = 120
+
+
+EOS = ("HDFEOS", "GRIDS", "timeseries")
+"""Where MintPy's HDF-EOS5 keeps in one file what is otherwise in several (insarlab/MintPy, save_hdfeos5)."""
+IN_EOS = {
+    "timeseries": ("observation", "displacement"),
+    "date": ("observation", "date"),
+    "temporalCoherence": ("quality", "temporalCoherence"),
+}
+"""Array -> its place there; of others, in the group `geometry`."""
+
+
+def is_hdf5(path: Path, start: bytes) -> bool:
+    """Return whether the file's content is HDF5; a file that begins otherwise (`NOT_HDF5`) is not opened.
+
+    Args:
+        path: the file. start: its first bytes. They may be of anything: HDF5 may begin behind a block of the user's.
+    """
+    if not start or start.startswith(NOT_HDF5):
+        return False
+    try:
+        return bool(h5py.is_hdf5(str(path)))
+    except FAULTS:
+        return False
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
+    """Open for reading; damage found inside the block also raises an `InputError`.
+
+    Raises:
+        InputError: the file is missing, cut off or damaged.
+    """
+    _check_harmless(path)
+    try:
+        with h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES) as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except FAULTS as error:
+        detail = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise InputError(f"{path}: not readable as HDF5 ({detail}). Make or download it again.") from None
+
+
+def attributes(file: h5py.File) -> dict[str, str]:
+    """Return the attributes of the file, as text."""
+    return {str(name): _text(value) for name, value in file.attrs.items()}
+
+
+def has_array(file: h5py.File, name: str) -> bool:
+    """Return whether the file has an entry of this name, usable or not."""
+    return all(part in group.keys() for group, part in _way(file, name))  # noqa: SIM118  (`in file` would follow links)
+
+
+def _way(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
+    """Yield the groups on the way to an array, each with the next name; stop at the first entry that is not a group."""
+    group = file
+    eos = EOS[0] in file.keys()  # noqa: SIM118
+    for part in (*EOS, *IN_EOS.get(name, ("geometry", name))) if eos else (name,):
+        yield group, part
+        if part not in group.keys() or not isinstance(group.get(part, getlink=True), h5py.HardLink):  # noqa: SIM118
+            return
+        group = group[part]
+        if not isinstance(group, h5py.Group):
+            return
+
+
+def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = "fiu") -> h5py.Dataset:
+    """Return an array of numbers (or of other NumPy `kinds`) with `dimensions` dimensions.
+
+    Raises:
+        InputError: there is none, it lies in another file, is of another type, or of a suspect size.
+    """
+    if not has_array(file, name):
+        raise InputError(f"{path}: no array /{name} in it; it holds {', '.join(list(file.keys())[:12]) or 'nothing'}.")
+    *_, (group, last) = _way(file, name)
+    if not isinstance(group.get(last, getlink=True), h5py.HardLink):
+        raise InputError(
+            f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in (h5repack)."
+        )
+    values = group[last]
+    if not isinstance(values, h5py.Dataset):
+        raise InputError(f"{path}, /{name}: a group found, an array is needed.")
+    if values.is_virtual or values.external:
+        raise InputError(f"{path}, /{name}: its numbers lie in another file. Copy them in (h5repack).")
+    if values.dtype.kind not in kinds or values.ndim != dimensions:
+        raise InputError(
+            f"{path}, /{name}: {values.ndim} dimensions of {values.dtype} found, {dimensions} of "
+            f"{'text' if kinds == 'S' else 'numbers'} are needed."
+        )
+    size, stored = values.size * values.dtype.itemsize, values.id.get_storage_size()
+    chunk = int(np.prod(values.chunks, dtype=np.int64)) * values.dtype.itemsize if values.chunks else 0
+    if chunk > MAX_CHUNK_BYTES or (size > RATIO_FREE_BYTES and size > MAX_RATIO * stored):
+        raise InputError(
+            f"{path}, /{name}: {size:,} bytes unpacked, {stored:,} stored, in chunks of {chunk:,}: at most {MAX_RATIO} "
+            f"times and chunks of {MAX_CHUNK_BYTES:,} are read. If it is genuine, write it without compression."
+        )
+    return values
+
+
+def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
+    """Return an attribute as a finite number.
+
+    Raises:
+        InputError: there is none, or it is none.
+    """
+    try:
+        value = float(attrs[name])
+    except KeyError:
+        raise InputError(f"{path}: attribute {name} is missing.") from None
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise InputError(f"{path}, attribute {name}: {attrs[name][:60]!r} found, a number is needed.")
+    return value
+
+
+def _check_harmless(path: Path) -> None:
+    """Let another process read the file first: a changed byte can crash libhdf5, which cannot be caught.
+
+    Raises:
+        InputError: that process was killed, or did not end.
+    """
+    try:
+        state = path.stat()
+    except OSError:
+        return  # said better by who opens it
+    if not _survives(str(path), state.st_mtime_ns, state.st_size):
+        raise InputError(f"{path}: not readable as HDF5 (it is damaged). Make or download it again.")
+
+
+@lru_cache(maxsize=256)
+def _survives(path: str, _changed: int, _size: int) -> bool:
+    try:
+        done = subprocess.run([sys.executable, "-I", "-c", PROBE, path], capture_output=True, timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode >= 0  # what it refuses in words, is refused here, too
+
+
+def _text(value: object) -> str:
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.reshape(-1)[0]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

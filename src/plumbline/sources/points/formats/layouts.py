@@ -1,0 +1,426 @@
+"""Read tables of published layouts: DePSI, StaMPS, SARPROZ, SqueeSAR and others."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
+from plumbline.sources.files.csv_table import fail_at, stream_columns
+from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
+from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
+from plumbline.sources.points.source import (
+    ANGLES,
+    MIN_EPOCHS,
+    Angles,
+    PointSource,
+    TableLayout,
+    stated_angles,
+    to_mm,
+    unanswered,
+)
+from plumbline.sources.points.table import open_csv_table
+
+CUT_LETTERS = 10
+"""A Shapefile's columns have no longer names."""
+LONGITUDE, LATITUDE = ("geometry_longitude", "lon", "longitude"), ("geometry_latitude", "lat", "latitude")
+EASTING, NORTHING = ("geometry_easting", "easting", "x"), ("geometry_northing", "northing", "y")
+LINE_OF_SIGHT = ("los_east", "los_north", "los_up")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout of a table with a row a point and a column an epoch; names are in small letters."""
+
+    name: str
+    """As `format` in `ingest.products` names it."""
+    called: str
+    marks: tuple[str, ...]
+    """Columns that make it this layout, all of which are there."""
+    days: tuple[str, ...]
+    """How columns of epochs are named, as `strptime`; the first that finds two epochs counts."""
+    unit: str | None
+    """Of displacements: mm, cm or m. None: the layout does not say it, so it is asked."""
+    positive: Literal["towards"] | None
+    """Of displacements, as in `ingest.products`. None: asked."""
+    point_id: tuple[str, ...] = ()
+    height: tuple[str, ...] = ("height", "geometry_height")
+    """An attribute counts before the geometry's z, which many programs write as 0."""
+    coherence: tuple[str, ...] = ()
+    component: tuple[float, float, float] | None = None
+    """East, north, up of what is measured, where two passes were decomposed on cells; else the line of sight."""
+    has_vector: bool = False
+    """Whether it has the line of sight: `los_east`, `los_north`, `los_up`, from ground to satellite."""
+    one_of: tuple[str, ...] = ()
+    """Further columns, one of which is there."""
+    lacks: tuple[str, ...] = ()
+    """Columns that would make it another layout."""
+    only_days: bool = False
+    """Whether all of its columns are epochs, but those of places."""
+
+    @property
+    def has_view(self) -> bool:
+        """Whether the layout itself gives the line of sight."""
+        return self.has_vector or self.component is not None
+
+
+LAYOUTS = (
+    # TRE ALTAMIRA, description of SqueeSAR's shapefiles (treuropa.com, "Map visualization"); MintPy, save_qgis.py.
+    Layout(
+        name="squeesar",
+        called="SqueeSAR of TRE ALTAMIRA, and MintPy's save_qgis",
+        marks=("code", "vel", "v_stdev", "coherence"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("code",),
+        coherence=("coherence",),
+    ),
+    # TRE ALTAMIRA, description of vertical and east-west components (quoted by DIVEG of Denmark's mapping agency).
+    Layout(
+        name="squeesar-up",
+        called="SqueeSAR, vertical component",
+        marks=("code", "vel_v", "v_stdev_v"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("code",),
+        component=(0.0, 0.0, 1.0),
+        lacks=("vel_e",),
+    ),
+    Layout(
+        name="squeesar-east",
+        called="SqueeSAR, east-west component",
+        marks=("code", "vel_e", "v_stdev_e"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("code",),
+        component=(1.0, 0.0, 0.0),
+        lacks=("vel_v",),
+    ),
+    # StaMPS, ps_export_gis.m: ph_mm of ps_plot, days as yyyymmdd behind a D.
+    Layout(
+        name="stamps-gis",
+        called="StaMPS, ps_export_gis",
+        marks=("code", "lon", "lat", "height", "coherence", "vlos"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("code",),
+        coherence=("coherence",),
+    ),
+    # SARvey, sarvey_export.py. `dem` is the height of the terrain model; `dem_error`, of unstated sign, is not added.
+    Layout(
+        name="sarvey",
+        called="SARvey, sarvey_export",
+        marks=("point_id", "velocity", "coherence", "omega", "st_consistency"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive=None,
+        point_id=("point_id",),
+        height=("dem", "geometry_height"),
+        coherence=("coherence",),
+    ),
+    # SARPROZ manual, 1.4.10.3 Sparse Data Export. It does not say how days are written: these are the ways of MATLAB's
+    # datestr, and the year of two digits in front that a public script in R expects of such files.
+    Layout(
+        name="sarproz",
+        called="SARPROZ, sparse data export",
+        marks=("id", "lat", "lon", "svet", "lvet", "coher"),
+        days=("%Y%m%d", "%d-%b-%Y", "%Y-%m-%d", "%Y/%m/%d", "%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
+        unit="mm",
+        positive=None,
+        point_id=("id",),
+        coherence=("coher",),
+    ),
+    # SARscape, attributes of the PS shapefile (ENVI's support pages): neither unit nor sign, and of LOS_Az and LOS_In
+    # not from where they count.
+    Layout(
+        name="sarscape",
+        called="SARscape, PS and SBAS shapes",
+        marks=("velocity", "coherence", "los_az", "los_in"),
+        days=("D_%Y%m%d",),
+        unit=None,
+        positive=None,
+        height=("z", "geometry_height"),
+        coherence=("coherence",),
+    ),
+    # PyGMTSAR, Stack_export.py, export_stack_geojson: any grid of the user's, so neither unit nor sign are known.
+    Layout(
+        name="pygmtsar",
+        called="PyGMTSAR, export_stack_geojson",
+        marks=("geometry_longitude", "geometry_latitude"),
+        days=("%Y-%m-%d",),
+        unit=None,
+        positive=None,
+        height=("geometry_height",),
+        only_days=True,
+    ),
+    # NGU, "Beskrivelse av parametre" and "How does the InSAR map service work". EGMS has the same names, and metres.
+    Layout(
+        name="insar-norway",
+        called="InSAR Norway (csv)",
+        marks=("mean_velocity", *LINE_OF_SIGHT),
+        days=("%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("pid", "point id", "point_id", "code", "id"),
+        coherence=("temporal_coherence",),
+        has_vector=True,
+        one_of=LATITUDE,
+        lacks=("easting", "northing"),
+    ),
+)
+
+
+def find_column(header: Iterable[str], names: Iterable[str]) -> str | None:
+    """Return the first column with one of the names, as the header writes it; None without any.
+
+    Capital letters do not matter, and a Shapefile may have cut the name.
+
+    Args:
+        header: names of all columns.
+        names: in small letters; the first that is found counts.
+    """
+    written: Mapping[str, str] = {name.lower(): name for name in reversed(list(header))}
+    for name in names:
+        for known in (name, name[:CUT_LETTERS]):
+            if known in written:
+                return written[known]
+    return None
+
+
+def is_layout(layout: Layout, header: list[str]) -> bool:
+    """Return whether the names of columns are those of this layout."""
+    if any(find_column(header, [mark]) is None for mark in layout.marks):
+        return False
+    if layout.one_of and find_column(header, layout.one_of) is None:
+        return False
+    if find_column(header, layout.lacks) is not None:
+        return False
+    if not layout.only_days:
+        return True
+    others = [name for name in header if not name.startswith("geometry_")]
+    try:
+        return MIN_EPOCHS <= len(others) == len(find_days("", others, layout.days[0]))
+    except InputError:  # one is no day
+        return False
+
+
+def open_layout(
+    layout: Layout, product: CsvFile, header: list[str], about: params.Product, crs: str | None
+) -> PointSource:
+    """Open a table of a published layout.
+
+    Args:
+        layout: which one.
+        product: the csv, or the layer of points.
+        header: names of its columns.
+        about: what `ingest.products` says of it.
+        crs: projected CRS that is wanted; None: that of the file, or the UTM zone of its middle.
+
+    Raises:
+        InputError: `about` lacks something that the layout does not say (one message names all of it), a column of
+            places is missing, or there are too few epochs; what concerns rows, where reading gets to them.
+    """
+    find = partial(find_column, header)
+    x, y, own_crs = _places(product, header)
+    stated = {
+        "crs": about.crs or own_crs,
+        "incidence_deg": 0.0 if layout.has_view else about.incidence_deg,
+        "heading_deg": 0.0 if layout.has_view else about.heading_deg,
+        "units": layout.unit or about.units,
+        "positive": layout.positive or about.positive,
+    }
+    missing = [key for key in (*ANGLES, "crs", "units", "positive") if stated[key] is None]
+    if missing:
+        raise unanswered(product, missing)
+    crs_of_file = about.crs or own_crs or GLOBE
+    if isinstance(product, PointLayer) and x in product.places:
+        check_stated_crs(product, crs_of_file)
+    globe = is_globe(str(product), crs_of_file)
+    x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
+    table = TableLayout(
+        days=_days(layout, product, header),
+        x=x,
+        y=y,
+        x_range=x_range,
+        y_range=y_range,
+        crs=crs_of_file,
+        to_mm=to_mm(about, layout.unit or "mm"),
+        los=_line_of_sight(layout, header, about),
+        point_id=find(layout.point_id),
+        height=find(layout.height),
+        coherence=find(layout.coherence),
+        cells=layout.component is not None,
+        missing=about.missing,
+    )
+    return open_csv_table(product, header, table, about.track or product.path.stem, crs)
+
+
+def _line_of_sight(
+    layout: Layout, header: list[str], about: params.Product
+) -> tuple[float, float, float] | tuple[str, str, str] | Angles:
+    if layout.component is not None:
+        return layout.component
+    if layout.has_vector:
+        east, north, up = (find_column(header, [name]) or name for name in LINE_OF_SIGHT)
+        return east, north, up
+    if about.incidence_deg is None or about.heading_deg is None:
+        raise ValueError("the line of sight was asked for before")
+    return Angles(about.incidence_deg, about.heading_deg, about.look)
+
+
+def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
+    """Return the columns of x and y, and their CRS if it is known; in a layer, the geometry takes precedence."""
+    if isinstance(product, PointLayer):
+        return (*product.places, product.crs)
+    for xs, ys, crs in ((LONGITUDE, LATITUDE, GLOBE), (EASTING, NORTHING, None)):
+        x, y = find_column(header, xs), find_column(header, ys)
+        if x is not None and y is not None:
+            return x, y, crs
+    raise InputError(
+        f"{product}: no columns of places: lon and lat, or x and y are needed. The header has "
+        f"{', '.join(header)[:300]}. Export the table with coordinates, or its layer of points as GeoPackage."
+    )
+
+
+def _days(layout: Layout, product: CsvFile, header: list[str]) -> dict[str, np.datetime64]:
+    """Return column -> day, by the first pattern that finds epochs."""
+    days: dict[str, np.datetime64] = {}
+    for pattern in layout.days:
+        days = find_days(str(product), header, pattern)
+        if len(days) >= MIN_EPOCHS:
+            break
+    others = [name for name in header if name not in days]
+    if len(days) < MIN_EPOCHS:
+        raise InputError(
+            f"{product}: {len(days)} columns of epochs found, named as {layout.days[0]}; at least {MIN_EPOCHS} are "
+            f"needed. The last columns are {', '.join(map(repr, header[-3:]))}. Export the time series with the points."
+            f"{cut_advice(product, others)}"
+        )
+    warn_of_unread(str(product), others, layout.days[0])
+    return days
+
+
+DAYS = "d_%Y%m%d"
+OTHER_SERIES = ("a_", "h2ph_")
+"""Amplitudes, and heights to phases."""
+KNOWN = {"pnt_id", "pnt_lat", "pnt_lon", "pnt_height", "pnt_enscoh", "pnt_linear", "pnt_line", "pnt_pixel"}
+
+
+def is_depsi(header: list[str]) -> bool:
+    """Return whether the names of columns are those of a DePSI export, complete or not."""
+    return len(KNOWN.intersection(header)) >= 3
+
+
+def open_depsi(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open a DePSI export; `about` must state the line of sight.
+
+    Raises:
+        InputError: a column is missing or a day impossible, or `about` lacks an angle; what concerns rows, where
+            reading gets to them.
+    """
+    days = find_days(str(product), header, DAYS)
+    others = (name for name in header if name not in days and not name.startswith(OTHER_SERIES))
+    warn_of_unread(str(product), others, "d_YYYYMMDD")
+    layout = TableLayout(
+        days=days,
+        x="pnt_lon",
+        y="pnt_lat",
+        crs=about.crs or GLOBE,
+        to_mm=to_mm(about, "m"),
+        los=stated_angles(product, about),
+        missing=about.missing,
+        point_id="pnt_id",
+        height="pnt_height" if "pnt_height" in header else None,
+        coherence="pnt_enscoh" if "pnt_enscoh" in header else None,
+    )
+    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
+
+
+NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")
+FIXED = 3
+"""Columns before those of the epochs."""
+MATLAB_TO_ORDINAL = 366
+"""MATLAB counts days from year 0, Python from year 1."""
+WRITTEN_LESS = 1
+"""What the export script takes off each day number."""
+
+
+def is_stamps(header: list[str]) -> bool:
+    """Return whether the columns are those of one matrix, numbered from 1 without a gap, as MATLAB names them."""
+    return _numbered(header) is not None
+
+
+def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open a StaMPS export; `about` must state the line of sight.
+
+    Raises:
+        InputError: the columns are not numbered, the metadata row is not one, or `about` lacks an angle; what concerns
+            rows, where reading gets to them.
+    """
+    columns = _numbered(header)
+    if columns is None:
+        raise InputError(
+            f"{product}, line 1: not a StaMPS export, whose columns are numbered (export_res_ 1, export_res_ 2, …); "
+            f"the header has {', '.join(header)[:300]}."
+        )
+    layout = TableLayout(
+        days=_days_of_header(product, header, columns),
+        x=columns[0],
+        y=columns[1],
+        crs=about.crs or GLOBE,
+        to_mm=to_mm(about, "mm"),
+        los=stated_angles(product, about),
+        missing=about.missing,
+        skip=1,
+    )
+    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
+
+
+def _numbered(header: list[str]) -> list[str] | None:
+    """Return the columns in the order of their numbers; None if they are not one numbered matrix."""
+    parts = [NUMBERED.fullmatch(name) for name in header]
+    if len(header) <= FIXED or not all(parts):
+        return None
+    number = {int(part[2]): part[0] for part in parts if part}
+    if len({part[1] for part in parts if part}) > 1 or sorted(number) != list(range(1, len(header) + 1)):
+        return None
+    return [number[index] for index in sorted(number)]
+
+
+def _days_of_header(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
+    rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()), check_end=False)
+    _, table = next(rows, (0, None))
+    if table is None:
+        raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
+    cells = [table[name][0].as_py() for name in columns]
+    meta = [None if cell is None or math.isnan(cell) else cell for cell in cells]
+    if meta[FIXED - 1] is not None:
+        fail_at(
+            product, 0, columns[FIXED - 1], f"{meta[FIXED - 1]:.10g}", "the first row must be StaMPS's metadata: NaN"
+        )
+    days: dict[str, np.datetime64] = {}
+    for name, number in zip(columns[FIXED:], meta[FIXED:], strict=True):
+        ordinal = (number or 0) + WRITTEN_LESS - MATLAB_TO_ORDINAL
+        first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
+        if not first <= ordinal <= last or ordinal != int(ordinal):
+            found = "no value" if number is None else f"{number:.10g}"
+            fail_at(
+                product, 0, name, found, f"a day number of MATLAB of the years {FIRST_YEAR} to {LAST_YEAR} is needed"
+            )
+        days[name] = np.datetime64(date.fromordinal(int(ordinal)), "D")
+    return days

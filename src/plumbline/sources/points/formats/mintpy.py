@@ -1,0 +1,341 @@
+"""Read stacks of MintPy and LiCSBAS, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline import params
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE, Projection, projection
+from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
+from plumbline.sources.points.formats.hdf5 import array, attributes, has_array, open_hdf5
+from plumbline.sources.points.formats.mintpy_geometry import Geometry, Grid, Window, find_geometry
+from plumbline.sources.points.missing import Missing
+from plumbline.sources.points.source import (
+    HEIGHT_RANGE,
+    MAX_DISPLACEMENT_MM,
+    MIN_EPOCHS,
+    OUT_OF_ORDER,
+    TO_MM,
+    PointSource,
+    meaning,
+    noted,
+    stated_angles,
+    to_mm,
+)
+from plumbline.sources.points.track import Track, drop_without_height
+
+SERIES = "timeseries"
+BLOCK_POINTS = 32_768
+BLOCK_BYTES = 2**27
+"""Read at a time, when chunks are higher than `BLOCK_POINTS` asks for."""
+MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
+NO_DATA = "no_data"
+
+
+def is_timeseries(path: Path) -> bool:
+    """Return whether an HDF5 file is a time series, and not a file beside one.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with open_hdf5(path) as file:
+        return has_array(file, SERIES)
+
+
+def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSource:
+    """Open a time series of MintPy, geocoded or in radar coordinates.
+
+    Geometry and coherence are looked for beside the file and in `inputs/`, by their names and their size, or are what
+    `about` names. Blocks are rows of pixels; a point is named by its row and column, `y12x345`.
+
+    Raises:
+        InputError: a file is damaged, its arrays are not of one size, its days repeat or are none, the geometry is not
+            there and not stated in `about`; what concerns pixels, where reading gets to them.
+    """
+    with open_hdf5(path) as file:
+        series = array(path, file, SERIES, dimensions=3, kinds="f")
+        check_shape(path, series)
+        order, days, said = _epochs(path, file, series.shape[0])
+        attrs = attributes(file)
+        geometry = find_geometry(path, attrs, series.shape[1:], about)
+    notes = [*geometry.notes, *_decided(attrs, about), *said]
+    factor = to_mm(about, _unit(path, attrs, about))
+    return stack_source(Stack(path, SERIES, order, days, factor), geometry, about, crs, notes)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """An array of displacements in an HDF5 file: epochs, rows, columns."""
+
+    path: Path
+    array: str
+    """Its name."""
+    order: NDArray[np.intp]
+    """(T,) of the epochs in time."""
+    days: NDArray[np.datetime64]
+    """(T,) in that order; several epochs of one day are averaged."""
+    to_mm: float
+    """A displacement times this is in mm, positive towards the satellite."""
+
+
+def stack_source(
+    stack: Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
+) -> PointSource:
+    """Open the pixels of a stack that have data as points, block by block, with notes on how it was read.
+
+    Raises:
+        InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
+    """
+    path, epochs = stack.path, np.unique(stack.days)
+    plane = projection(str(path), geometry.crs, crs, geometry.box)
+    name = about.track or path.stem
+
+    def blocks() -> Iterator[Track]:
+        empty, missing = True, Missing(path, about.missing)
+        with open_hdf5(path) as file, geometry.open() as opened:
+            series = array(path, file, stack.array, dimensions=3, kinds="f")
+            for rows in _row_blocks(series):
+                with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
+                    values = np.asarray(series[:, rows, :], np.float32)[stack.order]
+                    missing.drop(values.reshape(len(values), -1).T)
+                    values *= np.float32(stack.to_mm)
+                values = average_same_days(values, stack.days, axis=0)
+                for window in _windows(rows, series.shape[2]):
+                    part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
+                    track = _track(f"{path}, /{stack.array}", name, plane, epochs, opened, window, part)
+                    empty &= not len(track)
+                    yield track
+        if empty:
+            raise InputError(f"{path}: no pixel of it has data. Leave it out.")
+        missing.tell()
+
+    notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
+    taken = {"line of sight": geometry.sight, "displacements": f"/{stack.array}, {len(epochs)} epochs"}
+    source = noted(PointSource(name, plane.crs, epochs, blocks, (), taken, meaning(stack.to_mm)), path, notes)
+    for warning in geometry.warnings:
+        log.warning("%s: %s.", path, warning)
+    return replace(source, notes=(*source.notes, *geometry.warnings))
+
+
+def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
+    """Yield notes on the assumed sign and reference."""
+    if about.positive is None:
+        yield "displacements are taken as positive towards the satellite, as MintPy writes them"
+    if "REF_Y" in attrs and "REF_X" in attrs:
+        day = f" and to the day {attrs['REF_DATE'][:20]}" if "REF_DATE" in attrs else ""
+        yield f"displacements refer to the pixel y{attrs['REF_Y'][:20]}x{attrs['REF_X'][:20]}{day}, by its attributes"
+    else:
+        yield "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
+
+
+def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
+    unit = attrs.get("UNIT", "m").strip().lower()
+    if unit not in TO_MM and about.units is None:
+        raise InputError(
+            f"{path}: its attribute UNIT is {unit[:20]!r}; m, cm or mm is needed. Convert it, or state what the "
+            "displacements are in: units: {displacement: m} in ingest.products."
+        )
+    return unit
+
+
+def check_shape(path: Path, series: h5py.Dataset) -> None:
+    """Refuse a stack that is empty or too large.
+
+    Raises:
+        InputError: it is.
+    """
+    count, height, width = series.shape
+    if not (count <= MAX_EPOCHS and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
+        raise InputError(
+            f"{path}, {series.name}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of "
+            f"{MAX_SIDE} x {MAX_SIDE} are read."
+        )
+
+
+def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
+    """Return the order of the epochs in time, their days in that order, and notes on days with several."""
+    read = array(path, file, "date", dimensions=1, kinds="S")[:]
+    whole = [bytes(text).decode("utf-8", "replace") for text in read]
+    texts = [text.partition("T")[0] for text in whole]  # some have the time behind
+    if len(texts) != count:
+        raise InputError(f"{path}, /date: {len(texts)} days found, /{SERIES} has {count} epochs.")
+    if count < MIN_EPOCHS:
+        raise InputError(f"{path}: {count} epochs found, at least {MIN_EPOCHS} are needed.")
+    known = find_days(f"{path}, /date", texts, "%Y%m%d")
+    for index, text in enumerate(texts):
+        if text not in known:
+            raise InputError(f"{path}, /date, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
+        if whole[index] in whole[:index]:
+            raise InputError(f"{path}, /date: {whole[index]} stands there more than once.")
+    days = np.array([known[text] for text in texts], "datetime64[D]")
+    order = np.argsort(days, kind="stable")
+    if len(np.unique(days)) < MIN_EPOCHS:
+        raise InputError(f"{path}: all of its epochs are of one day, at least {MIN_EPOCHS} days are needed.")
+    return order, days[order], same_day_notes([whole[index] for index in order], days[order])
+
+
+def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
+    """Yield the rows to read at a time: whole chunks if they fit, since part of a chunk costs as much as all of it."""
+    count, height, width = series.shape
+    step = max(BLOCK_POINTS // width, 1)
+    chunk = series.chunks[1] if series.chunks else 1
+    whole = -(-step // chunk) * chunk
+    if whole * width * count * series.dtype.itemsize <= BLOCK_BYTES:
+        step = whole
+    for start in range(0, height, step):
+        yield slice(start, min(start + step, height))
+
+
+def _windows(rows: slice, width: int) -> Iterator[Window]:
+    """Yield windows of the rows read, in the file's order: several rows, or part of a long one."""
+    step = max(BLOCK_POINTS // width, 1)
+    for row in range(rows.start, rows.stop, step):
+        for column in range(0, width, width if width <= BLOCK_POINTS else BLOCK_POINTS):
+            yield slice(row, min(row + step, rows.stop)), slice(column, min(column + BLOCK_POINTS, width))
+
+
+def _track(
+    source: str,
+    name: str,
+    plane: Projection,
+    epochs: NDArray[np.datetime64],
+    geometry: Geometry,
+    window: Window,
+    values: NDArray[np.float32],
+) -> Track:
+    """Make a track of the pixels of a block that have data; `values` (T, R, C) in mm."""
+    row, column = (grid.ravel() for grid in np.mgrid[window])
+    series = values.reshape(len(epochs), -1).T
+    pixels = geometry.read(*window)
+    empty = np.isnan(series) | (series == 0)
+    filled = ~empty.all(axis=1) & pixels.known
+    series, row, column = series[filled], row[filled], column[filled]
+    pixels = pixels.take(filled)
+    bad = np.abs(series) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
+    if bad.any():
+        point, epoch = np.argwhere(bad)[0]
+        raise InputError(
+            f"{source}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
+            f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
+        )
+    easting, northing = plane(pixels.x, pixels.y)
+    for what, found, (low, high) in (
+        (f"easting in {plane.crs}", easting, (-np.inf, np.inf)),
+        (f"northing in {plane.crs}", northing, (-np.inf, np.inf)),
+        ("height", pixels.height, HEIGHT_RANGE),
+    ):
+        # A height that is not known is no wrong one; a place that is not known was left out above.
+        wrong = ~((np.isfinite(found) & (found >= low) & (found <= high)) | ((what == "height") & np.isnan(found)))
+        if wrong.any():
+            point = int(np.argmax(wrong))
+            raise InputError(
+                f"{geometry.source}, row {row[point]}, column {column[point]}: {what} of {found[point]:g} found, "
+                "which cannot be."
+            )
+    track = Track(
+        name=name,
+        crs=plane.crs,
+        epochs=epochs,
+        point_id=np.array([f"y{y}x{x}" for y, x in zip(row.tolist(), column.tolist(), strict=True)], object),
+        easting=easting,
+        northing=northing,
+        height=pixels.height,
+        los=pixels.los,
+        displacement=np.ascontiguousarray(series, np.float32),
+        coherence=pixels.coherence,
+        dropped={NO_DATA: int(np.count_nonzero(~filled))},
+    )
+    return drop_without_height(track)
+
+
+CUMULATIVE, DATES = "cum", "imdates"
+HEIGHT = "hgt"
+VECTOR = ("E.geo", "N.geo", "U.geo")
+"""Unit vector from ground to satellite."""
+CORNER, STEP = ("corner_lon", "corner_lat"), ("post_lon", "post_lat")
+
+
+def is_licsbas(path: Path) -> bool:
+    """Return whether an HDF5 file is a time series of LiCSBAS.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with open_hdf5(path) as file:
+        return has_array(file, CUMULATIVE) and has_array(file, DATES)
+
+
+def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSource:
+    """Open a time series of LiCSBAS: mm, positive towards the satellite (shorter line of sight).
+
+    Layout: LiCSBAS13_sb_inv.py and LiCSBAS133_write_h5.py. `corner_lat` and `corner_lon` are the middle of the first
+    pixel. `coh_avg`, of interferograms, is no temporal coherence and is not taken.
+
+    Raises:
+        InputError: the file is damaged or not geocoded, its arrays are not of one size, its days repeat or are none, or
+            it lacks the line of sight and `about` does not say it; what concerns pixels, where reading gets to them.
+    """
+    with open_hdf5(path) as file:
+        series = array(path, file, CUMULATIVE, dimensions=3, kinds="f")
+        check_shape(path, series)
+        days = _days(path, file, series.shape[0])
+        shape = series.shape[1:]
+        if not all(has_array(file, name) for name in (*CORNER, *STEP)):
+            raise InputError(
+                f"{path}: not geocoded: it has no {', '.join((*CORNER, *STEP))}. Process LiCSAR's geocoded frames."
+            )
+        first, step = ([float(array(path, file, name, dimensions=0)[()]) for name in pair] for pair in (CORNER, STEP))
+        has_vector = all(has_array(file, name) for name in VECTOR)
+        has_heights = has_array(file, HEIGHT)
+    if not np.isfinite([*first, *step]).all() or 0 in step:
+        raise InputError(
+            f"{path}, {', '.join((*CORNER, *STEP))}: {first + step} found, numbers other than 0 are needed."
+        )
+    angles = None
+    if not has_vector or about.incidence_deg is not None:
+        stated = stated_angles(CsvFile(path), about)
+        angles = float(stated.incidence), float(stated.heading) + (180.0 if stated.look == "left" else 0.0)
+    geometry = Geometry(
+        shape=shape,
+        crs=GLOBE,
+        grid=Grid((first[0] - step[0] / 2, first[1] - step[1] / 2), (step[0], step[1])),
+        path=path,
+        coherence=None,
+        angles=angles,
+        azimuth=None,
+        source=str(path),
+        height=HEIGHT,
+        vector=() if angles else VECTOR,
+    )
+    order = np.argsort(days)
+    notes = ["points come without coherence: LiCSBAS gives none of time"]
+    notes += [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]
+    stack = Stack(path, CUMULATIVE, order, days[order], to_mm(about, "mm"))
+    return stack_source(stack, geometry, about, crs, notes)
+
+
+def _days(path: Path, file: h5py.File, count: int) -> NDArray[np.datetime64]:
+    read = array(path, file, DATES, dimensions=1, kinds="iuS")[:]
+    texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in read.tolist()]
+    if len(texts) != count or count < MIN_EPOCHS:
+        raise InputError(
+            f"{path}, /{DATES}: {len(texts)} days found and {count} epochs in /{CUMULATIVE}; as many, and at least "
+            f"{MIN_EPOCHS}, are needed."
+        )
+    known = find_days(f"{path}, /{DATES}", texts, "%Y%m%d")
+    for index, text in enumerate(texts):
+        if text not in known or text in texts[:index]:
+            raise InputError(
+                f"{path}, /{DATES}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD that stands there once is "
+                "needed."
+            )
+    return np.array([known[text] for text in texts], "datetime64[D]")

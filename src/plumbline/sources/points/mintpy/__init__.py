@@ -1,1 +1,0 @@
-"""Read MintPy's time series with its geometry."""

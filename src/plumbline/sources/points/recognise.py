@@ -1,0 +1,243 @@
+"""List the formats of point products, and recognise each by its content, never by the file's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import projection
+from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.csv_table import read_header
+from plumbline.sources.files.opened import CsvFile, describe_foreign, find_csv, first_bytes, product_params
+from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
+from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, open_ortho, whole_names
+from plumbline.sources.points.formats.egms_parquet import is_parquet, read_names
+from plumbline.sources.points.formats.hdf5 import is_hdf5
+from plumbline.sources.points.formats.layouts import (
+    LAYOUTS,
+    Layout,
+    is_depsi,
+    is_layout,
+    is_stamps,
+    open_depsi,
+    open_layout,
+    open_stamps,
+)
+from plumbline.sources.points.formats.mintpy import is_licsbas, is_timeseries
+from plumbline.sources.points.formats.vector_layer import PointLayer, cut_advice, find_point_layer
+from plumbline.sources.points.source import PointSource, ProductFile
+from plumbline.sources.points.track import Track
+
+ANGLES = frozenset({"incidence_deg", "heading_deg", "look"})
+WRITTEN = frozenset({"separator", "decimal"})
+"""How a csv of any format may be written."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that `format` in `ingest.products` can name."""
+
+    called: str
+    uses: frozenset[str]
+    """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
+    recognises: Callable[[list[str]], bool] | None = None
+    """By the header of a csv."""
+    open_csv: Callable[[CsvFile, list[str], params.Product, str | None], PointSource] | None = None
+    has_ids: bool = True
+    """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
+
+
+def _of_layout(layout: Layout) -> Format:
+    asked = frozenset() if layout.has_view else ANGLES
+    return Format(
+        layout.called,
+        asked | WRITTEN | {"crs", "positive", "units"},
+        partial(is_layout, layout),
+        partial(open_layout, layout),
+        has_ids=any(name in layout.marks for name in layout.point_id),
+    )
+
+
+PUBLISHED = {layout.name: _of_layout(layout) for layout in LAYOUTS}
+FORMATS = {
+    "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
+    "egms": Format(
+        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)",
+        WRITTEN,
+        is_egms,
+        lambda product, header, about, crs: _renamed_and_projected(
+            open_egms(product, header, about.missing), product, about, crs
+        ),
+    ),
+    "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
+    "stamps": Format(
+        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
+    ),
+    **PUBLISHED,
+    "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
+    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLES | {"positive", "units"}),
+    "columns": Format(
+        "any csv or layer of points whose columns ingest.products describes",
+        ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
+    ),
+}
+"""By name; of those that recognise a header, the first counts."""
+KNOWN = "Known: " + "; ".join(
+    f"{FORMATS[name].called}: {name}" for name in sorted(FORMATS, key=lambda name: name in PUBLISHED)
+)
+PARQUET_FORMATS = ("egms-l3", "egms")
+HDF5_FORMATS = ("mintpy", "licsbas")
+OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
+"""Keys of `ingest.products` that mean something for every format."""
+
+
+def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
+    """Recognise a file; readers of its points take the result instead of the path, so that this is done once.
+
+    Args:
+        path: the file.
+        products: patterns of file names -> what such files do not say themselves (`ingest.products`).
+        wanted: the format it has to be of; None: as `products` says, or by the content.
+
+    Raises:
+        InputError: the file cannot be read, its format is not known, or it is not the one wanted, or its description
+            lacks what the format needs or has what it does not use.
+    """
+    about = product_params(path, products)
+    wanted = wanted or about.format or ("columns" if about.columns else None)
+    if about.profiles is not None or wanted == "profiles":
+        raise InputError(
+            f"{path}: described as profile rows, which are no points. Give them a city folder of their own for "
+            "`plumbline ingest`; see docs/formats.md."
+        )
+    if wanted is not None and wanted not in FORMATS:
+        raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
+    start = first_bytes(path)
+    if is_hdf5(path, start):
+        if wanted not in (None, *HDF5_FORMATS):
+            raise InputError(
+                f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: "
+                f"{', '.join(HDF5_FORMATS)}."
+            )
+        found = hdf5_format(path)
+        if found is None:
+            raise InputError(
+                f"{path}: an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. "
+                f"{KNOWN}."
+            )
+        if wanted not in (None, found):
+            raise InputError(f"{path}: not of format {wanted}. It looks like format {found}.")
+        return _with_used(ProductFile(path, about, "hdf5", found, None, ()))
+    if is_parquet(start):
+        names = read_names(path)
+        if wanted == "columns" or (wanted is None and not is_egms(names)):
+            raise InputError(
+                f"{path}: a Parquet file with the columns {', '.join(names[:12])[:300]}. Only EGMS products are read "
+                "from Parquet: write the table as csv, and describe its columns in ingest.products (docs/formats.md)."
+            )
+        if wanted not in (None, *PARQUET_FORMATS):
+            raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
+        name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
+        return _with_used(ProductFile(path, about, "parquet", name, None, tuple(names)))
+    if (foreign := describe_foreign(start)) is not None:
+        raise InputError(f"{path}: {foreign}. {KNOWN}.")
+    product: CsvFile | None = find_point_layer(path, start)
+    line = None
+    if product is None:
+        product, line = dialect(find_csv(path, start), about)
+    if wanted in HDF5_FORMATS:
+        raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
+    kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
+    if wanted == "columns":
+        file = _with_used(ProductFile(path, about, kind, wanted, product, ()))
+        described(product, about)
+        return replace(file, header=tuple(read_header(product, line)))
+    header = whole_names(read_header(product, line))
+    unfit = [] if about.model_fields_set else list(products)
+    name = _by_header(product, header, wanted, unfit)
+    return _with_used(ProductFile(path, about, kind, name, product, tuple(header)))
+
+
+def hdf5_format(path: Path) -> str | None:
+    """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    if is_timeseries(path):
+        return "mintpy"
+    return "licsbas" if is_licsbas(path) else None
+
+
+def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
+    fits = [name for name, form in FORMATS.items() if form.recognises is not None and form.recognises(header)]
+    begins = f"its header begins {', '.join(header[:12])[:300]}"
+    if wanted is None:
+        if not fits:
+            crs = product.crs if isinstance(product, PointLayer) else None
+            tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
+            blanks = len(header) == 1 and len(header[0].split()) > 2
+            if blanks:
+                raise InputError(
+                    f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
+                    f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."
+                )
+            if (long := is_long_table(header)) is not None:
+                raise InputError(
+                    f"{product}: a long table, with a row for each date ({long[0]}) and its displacement ({long[1]}). "
+                    "A row for each point, with a column for each date, is needed: docs/formats.md has the lines that "
+                    "turn one into the other."
+                )
+            if cut := cut_advice(product, header):
+                raise InputError(f"{product}: unknown format, {begins}.{cut}")
+            raise InputError(
+                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
+                "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"
+                f"{suggest_description(product.path.name, header, crs)}"
+            )
+        return fits[0]
+    if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
+        likely = f" It looks like format {fits[0]}." if fits else ""
+        raise InputError(f"{product}: not of format {wanted} ({FORMATS[wanted].called}), {begins}.{likely}")
+    return wanted
+
+
+def _with_used(file: ProductFile) -> ProductFile:
+    """Return the file, or refuse it if a setting is stated that its format does not use."""
+    is_text = file.kind == "csv"
+    unused = file.about.model_fields_set - FORMATS[file.format].uses - OF_ALL
+    if not is_text:
+        unused |= file.about.model_fields_set & WRITTEN
+    if unused:
+        kind = f"format {file.format}" if is_text else f"format {file.format} in a {file.path.suffix} file"
+        raise InputError(
+            f"{file.path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
+            "does not use. Remove it there, or let a pattern before it fit this file."
+        )
+    return file
+
+
+def _renamed_and_projected(
+    source: PointSource, product: CsvFile, about: params.Product, crs: str | None
+) -> PointSource:
+    """Give an EGMS product another name, or another CRS than its own."""
+    plane, name = projection(str(product), source.crs, crs, lambda: None), about.track or source.name
+    if plane.transformer is None and name == source.name:
+        return source
+
+    def blocks() -> Iterator[Track]:
+        for block in source.blocks():
+            easting, northing = plane(block.easting, block.northing)
+            if not np.isfinite(easting + northing).all():
+                raise InputError(f"{product}: its points lie outside of what {plane.crs}, the city's CRS, can show.")
+            yield replace(block, name=name, crs=plane.crs, easting=easting, northing=northing)
+
+    return replace(source, name=name, crs=plane.crs, blocks=blocks)

@@ -1,0 +1,269 @@
+"""Define what a reader gives: checked blocks of points, and what had to be stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, NoReturn, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from plumbline import params
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import PLANE, Range
+from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.points.track import Track, concatenate_tracks, drop_repeated
+
+
+class Fail(Protocol):
+    """Refuses a row of a table by its place in the file."""
+
+    def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
+        """Raise an `InputError` that names the place, what was found and what is wanted."""
+
+
+@dataclass(frozen=True)
+class ProductFile:
+    """A file of points that has been recognised.
+
+    It goes to other processes, so it holds no open file. A file that is replaced after it was recognised is read as it
+    was written before.
+    """
+
+    path: Path
+    about: params.Product
+    """What `ingest.products` says of it."""
+    kind: Literal["hdf5", "parquet", "layer", "csv"]
+    format: str
+    """Key of `formats.FORMATS`."""
+    csv: CsvFile | None
+    """How to read it as a csv; None of HDF5 and Parquet."""
+    header: tuple[str, ...]
+    """Names of its columns; none of HDF5."""
+
+
+@dataclass(frozen=True)
+class PointSource:
+    """One opened product: the properties of all its points, and a function that reads them."""
+
+    name: str
+    """Name of the track."""
+    crs: str
+    """Projected CRS of easting and northing, in m."""
+    epochs: NDArray[np.datetime64]
+    """(T,) days, ascending."""
+    blocks: Callable[[], Iterator[Track]]
+    """The points in the file's order, checked, at most some 50,000 a block; may be called again."""
+    notes: tuple[str, ...] = ()
+    """What the reader decided about the file and a careful person should know; for the audit."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """What is taken -> from which column, array or number; for people."""
+    meaning: str = ""
+    """Unit and sign of displacements in the file, for people; empty where the format defines them."""
+
+
+HEIGHT_RANGE = (-1_000.0, 10_000.0)
+MAX_DISPLACEMENT_MM = 100_000.0
+"""C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is a damaged cell."""
+UNIT_TOLERANCE = 0.005
+"""Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
+MIN_EPOCHS = 2
+OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
+
+
+def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
+    """Add notes to a product, and write each to the log.
+
+    Args:
+        source: the product.
+        about: names the file in the log.
+        notes: sentences without a full stop.
+    """
+    said = tuple(notes)
+    for note in said:
+        log.info("%s: %s.", about, note)
+    return replace(source, notes=(*source.notes, *said))
+
+
+def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
+    """Move a product's points east and north by `by_m`, m."""
+    if by_m is None:
+        return source
+    east, north = by_m
+
+    def blocks() -> Iterator[Track]:
+        for block in source.blocks():
+            yield replace(block, easting=block.easting + east, northing=block.northing + north)
+
+    note = f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says"
+    return replace(source, blocks=blocks, notes=(*source.notes, note))
+
+
+def raised(source: PointSource, by_m: float | None) -> PointSource:
+    """Raise the heights of a product's points by `by_m`, m."""
+    if by_m is None:
+        return source
+
+    def blocks() -> Iterator[Track]:
+        for block in source.blocks():
+            yield replace(block, height=block.height + by_m)
+
+    note = f"its heights are raised by {by_m:g} m, as ingest.products says"
+    return replace(source, blocks=blocks, notes=(*source.notes, note))
+
+
+def all_points(source: PointSource) -> Track:
+    """Join all blocks of a product; of points with the same identifier and place, keep the first.
+
+    Raises:
+        InputError: there is no point, or a block is refused by its reader.
+    """
+    blocks = list(source.blocks())
+    if not blocks:
+        raise InputError(f"{source.name}: it holds no points. Download it again, or leave it out.")
+    return drop_repeated(concatenate_tracks(blocks))
+
+
+TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
+
+
+def to_mm(about: params.Product, unit: str) -> float:
+    """Return the factor to mm towards the satellite, by unit and sign in `about`; `unit`: that of the format."""
+    factor = TO_MM[about.units.displacement if about.units else unit]
+    return -factor if about.positive == "away" else factor
+
+
+def meaning(factor: float) -> str:
+    """Describe unit and sign of displacements that become mm towards the satellite when multiplied by `factor`."""
+    unit = next((name for name, to in TO_MM.items() if to == abs(factor)), f"{abs(factor):g} mm")
+    return f"{unit}, positive {'towards' if factor > 0 else 'away from'} the satellite"
+
+
+@dataclass(frozen=True)
+class Angles:
+    """A line of sight by two angles, each a column or one number for all points; see `los_from_heading`."""
+
+    incidence: str | float
+    heading: str | float
+    look: Literal["right", "left"] = "right"
+    """Side of the flight on which the antenna looks."""
+    to_degrees: float = 1.0
+    """What columns of angles are multiplied by."""
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Role and unit of each column of a table."""
+
+    days: Mapping[str, np.datetime64]
+    """Column -> day of its displacements, in any order."""
+    x: str
+    """Easting or longitude."""
+    y: str
+    """Northing or latitude."""
+    crs: str
+    """Of `x` and `y`."""
+    to_mm: float
+    """A displacement times this is in mm, positive towards the satellite."""
+    los: tuple[float, float, float] | tuple[str, str, str] | Angles
+    """One vector for all points, its three columns, or two angles."""
+    point_id: str | None = None
+    """None: the points are numbered in the file's order, `P0000001`, …"""
+    height: str | None = None
+    """None: all 0."""
+    coherence: str | None = None
+    rmse: str | None = None
+    rmse_to_mm: float = 1.0
+    x_range: Range = PLANE
+    y_range: Range = PLANE
+    cells: bool = False
+    """Whether the places are middles of cells, on a grid."""
+    skip: int = 0
+    """Rows after the header that are no points."""
+    missing: Sequence[float | str] | None = None
+    """Numbers that stand for no value; None: they are looked for."""
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """Return quantity -> the column or number it is taken from, for messages."""
+        days = sorted(self.days, key=lambda column: self.days[column])
+        if isinstance(self.los, Angles):
+            sight = f"incidence {self.los.incidence}, heading {self.los.heading}, looking {self.los.look}"
+        else:
+            sight = ", ".join(map(str, self.los))
+        named = {
+            "point_id": self.point_id or "numbered by row",
+            "x": self.x,
+            "y": self.y,
+            "height": self.height or "none: all 0",
+            "coherence": self.coherence,
+            "rmse": self.rmse,
+            "line of sight": sight,
+            "displacements": f"{len(days)} columns, {days[0]} to {days[-1]}",
+        }
+        return {role: name for role, name in named.items() if name is not None}
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """Name and type of every column read."""
+        sight = (self.los.incidence, self.los.heading) if isinstance(self.los, Angles) else self.los
+        named = [self.x, self.y, self.height, self.coherence, self.rmse, *sight]
+        numbers = [name for name in named if isinstance(name, str)]
+        texts = [] if self.point_id is None else [self.point_id]
+        return dict.fromkeys(texts, pa.string()) | dict.fromkeys([*numbers, *self.days], pa.float64())
+
+
+ANGLES = ("incidence_deg", "heading_deg")
+QUESTIONS = {
+    "incidence_deg": (
+        "from where the satellite looked",
+        "30.0",
+        "incidence_deg is the angle from the vertical and heading_deg the direction of flight, clockwise from north, "
+        "in degrees",
+    ),
+    "heading_deg": ("", "350.0", ""),
+    "crs": ("which CRS its coordinates are in", "EPSG:NUMBER", "crs is that of its coordinates"),
+    "units": ("the unit of its displacements", "{displacement: UNIT}", "UNIT is mm, cm or m"),
+    "positive": (
+        "the sign of its displacements",
+        "SIGN",
+        "SIGN is towards, if a positive displacement is motion towards the satellite, else away",
+    ),
+}
+"""Key of `ingest.products` -> what the file does not say, what to write, and what that means."""
+
+
+def stated_angles(product: CsvFile, about: params.Product) -> Angles:
+    """Return the viewing angles that the file lacks, from its description, in degrees.
+
+    Raises:
+        InputError: they are not stated; the message says what to write where.
+    """
+    if about.incidence_deg is None or about.heading_deg is None:
+        raise unanswered(product, ANGLES)
+    return Angles(about.incidence_deg, about.heading_deg, about.look)
+
+
+def unanswered(product: CsvFile, keys: Iterable[str]) -> InputError:
+    """Make the error that asks for several keys of `ingest.products` at once.
+
+    Args:
+        product: the file.
+        keys: those of `QUESTIONS` that its format needs and nobody has stated.
+    """
+    asked = [QUESTIONS[key] for key in keys]
+    lacks = [what for what, _, _ in asked if what]
+    listed = ", ".join(lacks[:-1]) + (" and " if lacks[:-1] else "") + lacks[-1]
+    stated = ", ".join(f"{key}: {example}" for key, (_, example, _) in zip(keys, asked, strict=True))
+    meant = "; ".join(meaning for _, _, meaning in asked if meaning)
+    return InputError(
+        f"{product}: the file does not say {listed}. Write these lines into {params.PARAMS_FILE}. Put in your values: "
+        f"{meant}.\n"
+        "ingest:\n"
+        "  products:\n"
+        f"    {product.path.name!r}: {{{stated}}}  # yours"
+    )

@@ -1,0 +1,278 @@
+"""Read points from a table: columns of stated meaning become blocks of a checked track."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import (
+    LATITUDES,
+    LONGITUDES,
+    Box,
+    Projection,
+    Range,
+    is_globe,
+    most_of,
+    projection,
+    typical_box,
+)
+from plumbline.sources.files.csv_table import fail_at, stream_columns
+from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.points.epochs import average_same_days, same_day_notes
+from plumbline.sources.points.missing import Missing, drop_codes, drop_height_codes, warn_of_rounding
+from plumbline.sources.points.source import (
+    HEIGHT_RANGE,
+    MAX_DISPLACEMENT_MM,
+    MIN_EPOCHS,
+    OUT_OF_ORDER,
+    UNIT_TOLERANCE,
+    Angles,
+    Fail,
+    PointSource,
+    TableLayout,
+    meaning,
+)
+from plumbline.sources.points.track import Track, drop_without_height, los_from_heading, numbered, point_name
+
+Floats = NDArray[np.float64]
+INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
+TURN_RAD = 2 * np.pi
+Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]
+"""Gives some columns of a file, block by block, with the index of the block's first row."""
+
+
+def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None) -> PointSource:
+    """Open a csv with known columns.
+
+    Args:
+        product: the csv. header: its `read_header`.
+        layout: what its columns are.
+        name: of the track.
+        crs: projected CRS that is wanted; None: that of the file, or the UTM zone of its middle.
+
+    Raises:
+        InputError: a column is missing, there are too few epochs, or the points lie outside of the CRS; what concerns
+            rows, where reading gets to them.
+    """
+    return open_table(
+        str(product),
+        header,
+        layout,
+        name,
+        crs,
+        rows=lambda types: stream_columns(product, header, types, check_end=types == layout.types),
+        fail_row=lambda row, column, found, wanted: fail_at(product, row, column, found, wanted),
+        is_whole=product.is_whole,
+    )
+
+
+def open_table(
+    source: str,
+    header: list[str],
+    layout: TableLayout,
+    name: str,
+    crs: str | None,
+    rows: Rows,
+    fail_row: Fail,
+    is_whole: bool = True,
+) -> PointSource:
+    """Open a table as `open_csv_table` does, for any file that gives `rows`; `fail_row` refuses a row, from 0.
+
+    A part of a file may be without points, a whole file (`is_whole`) not.
+    """
+    missing = [column for column in layout.types if column not in header]
+    if missing:
+        shown = ", ".join(header)[:600]
+        raise InputError(f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.")
+    epochs = np.unique(np.array(list(layout.days.values()), "datetime64[D]"))
+    if len(epochs) < MIN_EPOCHS:
+        raise InputError(f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.")
+    codes = Missing(source, layout.missing)
+    reader = _Reader(source, layout, rows, fail_row, is_whole, codes)
+    plane = projection(source, layout.crs, crs, lambda: reader.extent(whole=crs is None))
+    days = sorted(layout.days, key=lambda column: layout.days[column])
+    notes = same_day_notes(days, np.array([layout.days[column] for column in days], "datetime64[D]"))
+    notes += [OUT_OF_ORDER] if days != list(layout.days) else []
+    if layout.height is None:
+        notes.append("it has no heights; all points are taken to be of one height")
+    for note in notes:
+        log.info("%s: %s.", source, note)
+
+    def blocks() -> Iterator[Track]:
+        empty = is_whole
+        for number, (first, table) in enumerate(reader.read(layout.types)):
+            empty = False
+            if not number and not layout.cells:
+                warn_of_rounding(source, *reader.positions(first, table), is_globe(source, layout.crs))
+            yield reader.track(name, plane, epochs, days, first, table)
+        if empty:
+            raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
+        codes.tell()
+
+    return PointSource(name, plane.crs, epochs, blocks, tuple(notes), layout.taken, meaning(layout.to_mm))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    source: str
+    layout: TableLayout
+    rows: Rows
+    fail_row: Fail
+    is_whole: bool
+    missing: Missing
+
+    def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+        for first, table in self.rows(types):
+            skip = max(self.layout.skip - first, 0)
+            if len(table) > skip:
+                yield first + skip, table.slice(skip)
+
+    def extent(self, whole: bool) -> Box | None:
+        """Return the box of most points, of all blocks or of the first; None without points.
+
+        Only for a zone all of the file is read once more: how far metres are stretched, a block shows.
+        """
+        globe = is_globe(self.source, self.layout.crs)
+        places = []
+        for first, table in self.read(dict.fromkeys((self.layout.x, self.layout.y), pa.float64())):
+            x, y = self.positions(first, table)
+            places.append((x, y))
+            if not (whole and globe):
+                break
+        if not places:
+            return None
+        x, y = (np.concatenate(values) for values in zip(*places, strict=True))
+        return typical_box(self.source, x, y) if globe else most_of(x, y)
+
+    def positions(self, first: int, table: pa.Table) -> tuple[Floats, Floats]:
+        layout = self.layout
+        if not is_globe(self.source, layout.crs):
+            return self.numbers(first, table, layout.x, layout.x_range), self.numbers(
+                first, table, layout.y, layout.y_range
+            )
+        swapped = " (or are latitude and longitude swapped?)"
+        y = self.numbers(first, table, layout.y, LATITUDES, swapped)
+        return self.numbers(first, table, layout.x, LONGITUDES), y
+
+    def track(
+        self, name: str, plane: Projection, epochs: NDArray[np.datetime64], days: list[str], first: int, table: pa.Table
+    ) -> Track:
+        layout = self.layout
+        easting, northing = plane(*self.positions(first, table))
+        if not (np.isfinite(easting) & np.isfinite(northing)).all():
+            row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
+            self.fail_row(first + row, f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
+        coherence, rmse, height = layout.coherence, layout.rmse, layout.height
+        track = Track(
+            name=name,
+            crs=plane.crs,
+            epochs=epochs,
+            point_id=self.identifiers(first, table),
+            easting=easting,
+            northing=northing,
+            height=np.zeros(len(table)) if height is None else self.known(first, table, height, HEIGHT_RANGE),
+            los=self.line_of_sight(first, table),
+            displacement=average_same_days(self.series(first, table, days), np.sort([*layout.days.values()])),
+            coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
+            rmse=None if rmse is None else self.errors(first, table, rmse),
+        )
+        return drop_without_height(track)
+
+    def numbers(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
+        values = np.asarray(table[column].to_numpy(), float)
+        within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
+        if not within.all():
+            row = int(np.argmin(within))
+            found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
+            self.fail_row(first + row, column, found, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
+        return values
+
+    def known(self, first: int, table: pa.Table, column: str, bounds: Range) -> Floats:
+        """Read numbers as `numbers` does, with NaN for missing values and their codes."""
+        values = np.array(table[column].to_numpy(), float)
+        drop = drop_height_codes if column == self.layout.height else drop_codes
+        drop(values)
+        self.missing.drop_stated(values)
+        bad = (values < bounds[0]) | (values > bounds[1])
+        if bad.any():
+            row = int(np.argmax(bad))
+            wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
+            self.fail_row(first + row, column, f"{values[row]:.10g}", wanted)
+        return values
+
+    def errors(self, first: int, table: pa.Table, column: str) -> NDArray[np.float32]:
+        """Return root mean square errors, mm; NaN if missing."""
+        values = np.array(table[column].to_numpy(), float)
+        drop_codes(values)
+        self.missing.drop_stated(values)
+        with np.errstate(over="ignore"):
+            values *= self.layout.rmse_to_mm
+        bad = (values < 0) | (values > MAX_DISPLACEMENT_MM)
+        if bad.any():
+            row = int(np.argmax(bad))
+            self.fail_row(first + row, column, f"{values[row]:.6g} mm", f"0 to {MAX_DISPLACEMENT_MM:g} mm is possible")
+        return values.astype(np.float32)
+
+    def identifiers(self, first: int, table: pa.Table) -> NDArray[np.object_]:
+        column = self.layout.point_id
+        if column is None:
+            start = first - self.layout.skip + 1
+            return numbered(start, len(table))
+        # One without a name is called by its row: no point is lost for its name.
+        names = (str(name or "").strip() for name in table[column].to_pylist())
+        return np.array([name or point_name(row) for row, name in enumerate(names, first + 1)], object)
+
+    def line_of_sight(self, first: int, table: pa.Table) -> Floats:
+        given = self.layout.los
+        if isinstance(given, Angles):
+            incidence = self.angles(first, table, given.incidence, INCIDENCES, given.to_degrees)
+            heading = self.angles(first, table, given.heading, HEADINGS, given.to_degrees)
+            return los_from_heading(incidence, heading + (180.0 if given.look == "left" else 0.0))
+        columns = [name for name in given if isinstance(name, str)]
+        if not columns:
+            return np.tile(np.asarray(given, float), (len(table), 1))
+        vector = np.stack([self.numbers(first, table, name, (-1.001, 1.001)) for name in columns], axis=1)
+        length = np.linalg.norm(vector, axis=1)
+        bad = np.abs(length - 1) > UNIT_TOLERANCE
+        if bad.any():
+            row = int(np.argmax(bad))
+            found = f"a vector of length {length[row]:.3f}"
+            self.fail_row(first + row, ", ".join(columns), found, "a unit vector is needed")
+        if (vector[:, 2] <= 0).any():
+            row = int(np.argmax(vector[:, 2] <= 0))
+            found = f"{vector[row, 2]:g}"
+            self.fail_row(first + row, columns[2], found, "a vector from ground to satellite points up")
+        return vector
+
+    def angles(self, first: int, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:
+        if not isinstance(angle, str):
+            return np.full(len(table), angle)
+        values = np.asarray(table[angle].to_numpy(), float)
+        hint = ""
+        if to_degrees == 1 and len(values) and (np.abs(values) <= TURN_RAD).all() and values.any():
+            hint = " (in degrees; for radians state units: {angle: rad})"
+            if bounds == HEADINGS:  # no satellite's flight is so near north; of incidences, the bounds say it
+                wanted = f"a direction of flight is needed{hint}"
+                self.fail_row(first, angle, f"{values[0]:.10g}", wanted)
+        low, high = (bound / to_degrees for bound in bounds)
+        return self.numbers(first, table, angle, (low, high), hint) * to_degrees
+
+    def series(self, first: int, table: pa.Table, days: list[str]) -> NDArray[np.float32]:
+        values = np.empty((len(table), len(days)))
+        for index, column in enumerate(days):
+            values[:, index] = table[column].to_numpy()
+        self.missing.drop(values)
+        with np.errstate(over="ignore"):
+            values *= self.layout.to_mm
+        most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
+        if max(most, -least) > MAX_DISPLACEMENT_MM:
+            row, index = (int(at) for at in np.argwhere(np.abs(values) > MAX_DISPLACEMENT_MM)[0])
+            wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
+            self.fail_row(first + row, days[index], f"{values[row, index]:g} mm", wanted)
+        return values.astype(np.float32)

@@ -1,1 +1,0 @@
-"""Read tables of points in layouts that programs or services have published."""

@@ -1,1 +1,0 @@
-"""Read profile rows, the files of the first generation."""

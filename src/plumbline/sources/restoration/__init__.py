@@ -1,1 +1,0 @@
-"""Read the products of scenes."""

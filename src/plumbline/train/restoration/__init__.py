@@ -1,1 +1,0 @@
-"""Train the denoiser and its adapters, and calibrate its spread."""

@@ -1,1 +1,0 @@
-"""Measure size, speed, parity and accuracy of a package on this machine: `plumbline bench`."""
