@@ -89,7 +89,7 @@ load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs 
 	$(BIN)/python requirements/pins.py requirements/test.lock > $(VENV)/pins.txt
 	$(PIP) install $(PIP_ARGS) --quiet --constraint $(VENV)/pins.txt "locust>=2.40,<3" "schemathesis>=4,<5"
 	$(PIP) install $(PIP_ARGS) --quiet --target $(VENV)/clients "tritonclient[http]>=2.60,<3"  # needs older libraries
-	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/serve/http -k public_client
+	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/service -k public_client
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
 	$(BIN)/python -m benchmarks.service.hour

@@ -19,7 +19,7 @@ from torch import Tensor
 from benchmarks.common import head, line, parse, parser, prepared, project_settings, stamp, toy
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.params import Model, Train
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.shards import Shards, load_shards

@@ -141,7 +141,7 @@ def test_the_promised_pythons_are_the_same_everywhere():
         "CONTRIBUTING.md",
         "docs/install.md",
         "docs/operations.md",
-        "src/plumbline/doctor/versions.py",
+        "src/plumbline/doctor/installation.py",
     ):
         assert told in (ROOT / page).read_text(), page
 

@@ -9,7 +9,8 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.export.package import open_package, verify_package
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.model.network import new_spec, spec_of
+from plumbline.model.network import spec_of
+from plumbline.model.spec import new_spec
 from plumbline.params import Compress, Model, Train, load_params
 from plumbline.pretrained import MODEL, PACKAGE
 from plumbline.release.resolve import resolve_model

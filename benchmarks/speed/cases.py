@@ -19,7 +19,7 @@ from benchmarks.speed.network import Result, attention, begin_memory, checkpoint
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.encoder import Convolution, Dropout
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.params import Params, load_params
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards

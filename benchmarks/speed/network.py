@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.params import Params
 from plumbline.params.plugins import ATTENTION
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE

@@ -19,11 +19,11 @@ from typing import Any
 
 import typer
 from links import slug
-from plumbline.params.restoration import RestorationParams
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from plumbline.cli import app
+from plumbline.params.fields import RestorationParams
 from plumbline.params.load import Params
 from plumbline.params.section import Section
 
@@ -125,9 +125,8 @@ def sections(whole: type[Section], path: str = "") -> Iterator[tuple[str, type[S
 
 def http_page() -> str:
     """Return the page of the service's operations, from its own OpenAPI document."""
-    from plumbline.serve.http.api_page import _body, _parameters
-    from plumbline.serve.http.app import make_app
-    from plumbline.serve.http.settings import Settings
+    from plumbline.service.app import _body, _parameters, make_app
+    from plumbline.service.settings import Settings
 
     kept = tempfile.tempdir  # the service sets a place of its own for uploads
     try:

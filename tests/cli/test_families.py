@@ -16,14 +16,14 @@ from tests.flows.conftest import ROOT
 from tests.tiny import STAGES, run_cli
 
 ENTRIES = {
-    "simulate": "simulate.restoration.stage",
-    "ingest": "sources.restoration.stage",
-    "prepare": "prepare.restoration.stage",
-    "train": "train.restoration.stage",
-    "compress": "compress.restoration.stage",
-    "export": "export.restoration.stage",
-    "validate": "validate.restoration.stage",
-    "package": "release.restoration.package",
+    "simulate": "fields.simulate.stage",
+    "ingest": "fields.simulate.stage",
+    "prepare": "fields.prepare.stage",
+    "train": "fields.train.stage",
+    "compress": "fields.release.onnx",
+    "export": "fields.release.onnx",
+    "validate": "fields.release.validate",
+    "package": "fields.release.validate",
 }
 """Stage -> the module that runs it for restoration."""
 

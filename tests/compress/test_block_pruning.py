@@ -11,7 +11,8 @@ import torch
 from plumbline.compress.prune import STREAMS, mean_loss, shallower, without_block
 from plumbline.compress.search import Pruning, search
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
-from plumbline.model.network import new_spec, spec_of
+from plumbline.model.network import spec_of
+from plumbline.model.spec import new_spec
 from plumbline.params import Compress, Model
 from plumbline.params.compress import Target
 from plumbline.prepare.features.shards import Shards, load_shards

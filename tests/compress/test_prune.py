@@ -11,7 +11,8 @@ from plumbline.compress.search import Pruning
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
-from plumbline.model.network import count_parameters, new_spec, spec_of
+from plumbline.model.network import count_parameters, spec_of
+from plumbline.model.spec import new_spec
 from plumbline.params import Compress, Model
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards, load_shards

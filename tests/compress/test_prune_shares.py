@@ -7,7 +7,7 @@ import torch
 
 from plumbline.compress.prune import channel_groups, channel_shares, kind_of, step_shares
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.params import Compress, Model
 from plumbline.params.compress import Powers
 

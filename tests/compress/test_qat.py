@@ -29,7 +29,7 @@ from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.data.splits import fit_statistics

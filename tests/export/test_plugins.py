@@ -16,7 +16,8 @@ from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.model.network import count_parameters, new_spec, spec_of
+from plumbline.model.network import count_parameters, spec_of
+from plumbline.model.spec import new_spec
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.shards import load_shards

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import RawAnswer, new_spec
+from plumbline.model.network import RawAnswer
+from plumbline.model.spec import new_spec
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from plumbline.model.encoder import Block, Convolution, Separable, Stream
-from plumbline.model.network import Network, count_parameters, new_spec, spec_of
-from plumbline.model.spec import LONGEST_LEARNED, Sinusoidal, build_position, resolve_position
+from plumbline.model.network import Network, count_parameters, spec_of
+from plumbline.model.spec import LONGEST_LEARNED, Sinusoidal, build_position, new_spec, resolve_position
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from tests.model.made import SMALL, inputs, small_model

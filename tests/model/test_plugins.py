@@ -20,8 +20,8 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.model.attention import Kernel, key_mask, written_out
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
-from plumbline.model.network import new_spec
 from plumbline.model.pooling import Look, Mean, masked_mean
+from plumbline.model.spec import new_spec
 from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.train.data.batches import Batch
 from plumbline.train.data.sampler import ShareScale, turn
 from plumbline.train.fit.module import Optimisation, distillation_loss, objective

@@ -70,7 +70,7 @@ class Optimise(Section):
     """Each step takes this times the rate off every weight (AdamW)."""
     batch_size: Annotated[int, BeforeValidator(_auto)] = Field(default=128, ge=0, le=65536)
     """Buildings a batch of one process; `auto` (or 0): a power of two by the free memory and the data, see
-    `train/fit/auto_batch_size.py`."""
+    `train/fit/batch_size.py`."""
     tokens: int = Field(default=0, ge=0)
     """Most places of a batch, padding included: fewer long buildings, or more short ones up to `batch_size`. 0: any."""
     accumulate: int = Field(default=1, ge=1, le=4096)

@@ -234,10 +234,10 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         write_package({**files, REFERENCE: reference}, about, model_card(report, read_json(audit)), out)
 
 
-def code_sha256() -> str:
-    """Hash the code that makes and judges a model; map and command line do not count."""
+def code_sha256(*more: str) -> str:
+    """Hash the code that makes and judges a model, and `more` of it; map and command line do not count."""
     root = Path(plumbline.__file__).parent
-    parts = (root / name for name in CODE)
+    parts = (root / name for name in (*CODE, *more))
     hashes = (sha256_file(part) if part.is_file() else sha256_folder(part, "*.py") for part in parts)
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
 

@@ -1,1 +1,1 @@
-"""Service."""
+"""Serve models over HTTP: files and features in, judgements and fields out, as jobs."""

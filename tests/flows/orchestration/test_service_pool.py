@@ -13,7 +13,7 @@ import pytest
 
 from plumbline.service.runner import ADDRESS
 from tests.flows.conftest import PREFECT, ROOT, Server, service
-from tests.serve.http.served import ended, files, process
+from tests.service.served import ended, files, process
 from tests.waiting import PATIENCE_S, until
 
 pytest.importorskip("fastapi")

@@ -26,13 +26,15 @@ GRAPHS: dict[Family, dict[str, Any]] = {
 DVC = GRAPHS[DIAGNOSIS]
 EACH = pytest.mark.parametrize("family", list(GRAPHS), ids=lambda family: family.name)
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
-NO_NUMBERS = {"reporting", "console", "database", "errors", "extras", "files", "jobs", "params"}
+NO_NUMBERS = {"reporting", "console", "sqlite", "errors", "extras", "files", "jobs", "params"}
 STARTS = {
     DIAGNOSIS: {"ingest": "sources", "package": "release.package", "predict": "serve"},
     RESTORATION: {
-        "ingest": "sources.restoration",
-        "package": "release.restoration.package",
-        "restore": "serve.restoration",
+        "ingest": "fields.simulate",
+        "compress": "fields.release.onnx",
+        "export": "fields.release.onnx",
+        "validate": "fields.release.validate",
+        "package": "fields.release.validate",
     },
 }
 
@@ -101,12 +103,8 @@ def test_figures_and_curves_lie_in_outputs(family: Family) -> None:
 
 @pytest.fixture(scope="module")
 def imports() -> dict[Family, grimp.ImportGraph]:
-    """What imports what; of diagnosis without the modules of restoration, which choose nothing that it computes."""
-    without = grimp.build_graph("plumbline")
-    for module in list(without.modules):
-        if "restoration" in module.split("."):
-            without.remove_module(module)
-    return {DIAGNOSIS: without, RESTORATION: grimp.build_graph("plumbline")}
+    """What imports what."""
+    return dict.fromkeys(FAMILIES.values(), grimp.build_graph("plumbline"))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def imports() -> dict[Family, grimp.ImportGraph]:
 def test_a_stage_depends_on_all_the_code_it_imports(
     family: Family, name: str, imports: dict[Family, grimp.ImportGraph]
 ) -> None:
-    graph, own = imports[family], name if family == DIAGNOSIS else f"{name}.restoration"
+    graph, own = imports[family], name if family == DIAGNOSIS else f"fields.{name}"
     start = f"plumbline.{STARTS[family].get(name, own)}"
     used = {start, *graph.find_descendants(start), *graph.find_upstream_modules(start, as_package=True)}
     paths = [path for module in used for path in sources(module) if not NO_NUMBERS & {path.stem, path.parent.name}]
@@ -133,3 +131,14 @@ def sources(module: str) -> list[Path]:
     """The file of a module; nothing for a package, whose own file only describes it."""
     path = ROOT / "src" / f"{module.replace('.', '/')}.py"
     return [path] if path.exists() else []
+
+
+def test_an_edit_of_fields_leaves_the_stages_of_diagnosis_up_to_date_and_the_reverse() -> None:
+    """What both share, they may both depend on; what is one family's own, the other's stages never see."""
+    for stage in DVC["stages"].values():
+        assert not [dep for dep in stage["deps"] if dep.startswith("src/plumbline/fields")]
+    own = ("model/network", "train/fit", "prepare/features", "compress", "serve/predict", "export/onnx")
+    for name in ("simulate", "ingest", "prepare", "compress", "export"):
+        named = GRAPHS[RESTORATION]["stages"][name]["deps"]
+        inside = [Path("../src/plumbline") / part for part in own]
+        assert not [part for part in inside for dep in named if part.is_relative_to(dep)], name

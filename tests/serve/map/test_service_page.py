@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.http.served import ended, process
+from tests.service.served import ended, process
 from tests.waiting import PATIENCE_S
 
 pytest.importorskip("fastapi")

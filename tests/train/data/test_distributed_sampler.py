@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import build_losses
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.train.data.batches import Buildings, SimilarLengths
 from plumbline.train.data.datamodule import Data, first_epochs
 from plumbline.train.data.sampler import Examples, ShareSampler, turn

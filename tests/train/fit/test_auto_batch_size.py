@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, data_bytes, is_resident
 from plumbline.train.data.sampler import Examples, ShareSampler
 from plumbline.train.fit import batch_size as auto_batch_size

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.model.weights import PREPARED
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.shards import load_shards

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import torch
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.train.fit.module import Optimisation
 from tests.train.made import make_params
 

@@ -4,7 +4,7 @@ import torch
 
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import new_spec
+from plumbline.model.spec import new_spec
 from plumbline.train.data.splits import fit_statistics
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit

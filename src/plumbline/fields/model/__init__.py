@@ -1,1 +1,1 @@
-"""Model."""
+"""Define the denoiser, its sampling, its adapters and its scores."""

@@ -16,7 +16,6 @@ from plumbline.fields.model import scores
 from plumbline.fields.model.sampling import Denoiser, Float, Spread, draw_samples, summarise, told_by, told_distances
 from plumbline.fields.prepare.conditions import SceneSet
 
-Float = NDArray[np.floating[Any]]
 WINDOW = 7
 """Cells of a side of the window of the structural similarity."""
 

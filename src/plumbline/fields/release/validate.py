@@ -29,7 +29,7 @@ from plumbline.fields.model.scores import (
     restore_scenes,
 )
 from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
-from plumbline.fields.release.onnx import ADAPTERS, ARTIFACTS
+from plumbline.fields.release.onnx import ARTIFACTS
 from plumbline.fields.release.package import (
     ADAPTERS,
     MODELS,
@@ -312,7 +312,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Restoration
         "hashes": {
             "data": sha256_folder(prepared),
             "test_data": test_data,
-            "code": code_sha256(),
+            "code": code_sha256("fields"),
             "params": hashlib.sha256(params.model_dump_json().encode()).hexdigest(),
         },
         "metrics": metrics["all"],

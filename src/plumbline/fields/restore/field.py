@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,6 @@ def _tell(
         drawn[name] = found.of(name)[0]
 
 
-Float = NDArray[np.floating[Any]]
 WINDOW, OVERLAP = 64, 16
 """Cells of a side, as in training, and those that two neighbours share."""
 

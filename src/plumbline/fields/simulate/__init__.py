@@ -1,1 +1,1 @@
-"""Simulate."""
+"""Simulate scenes of moving ground with their truth, and read them in again."""

@@ -67,14 +67,14 @@ def _write(job: _Job) -> None:
     write_scene(make_scene(job.about), job.folder)
 
 
-STAGE_STAGE = "ingest"
+INGEST = "ingest"
 POINTS = "points.parquet"
 KEPT = (TRUTH, "scene.json")
 """Files of a scene that are handed on as they are."""
 
 
 @dataclass(frozen=True)
-class _Job_stage:
+class _ReadJob:
     folder: Path
     scene: Path
     ingest: Ingest
@@ -89,13 +89,13 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
     folders = sorted(path for path in scenes.iterdir() if path.is_dir()) if scenes.is_dir() else []
     if not folders:
         raise InputError(f"{scenes}: no scene found. Run `plumbline simulate` first.")
-    with alone(STAGE_STAGE), atomic_folder(out) as temporary:
-        jobs = [_Job_stage(temporary / folder.name, folder, params) for folder in folders]
-        run_jobs(_read, jobs, workers, STAGE_STAGE)
+    with alone(INGEST), atomic_folder(out) as temporary:
+        jobs = [_ReadJob(temporary / folder.name, folder, params) for folder in folders]
+        run_jobs(_read, jobs, workers, INGEST)
     log.info("%d scenes read", len(jobs))
 
 
-def _read(job: _Job_stage) -> None:
+def _read(job: _ReadJob) -> None:
     for name in KEPT:
         if not (job.scene / name).is_file():
             raise InputError(f"{job.scene / name}: no such file. Run `plumbline simulate` again.")

@@ -1,1 +1,1 @@
-"""Train."""
+"""Train the denoiser and its adapters, and calibrate their spread."""

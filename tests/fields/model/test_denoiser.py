@@ -1,0 +1,252 @@
+"""The diffusion against that of diffusers, the network against itself, adapters against those of peft."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DDIMScheduler, DDPMScheduler
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
+from plumbline.fields.model.adapter_files import combined, weight_changes, write_adapter
+from plumbline.fields.model.adapters import (
+    adapter_parts,
+    add_adapter,
+    change_module,
+    late_parameters,
+    merge_adapter,
+    switch_adapter,
+)
+from plumbline.fields.model.denoiser import load_denoiser, save_denoiser
+from plumbline.fields.model.sampling import SCHEDULES, alphas_cumulative, draws, inference_steps, restore_steps
+from tests.fields.model.made import make_denoiser, make_inputs
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("steps", [10, 1000])
+def test_the_noise_is_that_of_diffusers(schedule, steps):
+    theirs = DDPMScheduler(num_train_timesteps=steps, beta_schedule=schedule).alphas_cumprod
+    np.testing.assert_allclose(alphas_cumulative(schedule, steps), theirs.numpy(), rtol=2e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("steps", [1, 4, 25, 50, 1000])
+def test_steps_are_those_of_diffusers_one_by_one(schedule, steps):
+    theirs = DDIMScheduler(
+        beta_schedule=schedule, timestep_spacing="trailing", prediction_type="sample", clip_sample=False
+    )
+    theirs.set_timesteps(steps)
+    np.testing.assert_array_equal(inference_steps(steps, 1000), theirs.timesteps.numpy())
+    alphas = theirs.alphas_cumprod.double().numpy()
+    noise = np.random.default_rng(0).standard_normal((2, 2, 4, 4)).astype(np.float32)
+    field, seen = torch.from_numpy(noise), []
+
+    def denoise(given, step):
+        np.testing.assert_allclose(given, field.numpy(), atol=2e-4)
+        seen.append(step)
+        return np.tanh(given + step / 500)
+
+    ours = denoise
+    whole = restore_steps(lambda given, step: ours(given, step), noise, alphas, 1, 0.0)
+    np.testing.assert_allclose(whole, np.tanh(noise + 999 / 500), rtol=1e-5)
+
+    def both(given, step):
+        nonlocal field
+        clean = denoise(given, step)
+        field = theirs.step(torch.from_numpy(clean.astype(np.float32)), step, field).prev_sample
+        return clean
+
+    found = restore_steps(both, noise, alphas, steps, 0.0)
+    np.testing.assert_allclose(found, field.numpy(), atol=2e-4)
+    assert seen[1:] == theirs.timesteps.tolist()
+
+
+@pytest.mark.parametrize("steps", [0, 41])
+def test_more_steps_than_there_are_are_refused(steps):
+    with pytest.raises(InputError, match=f"--steps {steps}: 1 to 40 needed"):
+        inference_steps(steps, 40)
+
+
+@pytest.mark.parametrize(("steps", "eta"), itertools.product([1, 3, 7, 40], [0.0, 1.0]))
+def test_who_knows_the_truth_gives_the_truth(steps, eta):
+    truth = np.random.default_rng(1).normal(size=(3, 2, 8, 8)).astype(np.float32)
+    fresh = draws(np.random.default_rng(2), truth.shape)
+    alphas = alphas_cumulative("squaredcos_cap_v2", 40)
+    np.testing.assert_allclose(restore_steps(lambda *_: truth, next(fresh), alphas, steps, eta, fresh), truth)
+
+
+def test_fresh_noise_keeps_the_variance():
+    """Who always says the best guess of a standard normal field gives such fields, whatever `eta`."""
+    alphas = alphas_cumulative("linear", 1000)
+    for eta in (0.0, 1.0):
+        fresh = draws(np.random.default_rng(3), (4000, 1, 1, 1))
+        left = []
+
+        def denoise(field, step, left=left):
+            left.append(field.std())
+            return np.sqrt(alphas[step]) * field
+
+        restore_steps(denoise, next(fresh), alphas, 200, eta, fresh)
+        np.testing.assert_allclose(left, 1, atol=0.06)
+
+
+def test_noise_is_added_as_it_is_taken_off():
+    model = make_denoiser()
+    clean, noise = torch.ones(2, 2, 8, 8), torch.randn(2, 2, 8, 8)
+    alphas = alphas_cumulative(model.spec.schedule, 40)
+    found = model.noisy(clean, noise, torch.tensor([0, 39]))
+    for row, step in enumerate((0, 39)):
+        expected = np.sqrt(alphas[step]) * clean[row] + np.sqrt(1 - alphas[step]) * noise[row]
+        np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_fresh_network_gives_the_process_and_is_read_as_it_was_written(tmp_path):
+    model = make_denoiser()
+    save_denoiser(model, tmp_path)
+    again = load_denoiser(tmp_path)
+    given = make_inputs(model, 3, 8, 12)
+    with torch.no_grad():
+        torch.testing.assert_close(again(*given), model(*given), rtol=0, atol=0)
+        fresh = type(model)(model.spec).eval()
+        assert not fresh(*given).any()
+    assert again.spec == model.spec
+    assert not again.training
+
+
+def test_an_answer_does_not_depend_on_the_batch():
+    model = make_denoiser()
+    given = make_inputs(model, 5, 16, 8)
+    with torch.no_grad():
+        whole = model(*given)
+        for row in range(5):
+            torch.testing.assert_close(
+                model(*(part[row : row + 1] for part in given))[0], whole[row], rtol=0, atol=2e-5
+            )
+
+
+def test_damaged_networks_are_refused(tmp_path):
+    model = make_denoiser()
+    save_denoiser(model, tmp_path)
+    spec, weights = read_json(tmp_path / "model.json"), (tmp_path / "model.safetensors").read_bytes()
+    for change, said in (
+        ({"conditions": ["a", "b"]}, "trained on other conditions"),
+        ({"layers": "x"}, "not readable as a denoiser's spec"),
+        ({"channels": [8, 24]}, "not readable as the weights of a denoiser"),
+    ):
+        write_json(tmp_path / "model.json", spec | change)
+        with pytest.raises(InputError, match=said):
+            load_denoiser(tmp_path)
+    write_json(tmp_path / "model.json", spec)
+    (tmp_path / "model.safetensors").write_bytes(weights[:-20])
+    with pytest.raises(InputError, match="not readable as the weights of a denoiser"):
+        load_denoiser(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="not readable as the weights of a denoiser"):
+        load_denoiser(tmp_path)
+
+
+def adapted(name="noise", seed=3, model=None):
+    """A denoiser with an adapter whose factors are drawn, late weights changed, and what its file holds."""
+    model = model or make_denoiser()
+    add_adapter(model, name, 4, 2.0)
+    late = late_parameters(model, ["conv_out"])
+    before = {key: value.detach().clone() for key, value in late.items()}
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if f".{name}." in key or key in late:
+                noise = 0.05 * torch.randn(parameter.shape, generator=generator)
+                parameter.copy_((parameter + noise).half().float())  # as in the file
+    return model, before
+
+
+def test_a_fresh_adapter_changes_nothing_and_alone_is_trained():
+    model = make_denoiser()
+    given = make_inputs(model, 2, 8, 8)
+    with torch.no_grad():
+        before = model(*given)
+    add_adapter(model, "noise", 4, 2.0)
+    with torch.no_grad():
+        torch.testing.assert_close(model(*given), before, rtol=0, atol=1e-6)
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert trained
+    assert all("lora_" in name and ".noise." in name for name in trained)
+    assert set(late_parameters(model, ["conv_in", "conv_out"])) == {
+        f"unet.{part}.{kind}" for part in ("conv_in", "conv_out") for kind in ("weight", "bias")
+    }
+
+
+def test_an_adapter_is_the_same_switched_merged_and_added(tmp_path):
+    switched, before = adapted()
+    given = make_inputs(switched, 2, 16, 8)
+    parts, scaling = adapter_parts(switched, "noise", before)
+    assert scaling == 0.5
+    write_adapter(parts, scaling, tmp_path / "noise.safetensors")
+    changes = weight_changes(tmp_path / "noise.safetensors")
+    layers = {f"unet.{name}": module for name, module in switched.unet.named_modules() if hasattr(module, "lora_A")}
+    for name, layer in layers.items():
+        delta = layer.get_delta_weight("noise").detach().numpy()
+        np.testing.assert_allclose(changes[f"{name}.weight"], delta, atol=1e-6)
+    assert set(changes) == {f"{name}.weight" for name in layers} | set(before)
+    with torch.no_grad():
+        expected = switched(*given)
+        plain = make_denoiser()
+        base = plain(*given)
+        change_module(plain, changes)
+        torch.testing.assert_close(plain(*given), expected, rtol=0, atol=1e-3)  # late changes are rounded to 16 bits
+        exact = {
+            **changes,
+            **{name: (dict(switched.named_parameters())[name] - old).detach().numpy() for name, old in before.items()},
+        }
+        plain = make_denoiser()
+        change_module(plain, exact)
+        torch.testing.assert_close(plain(*given), expected, rtol=0, atol=1e-5)
+        assert (base - expected).abs().max() > 0.01
+        merge_adapter(switched, "noise")
+        torch.testing.assert_close(switched(*given), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
+def test_adapters_are_switched_and_weighted():
+    model = make_denoiser()
+    given = make_inputs(model, 2, 8, 8)
+    with torch.no_grad():
+        base = model(*given)
+        for name, seed in (("noise", 1), ("sparse", 2)):
+            add_adapter(model, name, 4, 2.0)
+            for key, parameter in model.named_parameters():
+                if f".{name}." in key:
+                    parameter.copy_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+        own = {}
+        for name in ("noise", "sparse"):
+            switch_adapter(model, name)
+            own[name] = model(*given)
+        assert (own["noise"] - own["sparse"]).abs().max() > 1e-3
+        switch_adapter(model, None)
+        torch.testing.assert_close(model(*given), base, rtol=0, atol=1e-6)
+        changes = {}
+        for name in own:
+            parts, scaling = adapter_parts(model, name, {})
+            changes[name] = {
+                key.removesuffix(".lora_A"): scaling
+                * np.einsum("or,rikl->oikl", parts[key.replace("lora_A", "lora_B")][:, :, 0, 0], values)
+                for key, values in parts.items()
+                if key.endswith(".lora_A")
+            }
+        for name in own:
+            plain = make_denoiser()
+            change_module(plain, combined([(changes[name], 1.0), (changes["noise"], 0.0)]))
+            torch.testing.assert_close(plain(*given), own[name], rtol=0, atol=1e-5)
+        # Half of both is what peft makes of them, active together.
+        plain = make_denoiser()
+        change_module(plain, combined([(changes["noise"], 0.5), (changes["sparse"], 0.5)]))
+        from peft.tuners.lora import LoraLayer
+
+        for module in model.unet.modules():
+            if isinstance(module, LoraLayer):
+                module.enable_adapters(True)
+                module.set_adapter(["noise", "sparse"])
+                for name in own:
+                    module.set_scale(name, 0.5)
+        torch.testing.assert_close(plain(*given), model(*given), rtol=0, atol=1e-5)

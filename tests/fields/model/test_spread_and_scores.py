@@ -1,0 +1,161 @@
+"""Spread and scores against their formulas; NumPy alone."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from plumbline.core.errors import InputError
+from plumbline.fields.model import scores
+from plumbline.fields.model.sampling import (
+    BOTH,
+    COMPONENTS,
+    LEAST_MM,
+    LINE,
+    Component,
+    Samples,
+    Spread,
+    distances,
+    draw_samples,
+    read_spread,
+    summarise,
+    told_by,
+    told_distances,
+)
+from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe
+from tests.fields.prepare.test_conditions import make_maps
+
+SPREAD = Spread(
+    distance_m=[5.0, 15.0],
+    components={
+        name: Component(gain=0.8, samples=1.5, process=0.2, reach=[1.6, 1.8, 2.2 + number])
+        for number, name in enumerate(COMPONENTS)
+    },
+    farthest_m=80.0,
+)
+
+
+def test_the_spread_adds_in_squares_and_reaches_by_distance():
+    samples, process = np.array([1.0, 2.0]), np.array([3.0, 0.0])
+    deviation = SPREAD.deviation("up", samples, process)
+    np.testing.assert_allclose(deviation, np.sqrt((1.5 * samples) ** 2 + (0.2 * process) ** 2 + LEAST_MM**2))
+    away = np.array([0.0, 5.0, 5.1, 15.0, 15.1, np.inf])
+    np.testing.assert_allclose(
+        SPREAD.half_width("up", np.full(6, 2.0), away), 2 * np.array([1.6, 1.6, 1.8, 1.8, 2.2, 2.2])
+    )
+    np.testing.assert_allclose(SPREAD.half_width("los", np.ones(1), np.array([99.0])), 4.2)
+
+
+def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
+    path = tmp_path / "spread.json"
+    path.write_text(SPREAD.model_dump_json())
+    assert read_spread(path) == SPREAD
+    content = SPREAD.model_dump()
+    for change, said in (
+        ({"farthest_m": 0}, "greater than 0"),
+        ({"farthest_m": None}, "valid number"),
+        ({"distance_m": [5.0]}, "2 bins each needed"),
+        ({"components": {"up": content["components"]["up"]}}, "up, east, los"),
+        ({"more": 1}, "Extra inputs"),
+    ):
+        path.write_text(json.dumps(content | change))
+        with pytest.raises(InputError, match=said):
+            read_spread(path)
+    path.write_text("[")
+    with pytest.raises(InputError, match=r"spread\.json: not readable"):
+        read_spread(path)
+    with pytest.raises(InputError, match="no such file"):
+        read_spread(tmp_path / "none.json")
+
+
+def test_samples_count_as_much_as_they_are_worth():
+    rng = np.random.default_rng(0)
+    field, mean = rng.normal(size=(6, 2, 4, 5)).astype(np.float32), rng.normal(size=(2, 4, 5)).astype(np.float32)
+    drawn = Samples(BOTH, field, np.full((2, 4, 5), 2.0, np.float32), mean)
+    half = drawn.weighted(SPREAD)
+    np.testing.assert_allclose(half.field_mm, mean + 0.8 * (field - mean), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(half.of("east")[0], half.field_mm[:, 1])
+    one = summarise(half, "up", SPREAD, np.full((4, 5), 10.0))
+    np.testing.assert_allclose(one.mean, half.field_mm[:, 0].mean(axis=0))
+    np.testing.assert_allclose(
+        one.deviation, SPREAD.deviation("up", half.field_mm[:, 0].std(axis=0, ddof=1), np.full((4, 5), 2.0))
+    )
+    np.testing.assert_allclose(one.half_width, 1.8 * one.deviation)
+    line = Samples(LINE, field, drawn.process_mm, mean).weighted(SPREAD)
+    np.testing.assert_array_equal(line.of("los")[0], half.field_mm[:, 0])  # its gain is that of up here
+    np.testing.assert_allclose(line.field_mm[:, 1], field[:, 1], rtol=1e-5, atol=1e-6)
+
+
+def test_distances_are_to_cells_with_scatterers():
+    counts = np.zeros((5, 6))
+    assert np.isinf(distances(counts, 10.0)).all()
+    counts[2, 1] = 3
+    assert distances(counts, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    maps = np.zeros((len(MAPS), 5, 6), np.float32)
+    maps[MAPS.index("count_west")] = counts
+    assert told_by(maps) == LINE
+    assert told_distances(maps, LINE, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    maps[MAPS.index("count_east"), 4, 4] = 1
+    maps[MAPS.index("los_east_east"), 4, 4] = 0.6
+    assert told_by(maps) == BOTH
+    # Up and east need both sides: the farther one counts.
+    assert told_distances(maps, BOTH, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    assert told_distances(maps, BOTH, 10.0)[2, 1] == pytest.approx(10 * np.hypot(2, 3))
+
+
+class Still:
+    """Says of each mirror image what it is told of the mean, and nothing else."""
+
+    alphas = np.linspace(0.99, 0.01, 10)
+
+    def denoise(self, noisy, step, conditions):
+        return np.broadcast_to(conditions[CHANNELS.index("shape_east")], noisy.shape).astype(np.float32)
+
+
+def test_samples_of_mirror_images_are_mirrored_back():
+    maps = make_maps(3)
+    found = draw_samples(Still(), maps, BOTH, 3, 6, 1.0, np.random.default_rng(0))
+    assert found.field_mm.shape == (6, 2, 32, 32)
+    told = describe(maps)
+    beyond = (found.field_mm - told.mean) / told.scale[:, None, None]
+    # Of east the sign turns with the mirror, and what is told of it as well: all images agree.
+    for one in beyond:
+        np.testing.assert_allclose(one[1], told.channels[CHANNELS.index("shape_east")], atol=1e-2)
+    assert np.abs(np.diff(beyond[:, 0], axis=0)).max() > 0.1
+
+
+@given(st.floats(-30, 30), st.floats(0.05, 20))
+def test_the_ranked_probability_score_is_its_integral(error, deviation):
+    x = np.linspace(min(-error, 0) - 12 * deviation, max(-error, 0) + 12 * deviation, 40_001)
+    below = stats.norm.cdf(x, 0, deviation) - (x >= -error)
+    closed = scores.normal_crps(np.array(error), np.array(deviation))
+    assert closed == pytest.approx(np.trapezoid(below**2, x), rel=2e-3, abs=1e-4)
+    assert closed == pytest.approx(scores.normal_crps(np.array(-error), np.array(deviation)))
+
+
+def field(seed=0, size=24):
+    rng = np.random.default_rng(seed)
+    return np.cumsum(np.cumsum(rng.normal(size=(size, size)), axis=0), axis=1)
+
+
+@given(st.floats(0.01, 50), st.floats(-100, 100))
+def test_scores_of_images(factor, level):
+    true = factor * field() + level
+    assert scores.ssim(true, true) == pytest.approx(1)
+    assert scores.psnr(true + 0.01 * np.ptp(true), true) == pytest.approx(40)
+    assert scores.rmse(true + 2, true) == pytest.approx(2)
+    other = true + factor * field(1) / 5
+    assert scores.ssim(other, true) < 0.999
+    assert scores.ssim(3 * other, 3 * true) == pytest.approx(scores.ssim(other, true), rel=1e-6)  # no unit
+
+
+def test_the_gradient_of_a_plane_is_its_slope():
+    east, north = np.meshgrid(10 * np.arange(9.0), 10 * np.arange(7.0))
+    plane = 0.3 * east - 0.4 * north + 5
+    np.testing.assert_allclose(scores.gradient(plane, 10.0), 0.5)
+    assert scores.gradient_error(plane, 0 * plane, 10.0) == pytest.approx(0.5)
+    plane[3, 3] = np.nan
+    assert np.isnan(scores.gradient(plane, 10.0)).sum() == 4

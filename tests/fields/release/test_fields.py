@@ -1,0 +1,204 @@
+"""One denoising step as ONNX: as torch answers, in three sizes, with adapters, in a package whole or refused."""
+
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
+from plumbline.fields.model.adapter_files import combined, weight_changes
+from plumbline.fields.model.adapters import change_module
+from plumbline.fields.model.denoiser import load_denoiser
+from plumbline.fields.release.package import FieldModel, adapters_in, merge_adapters, open_fields, verify_fields
+from plumbline.pretrained import PACKAGE
+from tests.fields.model.made import make_inputs
+from tests.tiny import run_cli
+
+LAST = "unet.conv_out.weight"
+
+
+@pytest.fixture(scope="module")
+def lively():
+    """A change by which a network that is hardly trained answers with more than nothing."""
+    return {LAST: np.random.default_rng(0).normal(0, 0.2, (2, 8, 3, 3)).astype(np.float32)}
+
+
+def answer(model, given):
+    """Of a model in ONNX Runtime to one window of several samples."""
+    noisy, step, conditions = (part.numpy() for part in given)
+    return model.denoise(noisy, int(step[0]), conditions[0])
+
+
+def alike(given):
+    """The same step and conditions for all samples."""
+    noisy, step, conditions = given
+    return noisy, step[:1].expand(len(noisy)), conditions[:1].expand(len(noisy), -1, -1, -1)
+
+
+@pytest.fixture(scope="module")
+def sized(tiny_fields):
+    return {size: tiny_fields.data("export") / f"{size}.onnx" for size in ("float32", "fp16", "int8")}
+
+
+def test_any_batch_and_extent_is_answered_as_by_torch(tiny_fields, sized, lively):
+    network = load_denoiser(tiny_fields.data("train"))
+    change_module(network, lively)
+    exact, halved, small = (
+        FieldModel(sized["float32"], lively),
+        FieldModel(sized["fp16"], lively),
+        FieldModel(sized["int8"]),
+    )
+    assert exact.multiple == 2
+    np.testing.assert_allclose(exact.alphas, network.alphas, rtol=1e-5)
+    for number, shape in enumerate([(1, 16, 16), (3, 32, 16), (5, 64, 64), (2, 10, 14)]):
+        given = alike(make_inputs(network, *shape, seed=number))
+        with torch.no_grad():
+            expected = network(*given).numpy()
+        assert expected.std() > 0.05
+        np.testing.assert_allclose(answer(exact, given), expected, atol=2e-5)
+        np.testing.assert_allclose(answer(halved, given), expected, atol=0.02)
+        assert np.isfinite(answer(small, given)).all()
+        assert answer(small, given).shape == expected.shape
+
+
+def test_smaller_files_hold_smaller_weights(sized):
+    halved, small = onnx.load(sized["fp16"]), onnx.load(sized["int8"])
+    for tensor in halved.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        assert values.dtype != np.float32 or values.size < 64
+    kinds = [numpy_helper.to_array(tensor).dtype for tensor in small.graph.initializer]
+    assert kinds.count(np.dtype(np.int8)) > 10
+    names = {tensor.name for tensor in onnx.load(sized["float32"]).graph.initializer}
+    assert {LAST, "unet.conv_in.weight", "unet.mid_block.resnets.0.conv1.weight"} <= names
+
+
+def test_an_adapter_acts_alike_in_torch_and_onnx_switched_and_merged(tiny_fields, sized, tmp_path):
+    assert adapters_in(tiny_fields.package) == ["noise"]
+    change = weight_changes(tiny_fields.data("train") / "adapters" / "noise.safetensors")
+    network = load_denoiser(tiny_fields.data("train"))
+    given = alike(make_inputs(network, 3, 16, 16))
+    with torch.no_grad():
+        base = network(*given).numpy()
+        change_module(network, change)
+        expected = network(*given).numpy()
+    assert np.abs(expected - base).max() > 1e-3
+    np.testing.assert_allclose(answer(FieldModel(sized["float32"], change), given), expected, atol=1e-5)
+    half = FieldModel(sized["float32"], combined([(change, 0.5)]))
+    assert not np.allclose(answer(half, given), expected, atol=1e-4)
+    merge_adapters(tiny_fields.package, ["noise=0.5"], tmp_path / "merged.onnx")
+    switched = open_fields(tiny_fields.package, ["noise=0.5"])
+    assert switched.adapters == ("noise=0.5",)
+    np.testing.assert_allclose(
+        answer(FieldModel(tmp_path / "merged.onnx"), given), answer(switched.model, given), atol=1e-5
+    )
+    own = read_json(tiny_fields.package / "adapters" / "noise.json")
+    assert switched.spread.model_dump() == own
+    assert open_fields(tiny_fields.package).spread.model_dump() == read_json(tiny_fields.package / "spread.json")
+
+
+def test_an_adapter_is_refused_where_its_weights_are_not(tiny_fields, sized):
+    change = weight_changes(tiny_fields.package / "adapters" / "noise.safetensors")
+    with pytest.raises(InputError, match=r"int8\.onnx: has no weights .* Adapters fit the\s+float32 and fp16"):
+        FieldModel(sized["int8"], change)
+    with pytest.raises(InputError, match=f"has no weights {LAST} of shape"):
+        FieldModel(sized["float32"], {LAST: np.zeros((3, 3), np.float32)})
+    for adapters, said in (
+        (["sparse"], "sparse: no such adapter in .*; in it: noise"),
+        (["noise=3"], "a weight from 0 to 2"),
+    ):
+        with pytest.raises(InputError, match=said):
+            open_fields(tiny_fields.package, adapters)
+
+
+def test_what_is_no_denoiser_is_refused(sized, tmp_path):
+    path = tmp_path / "other.onnx"
+    with pytest.raises(InputError, match="not readable as a denoiser"):
+        FieldModel(path)
+    path.write_bytes(b"no model")
+    with pytest.raises(InputError, match="not readable as a denoiser"):
+        FieldModel(path)
+    with pytest.raises(InputError, match="not readable as a denoiser"):
+        FieldModel(PACKAGE / "model.onnx")  # of the other family
+    model = onnx.load(sized["float32"])
+    (spec,) = [item for item in model.metadata_props if item.key == "spec"]
+    spec.value = spec.value.replace('"residual_west"', '"residual_north"')
+    onnx.save(model, path)
+    with pytest.raises(InputError, match="made for other conditions"):
+        FieldModel(path)
+
+
+def spoiled_packages(package, tmp_path):
+    """Copies of a package with one fault each, and what is said of it."""
+
+    def copy(name):
+        return shutil.copytree(package, tmp_path / name)
+
+    changed = copy("changed")
+    with (changed / "adapters" / "noise.safetensors").open("ab") as stream:
+        stream.write(b" ")
+    yield changed, r"noise\.safetensors: changed since"
+    added = copy("added")
+    (added / "adapters" / "more.json").write_text("{}")
+    yield added, r"more\.json: is not in the manifest"
+    missing = copy("missing")
+    (missing / "spread.json").unlink()
+    yield missing, r"spread\.json: is missing"
+    told = copy("told")
+    manifest = read_json(told / "manifest.json")
+    write_json(told / "manifest.json", manifest | {"restore": manifest["restore"] | {"steps": 7}})
+    yield told, r"manifest\.json: changed since"
+    write_json(copy("other") / "manifest.json", {key: value for key, value in manifest.items() if key != "family"})
+    yield tmp_path / "other", "a package of diagnosis, which restores no fields"
+    yield tmp_path / "nothing", "no such folder"
+
+
+def test_packages_that_are_not_whole_are_refused(tiny_fields, tmp_path):
+    manifest = verify_fields(tiny_fields.package)
+    assert manifest.family == "restoration"
+    assert {"model.onnx", "model.int8.onnx", "spread.json", "adapters/noise.safetensors"} <= set(manifest.files)
+    for folder, said in spoiled_packages(tiny_fields.package, tmp_path):
+        with pytest.raises(InputError, match=said):
+            open_fields(folder)
+
+
+def test_commands_refuse_packages_of_the_other_family(tiny_fields, tmp_path):
+    points = sorted((tiny_fields.data("simulate") / "showcase").glob("*.csv"))
+    (tmp_path / "houses.geojson").write_text("{}")
+    ended = run_cli(
+        "predict",
+        "--points",
+        points[0],
+        "--buildings",
+        "houses.geojson",
+        "--model",
+        tiny_fields.package,
+        "--output",
+        "a.csv",
+        cwd=tmp_path,
+    )
+    assert ended.code == 2
+    assert "restoration" in ended.err
+    ended = run_cli("restore", "--points", points[0], "--model", PACKAGE, "--output", "a.tif", cwd=tmp_path)
+    assert ended.code == 2
+    assert "a package of diagnosis, which restores no fields" in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["houses.geojson"]
+
+
+def test_adapters_are_listed_and_merged_by_commands(tiny_fields, tmp_path):
+    ended = run_cli("fields", "adapters", "--model", tiny_fields.package, cwd=tmp_path)
+    assert (ended.code, "noise" in ended.out) == (0, True)
+    merge = ("fields", "merge", "--model", tiny_fields.package, "--adapter")
+    ended = run_cli(*merge, "noise", "--output", "merged.onnx", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    FieldModel(tmp_path / "merged.onnx")
+    for asked, said in (
+        (("noise", "--output", "merged.txt"), "ends in .onnx"),
+        (("some", "--output", "b.onnx"), "no such adapter"),
+    ):
+        ended = run_cli(*merge, *asked, cwd=tmp_path)
+        assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
+    assert not (tmp_path / "b.onnx").exists()

@@ -1,0 +1,432 @@
+"""`plumbline restore` on small places: the file, its bands, who is refused, and that nothing is half written."""
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import alone
+from plumbline.fields.model.sampling import read_spread
+from plumbline.fields.prepare.grid import Grid, observe
+from plumbline.fields.release.package import open_fields
+from plumbline.fields.restore import outputs as style
+from plumbline.fields.restore.field import BANDS, Box, parse_box
+from plumbline.fields.restore.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
+from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
+from plumbline.params import Ingest
+from plumbline.reporting.colours import DIVERGING
+from plumbline.serve.qgis.documents import MARK
+from plumbline.serve.qgis.styles import field_style
+from plumbline.sources.city.in_memory import read_tracks
+from plumbline.sources.crs import GLOBE, transformer
+from tests.fields.prepare.made import make_observations
+from tests.tiny import run_cli
+
+rasterio = pytest.importorskip("rasterio")
+ABOUT = SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)
+QUICK = Asked(steps=2, samples=3)
+HOLE = 100.0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Two products with a hole in their middle, and footprints."""
+    scene, folder = make_scene(ABOUT), tmp_path_factory.mktemp("place") / "products"
+    tracks = []
+    for track in scene.tracks:
+        kept = np.hypot(*(track.east_north + 20).T) > HOLE
+        changed = {name: getattr(track, name)[kept] for name in ("incidence_deg", "east_north", "height", "los")}
+        series = track.displacement[kept]
+        series[3] = np.nan
+        tracks.append(replace(track, **changed, displacement=series))
+    write_scene(replace(scene, tracks=tracks), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def products(place):
+    return sorted(place.glob("*.csv"))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name != ".plumbline")
+
+
+def work_left(folder):
+    return list((folder / ".plumbline").iterdir())
+
+
+def read(path):
+    with rasterio.open(path) as source:
+        return {name: source.read(number) for number, name in enumerate(source.descriptions, 1)}, source.tags(), source
+
+
+def footprints(folder, offset=0.0):
+    east, north = np.meshgrid(np.arange(-140, 141, 40.0), np.arange(-140, 141, 40.0))
+    boxes = [
+        shapely.box(x - 12, y - 9, x + 12, y + 9)
+        for x, y in zip(east.ravel() + PLACE[0] + offset, north.ravel() + PLACE[1], strict=True)
+    ]
+    path = folder / "houses.gpkg"
+    ids = [f"h{number}" for number in range(len(boxes))]
+    geopandas.GeoDataFrame({"building_id": ids}, geometry=boxes, crs="EPSG:3035").to_file(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def restored(place, products, tiny_fields, tmp_path_factory):
+    """A field, with the table of its buildings and its picture, in cells of which it takes several windows."""
+    folder = tmp_path_factory.mktemp("restored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        restore(
+            products,
+            tiny_fields.package,
+            folder / "field.tif",
+            replace(QUICK, cell_m=4.0),
+            buildings=footprints(folder),
+            buildings_output=folder / "table.csv",
+            picture=folder / "field.png",
+        )
+    return folder
+
+
+def test_a_field_has_the_bands_of_the_contract(restored, products, tiny_fields):
+    bands, tags, source = read(restored / "field.tif")
+    assert list(bands) == [*BANDS, "gradient_mm_m"]
+    assert list(bands)[:4] == ["up_mm", "up_std_mm", "up_low_mm", "up_high_mm"]
+    assert np.isnan(source.nodata)
+    assert source.crs.to_epsg() == 3035
+    assert tags["PLUMBLINE_STEPS"] == "2"
+    assert tags["PLUMBLINE_ADAPTERS"] == "none"
+    assert tags["PLUMBLINE_MODEL"].startswith("plumbline-restoration ")
+    los = json.loads(tags["PLUMBLINE_LOS"])
+    assert los["west"][0] < 0 < los["east"][0]
+    told = np.isfinite(bands["up_mm"])
+    for name in ("up", "east", "los"):
+        mean, std, low, high = (bands[f"{name}_{what}"] for what in ("mm", "std_mm", "low_mm", "high_mm"))
+        seen = np.isfinite(mean)
+        assert all((np.isfinite(part) == seen).all() for part in (std, low, high))
+        assert (std[seen] > 0).all()
+        assert (low[seen] < mean[seen]).all()
+        np.testing.assert_allclose(high[seen] - mean[seen], mean[seen] - low[seen], rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(told, np.isfinite(bands["east_mm"]))
+    assert not (np.isfinite(bands["los_mm"]) & told).any()
+    slope = np.hypot(*np.gradient(bands["up_mm"], 4.0))
+    np.testing.assert_allclose(bands["gradient_mm_m"], slope, rtol=1e-4, atol=1e-5)
+    # What is told is near points, and what is near points is told.
+    farthest = read_spread(tiny_fields.package / "spread.json").farthest_m
+    found = observe(read_tracks(products))
+    grid = Grid(source.bounds.left, source.bounds.top, 4.0, source.height, source.width)
+    east, north = np.meshgrid(grid.eastings, grid.northings)
+    away = np.max(
+        [
+            np.hypot(east[..., None] - own[:, 0], north[..., None] - own[:, 1]).min(axis=-1)
+            for own in (found.east_north[found.side == side] for side in (0, 1))
+        ],
+        axis=0,
+    )
+    assert told[away < farthest - 5].all()
+    assert (away > farthest + 5).any()
+    assert not told[away > farthest + 5].any()
+
+
+def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
+    table = pd.read_csv(restored / "table.csv")
+    assert len(table) == 64
+    assert table["restored"].any()
+    told = table[table["restored"]]
+    for name in ("displacement_mm", "gradient_mm_m", "angular_distortion_permille"):
+        assert (told[f"{name}_low"] <= told[name]).all()
+        assert (told[name] <= told[f"{name}_high"]).all()
+        assert table[name].isna().eq(~table["restored"]).all()
+    assert (restored / "field.png").read_bytes()[:4] == b"\x89PNG"
+    assert left_in(restored) == ["field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
+    assert work_left(restored) == []
+
+
+def test_the_style_beside_it_ends_where_the_field_does(restored):
+    bands, *_ = read(restored / "field.tif")
+    told = bands["up_mm"][np.isfinite(bands["up_mm"])]
+    shader = ElementTree.parse(restored / "field.qml").find("pipe/rasterrenderer/rastershader/colorrampshader")
+    ends = [float(shader.get(name)) for name in ("minimumValue", "maximumValue")]
+    wanted = np.abs(np.percentile(told, [2, 98])).max()
+    assert ends == pytest.approx([-wanted, wanted], rel=1e-4)
+
+
+def test_the_picture_has_the_colours_of_the_map(restored):
+    with rasterio.open(restored / "field.png") as source:
+        pixels = source.read()[:3].reshape(3, -1).T.astype(int)
+    for end in (DIVERGING[0], DIVERGING[-1]):
+        colour = [int(end[at : at + 2], 16) for at in (1, 3, 5)]
+        assert (np.abs(pixels - colour).max(axis=1) <= 2).sum() > 10  # the ends of the scale
+
+
+def degrees_of(bounds):
+    return Box(*transformer("EPSG:3035", GLOBE).transform_bounds(*bounds))
+
+
+def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, here, caplog):
+    bands, _, whole = read(restored / "field.tif")
+    left, bottom, right, top = whole.bounds
+    wanted = (left + 0.4 * (right - left), bottom + 0.1 * (top - bottom), left + 0.7 * (right - left), bottom + 100)
+    asked = replace(QUICK, cell_m=4.0, bbox=degrees_of(wanted))
+    everything = len(plan_windows(products, tiny_fields.package, replace(asked, bbox=None)).jobs)
+    shutil.rmtree(".plumbline")
+    with caplog.at_level("INFO", "plumbline"):
+        restore(
+            products, tiny_fields.package, here / "part.tif", asked,
+            buildings=footprints(here), buildings_output=here / "part.csv",
+        )  # fmt: skip
+    part, _, source = read(here / "part.tif")
+    assert source.crs.to_epsg() == 3035
+    for found, edge, sign in zip(source.bounds, wanted, (1, 1, -1, -1), strict=True):
+        assert 0 <= sign * (edge - found) <= 12  # the rectangle around a box that is turned a little, in whole cells
+    row, column = round((top - source.bounds.top) / 4), round((source.bounds.left - left) / 4)
+    cells = (slice(row, row + source.height), slice(column, column + source.width))
+    assert np.isfinite(part["up_mm"]).any()
+    for name in BANDS:
+        np.testing.assert_array_equal(part[name], bands[name][cells])
+    inner = (slice(1, -1), slice(1, -1))  # at the edges the slope is to one side
+    np.testing.assert_allclose(part["gradient_mm_m"][inner], bands["gradient_mm_m"][cells][inner], rtol=1e-5)
+    said = next(text for text in caplog.messages if text.startswith("restore: "))
+    assert f"({source.width} x {source.height} cells)" in said
+    assert 0 < int(said.split()[1]) < everything
+    table = pd.read_csv(here / "part.csv").set_index("building_id")
+    before = pd.read_csv(restored / "table.csv").set_index("building_id")
+    assert 0 < len(table) < len(before)
+    pd.testing.assert_frame_equal(table, before.loc[table.index])
+
+
+def test_a_box_around_all_is_the_whole(products, tiny_fields, here):
+    for name, box in (("a", None), ("b", Box(-180, -90, 180, 90))):
+        restore(products, tiny_fields.package, here / f"{name}.tif", replace(QUICK, bbox=box))
+    (one, _, whole), (other, _, part) = (read(here / f"{name}.tif") for name in "ab")
+    assert part.bounds == whole.bounds
+    for name, values in one.items():
+        np.testing.assert_array_equal(other[name], values)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,2,3", "four numbers"),
+        ("1,2,3,x", "four numbers"),
+        ("", "four numbers"),
+        ("nan,1,2,3", "degrees"),
+        ("1,2,inf,3", "degrees"),
+        ("4599290,1741320,4600200,1742140", "degrees"),
+        ("13,38,14,95", "NORTH is last"),
+        ("14,38,13,39", "WEST must be less than EAST"),
+        ("13,39,14,38", "SOUTH less than NORTH"),
+        ("13,38,13,39", "WEST must be less than EAST"),
+    ],
+)
+def test_what_is_no_box_is_refused(text, said):
+    with pytest.raises(InputError, match=rf"--bbox {text}: .*{said}.*Give WEST,SOUTH,EAST,NORTH in degrees, as 13"):
+        parse_box(text)
+    assert parse_box(" 13.1, 38,14,39") == (13.1, 38, 14, 39)
+
+
+def test_a_box_without_points_says_where_they_are(products, tiny_fields, here):
+    for box in (Box(-75, 40, -74, 41), Box(10.0, 51.9, 10.00001, 51.90001)):
+        with pytest.raises(InputError, match=r"--bbox .*: no point lies in it. The points lie in [\d.,]+ \(WEST"):
+            restore(products, tiny_fields.package, here / "a.tif", replace(QUICK, bbox=box))
+    assert left_in(here) == []
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(("before", "kept"), [(None, False), (MARK, False), ("<qgis>mine</qgis>", True)])
+def test_a_style_of_somebody_else_is_kept_and_half_a_run_leaves_none(here, monkeypatch, before, kept, raises):
+    monkeypatch.setattr(style, "ends_mm", lambda *_: 2.0)
+    path = here / "my.field.qml"
+    if before:
+        path.write_text(before)
+    with suppress(ZeroDivisionError), ExitStack() as staged:
+        style.write_style(None, None, staged, here / "my.field.tif")
+        if raises:
+            raise ZeroDivisionError
+    if kept or raises:
+        assert (path.read_text() if path.exists() else None) == before
+    else:
+        assert path.read_text() == field_style(2.0)
+    assert left_in(here) == (["my.field.qml"] if path.exists() else [])
+
+
+def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_fields, here):
+    asked = replace(QUICK, cell_m=4.0)
+    plan = plan_windows(products, tiny_fields.package, asked)
+    assert len(plan.jobs) >= 4
+    for job in plan.jobs[1:3]:
+        restore_part(job)
+    restore(products, tiny_fields.package, here / "field.tif", asked)
+    (one, *_), (other, *_) = read(restored / "field.tif"), read(here / "field.tif")
+    for name, values in one.items():
+        np.testing.assert_array_equal(other[name], values)
+    assert work_left(here) == []
+
+
+def test_windows_of_other_settings_are_not_taken(products, tiny_fields, here):
+    folders = [
+        plan_windows(products, tiny_fields.package, asked, ingest).work
+        for asked, ingest in (
+            (QUICK, Ingest()),
+            (replace(QUICK, seed=1), Ingest()),
+            (replace(QUICK, adapters=("noise",)), Ingest()),
+            (QUICK, Ingest(min_coherence=0.2)),
+        )
+    ]
+    assert len(set(folders)) == len(folders)
+
+
+def test_one_direction_gives_its_line_of_sight(products, tiny_fields, here):
+    field = restore(products[:1], tiny_fields.package, here / "one.TIF", replace(QUICK, adapters=("noise",)))
+    bands, tags, _ = read(here / "one.TIF")
+    assert list(bands) == ["los_mm", "los_std_mm", "los_low_mm", "los_high_mm", "gradient_mm_m"]
+    assert np.isfinite(bands["los_mm"]).any()
+    assert tags["PLUMBLINE_ADAPTERS"] == "noise"
+    assert len(json.loads(tags["PLUMBLINE_LOS"])) == 1
+    level = np.nanmean(bands["los_mm"]) - field.found.change.mean()
+    assert abs(level) < 3 * field.found.change.std()
+
+
+def test_the_samples_depend_on_the_seed_alone(products, tiny_fields, here):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        restore(products, tiny_fields.package, here / f"{name}.tif", replace(QUICK, seed=seed))
+    fields = {name: read(here / f"{name}.tif")[0]["east_std_mm"] for name in "abc"}
+    np.testing.assert_array_equal(fields["a"], fields["b"])
+    assert not np.array_equal(fields["a"], fields["c"], equal_nan=True)
+
+
+def line_of(found):
+    return replace(found, east_north=found.east_north * [1, 0] + np.outer(found.east_north[:, 0], [0, 0.5]))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda found: found.take(np.arange(1)), "a, b: 1 points with a change found, 8 needed"),
+        (lambda found: found.take(np.arange(7)), "7 points"),
+        (line_of, "a, b: all points lie along one line, 0 m wide; 30 m are needed"),
+        (lambda found: replace(found, east_north=0 * found.east_north), "along one line"),
+        (
+            lambda found: replace(found, east_north=found.east_north + 5000.0 * (found.track == 1)[:, None]),
+            "a and b: points of different places",
+        ),
+    ],
+)
+def test_points_that_make_no_field_are_refused(made, said):
+    found = make_observations(np.random.default_rng(0), 40)
+    _check(found, ["a", "b"])
+    with pytest.raises(InputError, match=said):
+        _check(made(found), ["a", "b"])
+
+
+def test_a_track_that_was_left_out_is_not_blamed():
+    """Names are those of the tracks that count."""
+    found = make_observations(np.random.default_rng(0), 40)
+    found = replace(found, track=found.track + 1, east_north=found.east_north + 5000.0 * (found.track == 1)[:, None])
+    with pytest.raises(InputError, match="b and c: points of different places"):
+        _check(found, ["a", "b", "c"])
+
+
+def rows_of(path, rows):
+    lines = path.read_text().splitlines(keepends=True)
+    return lines[0] + "".join(lines[1:][row] for row in rows)
+
+
+def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, monkeypatch):
+    few = here / "few"
+    few.mkdir()
+    for number, rows in enumerate(([], [0], range(6))):
+        (few / products[number % 2].name).write_text(rows_of(products[number % 2], rows))
+        points = [few / products[number % 2].name]
+        with pytest.raises(InputError):
+            restore(points, tiny_fields.package, here / "a.tif", QUICK)
+    houses = footprints(here)
+    for changes, said in (
+        ({"output": here / "a.png"}, "a GeoTIFF is written"),
+        ({"output": products[0].with_suffix(".tif"), "picture": products[0]}, "would be overwritten"),
+        ({"output": here / "a.tif", "picture": here / "a.tif"}, "two outputs have one name"),
+        ({"output": here / "a.tif", "asked": replace(QUICK, steps=41)}, "--steps 41: 1 to 40 needed"),
+        ({"output": here / "a.tif", "asked": replace(QUICK, adapters=("sparse",))}, "sparse: no such adapter"),
+        ({"output": here / "a.tif", "package": here}, "no model package"),
+        ({"output": here / "a.tif", "points": [here / "none.csv"]}, "none.csv"),
+    ):
+        given = {"points": products, "package": tiny_fields.package, "asked": QUICK} | changes
+        with pytest.raises(InputError, match=said):
+            restore(given.pop("points"), given.pop("package"), given.pop("output"), **given)
+    with monkeypatch.context() as patch:
+        patch.setattr("plumbline.fields.restore.restore.MOST_CELLS", 100)
+        with pytest.raises(InputError, match=r"--cell 10: .* cells; give larger cells"):
+            restore(products, tiny_fields.package, here / "a.tif", QUICK)
+    far = footprints(few, offset=90_000.0)
+    with pytest.raises(InputError, match="no footprint lies where the points are"):
+        restore(
+            products, tiny_fields.package, here / "a.tif", QUICK,
+            buildings=far, buildings_output=here / "b.csv", picture=here / "c.png",
+        )  # fmt: skip
+    assert houses.exists()
+    assert left_in(here) == ["few", "houses.gpkg"]
+    assert sorted(path.name for path in place.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("name", ["t.gpkg", "t.geojson", "t.parquet"])
+def test_tables_are_written_by_their_ending(products, tiny_fields, here, name):
+    houses = footprints(here)
+    restore(products, tiny_fields.package, here / "f.tif", QUICK, buildings=houses, buildings_output=here / name)
+    reader = geopandas.read_parquet if name.endswith("parquet") else geopandas.read_file
+    table = reader(here / name)
+    assert len(table) == 64
+    assert table["restored"].astype(bool).any()
+    assert table.crs.to_epsg() == (4326 if name.endswith("geojson") else 3035)
+    middle = table.to_crs(3035).geometry.centroid
+    assert np.hypot(middle.x.mean() - PLACE[0], middle.y.mean() - PLACE[1]) < 1
+
+
+def test_a_second_run_waits_and_then_says_why_it_does_not_go_on(products, tiny_fields, here):
+    with alone(STAGE), pytest.raises(InputError, match="restore: another process is at it"):
+        restore(products, tiny_fields.package, here / "field.tif", QUICK)
+    assert left_in(here) == []
+
+
+def test_the_command_says_what_it_wrote(products, tiny_fields, here):
+    command = (
+        "restore",
+        "--points",
+        products[0],
+        products[1],
+        "--model",
+        tiny_fields.package,
+        "--steps",
+        2,
+        "--samples",
+        2,
+    )
+    ended = run_cli(*command, "--output", "f.tif", cwd=here)
+    assert ended.code == 0, ended.err
+    assert "f.tif:" in ended.err
+    for more, said in (
+        (("--output", "f.tif", "--bbox", "14,38,13,39"), "WEST must be less than EAST"),
+        (("--output", "f.tif", "--buildings", "a.gpkg"), "give both, or neither"),
+        (("--output", "f.tif", "--buildings", "a.gpkg", "--buildings-output", "b.xls"), "one of .csv"),
+        (("--output", "g.tif", "--buildings", "a.gpkg", "--buildings-output", "b.csv"), "a.gpkg"),
+    ):
+        ended = run_cli(*command, *more, cwd=here)
+        assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
+    assert left_in(here) == ["f.qml", "f.tif"]
+    assert open_fields(tiny_fields.package).name == "plumbline-restoration"

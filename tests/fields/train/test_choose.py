@@ -1,0 +1,97 @@
+"""Adapters are shipped only where they help: decided by figures of scenes, and on scenes with networks that differ."""
+
+import numpy as np
+import pytest
+
+from plumbline.fields.model.sampling import COMPONENTS, Component, Spread
+from plumbline.fields.model.scores import METRICS
+from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
+from plumbline.fields.train.calibrate import BINS_M
+from plumbline.fields.train.choose import choose, compare
+from plumbline.params.fields import AdapterFields, RestorationParams
+from tests.fields.prepare.test_conditions import make_maps
+from tests.tiny_fields import PARAMS
+
+ADAPT = AdapterFields(epochs=1, patience=1, learning_rate=0.01, max_ratio=0.9, min_scenes=6)
+
+
+def figures(values):
+    return [{**dict.fromkeys(METRICS, 1.0), "crps_mm": float(value)} for value in values]
+
+
+def test_an_adapter_that_helps_in_every_scene_is_shipped():
+    without = np.array([0.5, 1, 2, 3, 4, 6, 8, 9])
+    for factor, shipped in ((0.6, True), (0.89, True), (0.91, False), (1.0, False), (1.3, False)):
+        found = compare(figures(factor * without), figures(without), ADAPT)
+        assert found["shipped"] is shipped
+        assert found["ratio_bound"] == pytest.approx(factor)
+        assert (found["scenes"], found["crps_mm_without"]) == (8, pytest.approx(without.mean()))
+        assert f"at most {factor:.4g}" in found["reason"]
+
+
+def test_a_gain_that_may_be_chance_ships_nothing():
+    """The mean falls by a quarter, and all of that in one scene of eight."""
+    without = np.array([2.0] * 7 + [10.0])
+    own = np.array([2.1] * 7 + [4.0])
+    found = compare(figures(own), figures(without), ADAPT)
+    assert found["crps_mm"] < 0.8 * found["crps_mm_without"]
+    assert found["ratio_bound"] > 0.9
+    assert not found["shipped"]
+
+
+@pytest.mark.parametrize(
+    ("own", "without"),
+    [
+        ([1.0] * 5, [2.0] * 5),
+        ([1.0] * 5 + [np.nan], [2.0] * 6),
+        ([1.0] * 5 + [np.inf], [2.0] * 6),
+        ([], []),
+    ],
+    ids=["few scenes", "few with a figure", "an answer that is no number", "none"],
+)
+def test_without_a_figure_nothing_is_shipped(own, without):
+    found = compare(figures(own), figures(without), ADAPT)
+    assert (found["shipped"], found["ratio_bound"], "no figure" in found["reason"]) == (False, None, True)
+
+
+class Knowing:
+    """A denoiser that says the truth of the scenes, times `share`; at 0, what the Gaussian process says."""
+
+    def __init__(self, scenes, share):
+        self.alphas, self.share = np.array([0.9, 0.5, 0.1]), share
+        self.missed = {}
+        for maps, truth in zip(scenes.maps, scenes.truth, strict=True):
+            for mirror in range(MIRRORS):
+                told = describe(mirrored(maps, mirror))
+                missed = (mirrored_field(truth, mirror) - told.mean) / told.scale[:, None, None]
+                self.missed[told.channels.tobytes()] = missed
+
+    def denoise(self, noisy, step, conditions):
+        return np.broadcast_to(self.share * self.missed[conditions.tobytes()], noisy.shape).astype(np.float32)
+
+
+def make_scenes(count):
+    maps = np.stack([make_maps(seed) for seed in range(count)])
+    rng = np.random.default_rng(0)
+    truth = (maps[:, :2] + rng.normal(0, 3, maps[:, :2].shape)).astype(np.float32)
+    return SceneSet(maps, truth, [{"name": f"noise-{n}", "domain": "noise", "level": "easy"} for n in range(count)])
+
+
+def make_spread(samples=0.5, process=1.0):
+    component = Component(samples=samples, process=process, reach=[1.6] * (len(BINS_M) + 1))
+    return Spread(distance_m=list(BINS_M), components=dict.fromkeys(COMPONENTS, component), farthest_m=100.0)
+
+
+def test_scenes_decide_between_the_networks_with_and_without_the_adapter():
+    scenes = make_scenes(7)
+    given = RestorationParams.model_validate(
+        PARAMS
+        | {"adapt": PARAMS["adapt"] | {"max_ratio": 0.95, "min_scenes": 6}, "restore": {"steps": 1, "samples": 2}}
+    )
+    known, process, spread = Knowing(scenes, 1.0), Knowing(scenes, 0.0), make_spread()
+    better = choose("noise", (process, spread), (known, spread), scenes, given)
+    same = choose("noise", (process, spread), (process, spread), scenes, given)
+    worse = choose("noise", (known, spread), (process, spread), scenes, given)
+    assert [one["shipped"] for one in (better, same, worse)] == [True, False, False]
+    assert same["ratio_bound"] == pytest.approx(1.0)
+    assert worse["crps_mm"] == pytest.approx(better["crps_mm_without"])

@@ -1,0 +1,238 @@
+"""Training of denoisers and adapters: examples, what is trained when, resuming, and a spread that holds."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.fields.model.adapters import add_adapter, late_parameters
+from plumbline.fields.model.sampling import LEAST_MM
+from plumbline.fields.prepare.conditions import (
+    CHANNELS,
+    MIRRORS,
+    SceneSet,
+    describe,
+    load_scenes,
+    mirrored,
+    mirrored_field,
+)
+from plumbline.fields.train.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _Shares
+from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
+from plumbline.fields.train.stage import AdapterOptimisation
+from plumbline.params.fields import AdapterFields, RestorationParams
+from tests.fields.model.made import make_denoiser
+from tests.fields.prepare.test_conditions import make_maps
+from tests.tiny import run_cli
+from tests.tiny_fields import PARAMS
+
+ADAPT = AdapterFields(epochs=4, patience=4, learning_rate=0.01, unfreeze_from=0.5, unfreeze=["conv_out"], crop=16)
+
+
+@given(st.integers(0, 100), st.sampled_from([(0, 1), (0,), (1,)]))
+def test_a_mirrored_place_is_described_as_the_mirrored_description(seed, sides):
+    maps = make_maps(seed, sides=sides)
+    truth = np.random.default_rng(seed).normal(size=(2, 32, 32)).astype(np.float32)
+    plain = describe(maps)
+    for mirror in range(MIRRORS):
+        kept = maps.copy()
+        told = describe(mirrored(maps, mirror))
+        np.testing.assert_array_equal(maps, kept)  # what was given stays
+        flip = (slice(None), slice(None, None, -1 if mirror & 1 else 1), slice(None, None, -1 if mirror & 2 else 1))
+        signs = np.ones(len(CHANNELS), np.float32)
+        order = list(range(len(CHANNELS)))
+        field = truth[flip].copy()
+        if mirror & 2:
+            swap = {"west": "east", "east": "west"}
+            for number, name in enumerate(CHANNELS):
+                kind, _, side = name.rpartition("_")
+                if side in swap and kind not in ("shape", "deviation", "contrast"):
+                    order[number] = CHANNELS.index(f"{kind}_{swap[side]}")
+                if kind == "los_east" or name == "shape_east":
+                    signs[number] = -1
+            field[1] *= -1
+        expected = signs[:, None, None] * plain.channels[order][flip]
+        np.testing.assert_allclose(told.channels, expected, atol=2e-3)
+        np.testing.assert_allclose(told.scale, plain.scale, rtol=1e-5)
+        np.testing.assert_allclose(mirrored_field(truth, mirror), field)
+        mean = plain.mean[flip] * np.array([1, -1 if mirror & 2 else 1])[:, None, None]
+        np.testing.assert_allclose(told.mean, mean, atol=1e-5)
+
+
+def test_examples_are_drawn_from_seed_and_epoch_and_say_what_is_missed(tiny_fields):
+    scenes = load_scenes(tiny_fields.data("prepare") / "train")
+    drawn = np.arange(len(scenes))
+    rows = drawn_rows(scenes, ADAPT, 3, drawn)
+    np.testing.assert_array_equal(rows, drawn_rows(scenes, ADAPT, 3, drawn))
+    assert not np.array_equal(rows, drawn_rows(scenes, ADAPT, 4, drawn))
+    np.testing.assert_array_equal(np.bincount(rows[:, 0]), ADAPT.crops_a_scene)
+    assert rows[:, 1:3].min() >= 0
+    assert rows[:, 1:3].max() <= 16
+    batch = make_batch(scenes, 16, rows[:6])
+    assert batch.conditions_BCHW.shape == (6, len(CHANNELS), 16, 16)
+    again = batch.mean_BFHW + batch.scale_BF[:, :, None, None] * batch.clean_BFHW
+    for number, (scene, row, column, mirror) in enumerate(rows[:6]):
+        cut = (slice(None), slice(row, row + 16), slice(column, column + 16))
+        truth = mirrored_field(scenes.truth[scene][cut], mirror)
+        np.testing.assert_allclose(again[number], truth, atol=1e-3)
+
+
+def test_crops_need_scenes(tiny_fields):
+    scenes = load_scenes(tiny_fields.data("prepare") / "train")
+    assert CropData(scenes, scenes, ADAPT).complete == 0
+    with pytest.raises(InputError, match="0 scenes to train on"):
+        CropData(scenes.take([]), scenes, ADAPT)
+    with pytest.raises(InputError, match="crop: 64 cells found, and scenes have 32"):
+        CropData(scenes, scenes, ADAPT.model_copy(update={"crop": 64}))
+    with pytest.raises(InputError, match="not readable as scenes"):
+        load_scenes(tiny_fields.root)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "said"),
+    [
+        ("train", {"crop": 17}, "train.crop: 17 found; 2 levels need a multiple of 2"),
+        ("adapt", {"crop": 64}, "adapt.crop: 64 found, and scenes have 32"),
+        ("simulate", {"cells": 33}, "simulate.cells: 33 found"),
+        ("adapt", {"devices": 2}, "adapters train in one process. Use 1, 1 and auto"),
+        ("adapt", {"strategy": "fsdp"}, "1, 1 and fsdp found; adapters train in one process"),
+    ],
+)
+def test_sizes_fit_the_levels_of_the_network(section, change, said):
+    with pytest.raises(ValueError, match=said):
+        RestorationParams.model_validate(PARAMS | {section: PARAMS[section] | change})
+
+
+def test_losses_are_what_they_are_called():
+    error = torch.tensor([-2.0, 0.0, 0.05])
+    torch.testing.assert_close(field_loss(error, "mse"), error**2)
+    torch.testing.assert_close(field_loss(error, "l1"), error.abs())
+    smooth = field_loss(error, "charbonnier")
+    assert smooth[0] == pytest.approx(2 - 0.1, abs=0.01)
+    assert smooth[1] == 0
+    assert smooth[2] == pytest.approx(0.05**2 / 0.2, rel=0.1)
+
+
+def test_an_adapter_leaves_late_weights_alone_until_their_time_and_keeps_what_it_trains():
+    model = make_denoiser()
+    add_adapter(model, "noise", 4, 4.0)
+    late = late_parameters(model, ["conv_out"])
+    for begins, alone in ((0.5, True), (0.0, False)):  # of the first epoch
+        module = AdapterOptimisation(model, ADAPT.model_copy(update={"unfreeze_from": begins}), late)
+        optimiser = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], lr=0.1, weight_decay=0.1)
+        before = {name: value.detach().clone() for name, value in module.named_parameters()}
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter) if parameter.requires_grad else None
+        module.on_before_optimizer_step(optimiser)
+        optimiser.step()
+        moved = {name for name, value in module.named_parameters() if not torch.equal(value, before[name])}
+        trained = {name for name in before if ".noise." in name}
+        assert moved == (trained if alone else trained | {f"model.{name}" for name in late})
+    checkpoint = {"state_dict": module.state_dict()}
+    module.on_save_checkpoint(checkpoint)
+    assert set(checkpoint["state_dict"]) == trained | {f"model.{name}" for name in late}
+    other = make_denoiser(seed=9)
+    add_adapter(other, "noise", 4, 4.0)
+    again = AdapterOptimisation(other, ADAPT, late_parameters(other, ["conv_out"]))
+    kept = other.unet.conv_in.weight.clone()
+    again.load_state_dict(checkpoint["state_dict"])
+    torch.testing.assert_close(other.unet.conv_out.weight, model.unet.conv_out.weight)
+    torch.testing.assert_close(other.unet.conv_in.weight, kept)
+
+
+def cells(rng, count, gain=1.0, scenes=1000):
+    """Of which the true spread is known: 2 x the samples', 0.3 x the process's, and more far from points."""
+    distance = rng.uniform(0, 100, count)
+    samples, process = rng.uniform(0.5, 2, count), rng.uniform(1, 6, count)
+    true = np.sqrt((2 * samples) ** 2 + (0.3 * process) ** 2) * (1 + distance / 100)
+    beyond = rng.normal(0, 3, count)
+    error = (1 - gain) * beyond + true * rng.standard_normal(count)
+    scene = rng.integers(0, scenes, count).astype(float)
+    return _Cells(error, samples, process, distance, np.full(count, 10.0), beyond, np.full(count, 3.0), scene)
+
+
+def test_intervals_cover_nine_of_ten_at_every_distance():
+    rng = np.random.default_rng(0)
+    fitted = _fit(cells(rng, 20_000))
+    assert fitted.samples > fitted.process > 0.1
+    assert (np.diff(fitted.reach) > -0.1).all()
+    new = cells(rng, 20_000)
+    deviation = np.sqrt((fitted.samples * new.samples) ** 2 + (fitted.process * new.process) ** 2 + LEAST_MM**2)
+    number = np.searchsorted(np.array(BINS_M), new.distance)
+    for place in range(len(BINS_M) + 1):
+        own = number == place
+        covered = (np.abs(new.error) <= deviation * fitted.reach[place])[own].mean()
+        assert covered == pytest.approx(0.9, abs=0.02)
+
+
+def test_with_few_scenes_intervals_hold_in_others():
+    """Of which each errs as a whole: the quantile that holds 90 % of the fitted cells holds less of others."""
+    rng = np.random.default_rng(5)
+
+    def drawn(scenes):
+        scene = np.repeat(np.arange(scenes, dtype=float), 300)
+        off = np.exp(rng.normal(0, 1, scenes))  # alike for the cells of a scene
+        found = cells(rng, len(scene))
+        return found._replace(error=found.error * off[scene.astype(int)], scene=scene)
+
+    new, covered = drawn(400), []
+    for _ in range(8):
+        fitted = _fit(drawn(16))
+        ratio = _Shares(fitted.gain, fitted.samples, fitted.process).ratio(new)
+        covered.append((ratio <= np.array(fitted.reach)[_bins(new)]).mean())
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.025)
+    alike = cells(rng, 20_000)
+    assert _level(alike) <= 0.905
+    assert _level(alike._replace(scene=np.zeros(20_000))) == LEVELS[-1]  # one scene tells nothing of another
+
+
+def test_a_bin_without_cells_takes_its_neighbours_reach():
+    few = cells(np.random.default_rng(1), 3000)
+    near = few._replace(distance=few.distance * 0.04)
+    fitted = _fit(near)
+    assert len(set(fitted.reach)) == 1
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.6, 1.0])
+def test_samples_count_as_they_are_worth(gain):
+    assert _gain(cells(np.random.default_rng(2), 20_000, gain)) == pytest.approx(gain, abs=0.05)
+
+
+def test_a_field_is_told_as_far_as_it_is_known():
+    rng = np.random.default_rng(3)
+    distance = rng.uniform(0, 100, 20_000)
+    for limit in (30.0, 60.0, 200.0):
+        error = np.where(distance < limit, 1.0, 8.0) * rng.standard_normal(20_000)
+        one = np.ones(20_000)
+        found = _farthest(_Cells(error, one, one, distance, 10 * one, one, one, one))
+        assert found == {30.0: 40.0, 60.0: 60.0, 200.0: 100.0}[limit]
+
+
+@pytest.mark.slow
+def test_a_training_that_was_cut_goes_on_with_its_denoiser(tiny_fields, tmp_path):
+    import yaml
+
+    root = tiny_fields.copy(tmp_path / "project", "prepare")
+
+    def train(domains, **restore):
+        content = PARAMS | {"adapt": PARAMS["adapt"] | {"domains": domains}, "restore": PARAMS["restore"] | restore}
+        (root / "params.yaml").write_text(yaml.safe_dump(content))
+        return run_cli("train", cwd=root)
+
+    cut = train(["noise", "sparse"])
+    assert (cut.code, "no scene of sparse" in cut.err) == (2, True)
+    assert not (root / "data" / "train").exists()
+    (base,) = (root / ".plumbline" / "restoration").iterdir()
+    assert "train: best score" in cut.err
+    done = train(["noise"])
+    assert done.code == 0, done.err
+    assert "train: best score" not in done.err
+    assert not base.exists()
+    for name in ("model.safetensors", "spread.json"):  # as in one go
+        assert (root / "data/train" / name).read_bytes() == (tiny_fields.data("train") / name).read_bytes()
+    assert isinstance(load_scenes(root / "data/prepare/tune"), SceneSet)
+    cut = train(["sparse"])
+    other = train(["sparse"], samples=5)  # the spread is calibrated by it
+    assert "train: best score" in cut.err
+    assert "train: best score" in other.err

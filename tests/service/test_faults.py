@@ -1,0 +1,137 @@
+"""What the service does when a disk is full, and when uploads are slow, silent, cut or too long."""
+
+import asyncio
+import os
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from plumbline.service import guard
+from plumbline.service import job_store as job_files
+from plumbline.service.guard import Guard, Meters
+from plumbline.service.settings import Limits, Settings
+from tests.full_disk import largest_file
+from tests.service.served import ended, files, is_problem, process
+from tests.waiting import PATIENCE_S, until
+
+pytest.importorskip("fastapi")
+BOUNDARY = "--------------------------0123456789abcdef"
+
+
+def left(folder: Path) -> list[str]:
+    """Files that uploads have left behind, which no job has."""
+    return sorted(path.name for path in (folder / job_files.INCOMING).iterdir())
+
+
+def begin_upload(address: str, length: int) -> socket.socket:
+    """Send the head of an upload of points, and no more."""
+    host, port = address.removeprefix("http://").split(":")
+    own = socket.create_connection((host, int(port)))
+    own.sendall(
+        f"POST /v1/predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+        f"Content-Length: {length}\r\n\r\n--{BOUNDARY}\r\n"
+        'Content-Disposition: form-data; name="points"; filename="a.csv"\r\n\r\n'.encode()
+    )
+    return own
+
+
+@pytest.fixture(scope="module")
+def served(package, tmp_path_factory):
+    """One service for all, in a process of its own: it, its address and its folder."""
+    folder = tmp_path_factory.mktemp("served") / "service"
+    with process(folder, package) as (begun, address):
+        yield begun, address, folder
+
+
+def jobs(folder: Path) -> set[str]:
+    return {path.name for path in (folder / job_files.JOBS).iterdir()}
+
+
+@pytest.mark.heavy
+def test_slow_and_cut_uploads_keep_nobody_waiting_and_leave_nothing(served, city):
+    begun, address, folder = served
+    before = jobs(folder)
+    slow = [begin_upload(address, 50_000_000) for _ in range(8)]
+    for number, one in enumerate(slow):
+        one.sendall(b"x" * (100_000 * number))
+        one.sendall(b"y")
+    with httpx.Client(timeout=PATIENCE_S) as client:  # it answers while they are open
+        assert client.get(f"{address}/healthz").status_code == 200
+        job = client.post(f"{address}/v1/predict", files=files(city.products(), city.footprints)).json()["id"]
+        for one in slow[::2]:
+            one.close()
+        assert ended(client, job, address)["status"] == "done"
+    for one in slow[1::2]:
+        one.close()
+    until(lambda: not left(folder), "an end of what uploads left", found=lambda: left(folder))
+    assert jobs(folder) - before == {job}
+    assert begun.poll() is None
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(sys.platform != "linux", reason="sets a limit of another process")
+def test_a_full_disk_is_told_nothing_is_kept_and_smaller_requests_go_on(served, city):
+    begun, address, folder = served
+    before = jobs(folder)
+    with largest_file(3_000_000, begun.pid):
+        large = [("points", ("a.csv", os.urandom(4_000_000))), ("buildings", ("f.geojson", b"{}"))]
+        answer = httpx.post(f"{address}/v1/predict", files=large, timeout=PATIENCE_S)
+        assert is_problem(answer, 507, "The disk of the service is full. Nothing was kept")
+        assert int(answer.headers["retry-after"]) > 0
+        assert left(folder) == []
+        assert jobs(folder) == before
+        with httpx.Client(timeout=PATIENCE_S) as client:
+            job = client.post(f"{address}/v1/predict", files=files(city.products(), city.footprints)).json()["id"]
+            assert ended(client, job, address)["status"] == "done"
+    assert begun.poll() is None
+
+
+@pytest.mark.parametrize(("chunks", "status"), [([b"x" * 10], 408), ([b"x" * 900_000, b"y" * 900_000], 413)])
+def test_a_body_that_stops_coming_or_is_longer_than_it_says_is_ended(tmp_path, monkeypatch, chunks, status):
+    monkeypatch.setattr(guard, "SILENT_SECONDS", 0.05)
+    sent = []
+
+    async def application(scope, receive, send):
+        try:
+            while (await receive()).get("more_body"):
+                pass
+        except Exception:  # as FastAPI does with whatever a body raises
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b"there was an error"})
+
+    async def ask():
+        coming = iter(chunks)
+
+        async def receive():
+            for chunk in coming:
+                return {"type": "http.request", "body": chunk, "more_body": True}
+            return await asyncio.Event().wait()  # for ever
+
+        async def send(message):
+            sent.append(message)
+
+        settings = Settings(folder=tmp_path, limits=Limits(upload_mb=1))
+        scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
+        await Guard(application, settings, Meters())(scope, receive, send)
+
+    asyncio.run(ask())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == status
+    assert b"problem" in dict(sent[0]["headers"])[b"content-type"]
+
+
+@pytest.mark.heavy
+def test_connections_that_never_send_a_request_are_no_load(served):
+    _, address, _ = served
+    host, port = address.removeprefix("http://").split(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(200)]
+    try:
+        assert httpx.get(f"{address}/readyz", timeout=PATIENCE_S).status_code == 200
+    finally:
+        for one in silent:
+            with closing(one):
+                pass

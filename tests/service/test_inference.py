@@ -1,0 +1,165 @@
+"""Tensors in, answers out, by the Open Inference Protocol."""
+
+import json
+import struct
+
+import geopandas
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.export.package import open_package
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.serve.predict import read_tracks
+from plumbline.service.inference import JSON_LENGTH
+from plumbline.service.settings import Limits
+from tests.service.served import is_problem, process, service
+
+pytest.importorskip("fastapi")
+
+
+@pytest.fixture(scope="module")
+def served(package, fields_package, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("service")
+    with service(folder, package, fields_package, Limits(infer_mb=1)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def batch(city, package):
+    """Five prepared buildings, and what the model says of them."""
+    manifest, model = open_package(package)
+    tracks = read_tracks(city.products())
+    footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
+    inputs = prepare_buildings(tracks, footprints, manifest.prepare).sequences.pad(np.arange(5))
+    return manifest, inputs, model.run(inputs)._asdict()
+
+
+def as_json(inputs, **more):
+    kinds = {"float32": "FP32", "bool": "BOOL"}
+    tensors = [
+        {"name": name, "shape": list(v.shape), "datatype": kinds[str(v.dtype)], "data": v.ravel().tolist()}
+        for name, v in inputs.items()
+    ]
+    return {"inputs": tensors, **more}
+
+
+def as_binary(inputs, **more):
+    asked, parts = as_json(inputs, **more), []
+    for tensor, values in zip(asked["inputs"], inputs.values(), strict=True):
+        del tensor["data"]
+        parts.append(np.ascontiguousarray(values).tobytes())
+        tensor["parameters"] = {"binary_data_size": len(parts[-1])}
+    head = json.dumps(asked).encode()
+    return head + b"".join(parts), {JSON_LENGTH: str(len(head))}
+
+
+def test_json_and_binary_tensors_have_the_models_answers(served, batch):
+    manifest, inputs, expected = batch
+    where = f"/v2/models/{manifest.name}/infer"
+    told = served.post(where, json=as_json(inputs, id="a7"))
+    assert told.status_code == 200, told.text
+    content = told.json()
+    assert (content["id"], content["model_version"]) == ("a7", manifest.version)
+    assert [one["name"] for one in content["outputs"]] == list(expected)
+    for one in content["outputs"]:
+        found = np.array(one["data"], np.float32).reshape(one["shape"])
+        np.testing.assert_allclose(found, expected[one["name"]], rtol=1e-6)
+    body, headers = as_binary(inputs, parameters={"binary_data_output": True})
+    told = served.post(f"/v2/models/{manifest.name}/versions/{manifest.version}/infer", content=body, headers=headers)
+    size = int(told.headers[JSON_LENGTH])
+    rest = memoryview(told.content)[size:]
+    for one in json.loads(told.content[:size])["outputs"]:
+        length = one["parameters"]["binary_data_size"]
+        found, rest = np.frombuffer(rest[:length], "<f4").reshape(one["shape"]), rest[length:]
+        np.testing.assert_array_equal(found, expected[one["name"]])
+    assert not len(rest)
+
+
+def test_the_model_says_what_it_takes(served, batch):
+    manifest, inputs, expected = batch
+    about = served.get(f"/v2/models/{manifest.name}").json()
+    assert about["versions"] == [manifest.version]
+    assert {one["name"]: one["datatype"] for one in about["inputs"]}["mask"] == "BOOL"
+    assert [one["name"] for one in about["outputs"]] == list(expected)
+    assert served.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert served.get("/v2/health/ready").json() == {"ready": True}
+    assert served.get(f"/v2/models/{manifest.name}/ready").json()["ready"] is True
+    assert is_problem(served.get("/v2/models/other"), 404, "no such model")
+    assert is_problem(served.get(f"/v2/models/{manifest.name}/versions/9"), 404, "no such model")
+    wanted = served.post(
+        f"/v2/models/{manifest.name}/infer", json=as_json(inputs, outputs=[{"name": "severity_permille"}])
+    )
+    assert [one["name"] for one in wanted.json()["outputs"]] == ["severity_permille"]
+
+
+def test_what_is_not_of_the_protocol_is_refused(served, batch):
+    manifest, inputs, _ = batch
+    where = f"/v2/models/{manifest.name}/infer"
+    good = as_json(inputs)
+
+    def changed(**change):
+        tensors = [dict(one) for one in good["inputs"]]
+        tensors[0].update(change)
+        return {"inputs": tensors}
+
+    for content, said in (
+        ({}, "inputs"),
+        ({"inputs": [3]}, "name"),
+        (changed(name="other"), "missing"),
+        (changed(datatype="FP64"), "datatype"),
+        (changed(shape=[-1, 2]), "shape"),
+        (changed(shape=[5, 5]), "values found"),
+        (changed(data=["a"]), "data is not"),
+        (changed(data=None), "data is not"),
+        (changed(parameters={"binary_data_size": 1 << 40}), "binary_data_size"),
+        ({**good, "outputs": [{"name": "no"}]}, "no such output"),
+        ({"inputs": good["inputs"][1:]}, "missing"),
+    ):
+        assert is_problem(served.post(where, json=content), 400, said)
+    assert is_problem(served.post(where, content=b"{"), 400, "JSON")
+    assert is_problem(served.post(where, content=b"{}", headers={JSON_LENGTH: "9"}), 400, "2 bytes")
+    body, headers = as_binary(inputs)
+    assert is_problem(served.post(where, content=body + b"x", headers=headers), 400, "1 bytes are left")
+    assert is_problem(served.post(where, content=body[:-1], headers=headers), 400, "binary_data_size")
+    assert is_problem(served.post(where, content=b" " * 1_000_001), 413, "1 MB")
+    empty, headers = as_binary({name: value[:0] for name, value in inputs.items()})
+    assert served.post(where, content=empty, headers=headers).json()["outputs"][1]["shape"] == [0]
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_any_bytes_are_answered(served, batch, body, length):
+    answer = served.post(
+        f"/v2/models/{batch[0].name}/infer",
+        content=struct.pack("<i", len(body)) + body,
+        headers={JSON_LENGTH: str(length)},
+    )
+    assert answer.status_code == 400
+
+
+@pytest.mark.heavy
+def test_a_public_client_is_understood(package, batch, tmp_path):
+    client = pytest.importorskip("tritonclient.http")
+    manifest, inputs, expected = batch
+    kinds = {"float32": "FP32", "bool": "BOOL"}
+    with process(tmp_path / "service", package) as (_, address):
+        asking = client.InferenceServerClient(address.removeprefix("http://"))
+        assert asking.is_server_live()
+        assert asking.is_server_ready()
+        assert asking.is_model_ready(manifest.name)
+        assert asking.get_model_metadata(manifest.name)["name"] == manifest.name
+        for binary in (True, False):
+            given_ = []
+            for name, values in inputs.items():
+                one = client.InferInput(name, list(values.shape), kinds[str(values.dtype)])
+                one.set_data_from_numpy(values, binary_data=binary)
+                given_.append(one)
+            wanted = [client.InferRequestedOutput(name, binary_data=binary) for name in expected]
+            found = asking.infer(manifest.name, given_, outputs=wanted, request_id="7")
+            assert found.get_response()["id"] == "7"
+            for name, values in expected.items():
+                np.testing.assert_allclose(found.as_numpy(name), values, rtol=1e-6)
+        with pytest.raises(client.InferenceServerException, match="no such model"):
+            asking.get_model_metadata("other")
+        asking.close()

@@ -1,0 +1,229 @@
+"""Files in, judgements and fields out."""
+
+import io
+import sqlite3
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pytest
+
+from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
+from plumbline.service import job_store as job_files
+from plumbline.service.jobs import chosen
+from plumbline.service.runner import LocalJob
+from plumbline.service.settings import Limits
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.service.forked import ForkedJob
+from tests.service.served import ended, files, is_problem, service
+
+pytest.importorskip("fastapi")
+rasterio = pytest.importorskip("rasterio")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def served(package, fields_package, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("service")
+    with service(folder, package, fields_package, Limits(files=6, queue=3)) as client:
+        yield client, folder
+
+
+@pytest.fixture(scope="module")
+def judged(served, city):
+    """A job that judged the showcase."""
+    client, _ = served
+    answer = client.post("/v1/predict", files=files(city.products(), city.footprints), data={"damage_rate": "0.1"})
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert job["status"] in ("queued", "running")
+    return ended(client, job["id"])
+
+
+@pytest.mark.heavy
+def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path):
+    client, _ = served
+    assert judged["status"] == "done", judged
+    assert judged["started"] <= judged["finished"]
+    where = f"/v1/jobs/{judged['id']}/result"
+    tables = {}
+    for kind, suffix in (
+        ("application/geo+json", "geojson"),
+        ("application/geopackage+sqlite3", "gpkg"),
+        ("application/vnd.apache.parquet", "parquet"),
+        ("text/csv", "csv"),
+    ):
+        answer = client.get(where, headers={"accept": kind})
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].split(";")[0] == kind
+        path = tmp_path / f"result.{suffix}"
+        path.write_bytes(answer.content)
+        if suffix != "csv":
+            layer = {"gpkg": "predictions"}.get(suffix)
+            parquet = suffix == "parquet"
+            tables[suffix] = geopandas.read_parquet(path) if parquet else geopandas.read_file(path, layer=layer)
+    known = read_buildings(city.footprints, "EPSG:3035", None, None)
+    for table in tables.values():
+        assert set(table["building_id"]) == set(known["building_id"])
+        assert (table["damage_rate"].dropna() == 0.1).all()
+    assert client.get(where, params={"format": "csv"}).text == (tmp_path / "result.csv").read_text()
+    assert client.get(where, headers={"accept": "text/html"}).status_code == 200
+    assert is_problem(client.get(where, headers={"accept": "image/tiff"}), 406, "application/geo+json")
+
+
+@pytest.mark.heavy
+def test_a_field_is_restored_with_its_buildings(served, tmp_path):
+    client, _ = served
+    write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
+    points = sorted((tmp_path / "scene").glob("*.csv"))
+    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "unwrapping=0.5", "bbox": "-180,-90,180,90"}
+    answer = client.post("/v1/restore", files=files(points), data=asked)
+    assert answer.status_code == 202, answer.text
+    done = ended(client, answer.json()["id"])
+    assert done["status"] == "done", done
+    assert set(done["results"]) >= {"image/tiff", "image/png"}
+    shown = client.get(f"/v1/jobs/{done['id']}/map").json()
+    assert [one["name"] for one in shown["overlays"]][:2] == ["Up", "Up: uncertainty"]
+    with rasterio.open(io.BytesIO(client.get(f"/v1/jobs/{done['id']}/result").content)) as source:
+        assert source.descriptions[0] == "up_mm"
+        assert np.isfinite(source.read(1)).any()
+        assert source.tags()["PLUMBLINE_STEPS"] == "2"
+    for wrong, said in (
+        ({"num_inference_steps": "51"}, "num_inference_steps"),
+        ({"adapter": "none-such"}, "adapter"),
+        ({"samples": "1"}, "samples"),
+        ({"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
+    ):
+        assert is_problem(client.post("/v1/restore", files=files(points), data=wrong), 422, said)
+
+
+@pytest.mark.heavy
+def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
+    client, folder = served
+    (tmp_path / "cut.csv").write_bytes(city.products()[0].read_bytes()[:700])
+    answer = client.post("/v1/predict", files=files([tmp_path / "cut.csv"], city.footprints))
+    failed = ended(client, answer.json()["id"])
+    assert failed["status"] == "failed"
+    assert "cut.csv" in failed["problem"]["detail"]
+    assert str(folder) not in failed["problem"]["detail"]
+    assert is_problem(client.get(f"/v1/jobs/{failed['id']}/result"), 409, "failed")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"damage_rate": "lots"}, "damage-rate"),
+        ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
+        ({"format": "xyz"}, "format"),
+        ({"id_column": "x" * 300}, "id_column"),
+    ],
+)
+def test_options_are_checked_before_a_job_is_made(served, city, data, said):
+    client, _ = served
+    assert is_problem(client.post("/v1/predict", files=files(city.products(), city.footprints), data=data), 422, said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("restore", {"steps": "5"}, "'steps' (did you mean num_inference_steps?). Known are points, buildings, params"),
+        ("restore", {"num-inference-steps": "5"}, "(did you mean num_inference_steps?)"),
+        ("restore", {"damage_rate": "0.1"}, "'damage_rate'. Known are points"),
+        ("predict", {"damagerate": "0.01"}, "'damagerate' (did you mean damage_rate?)"),
+        ("predict", {"damagerate": "1", "zzz": "1"}, "damage_rate?), 'zzz'. Known are"),
+        ("predict", {f"field{number}": "1" for number in range(7)}, "'field4' and 2 more. Known are"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_known_ones(served, city, kind, data, said):
+    client, folder = served
+    before = set((folder / job_files.JOBS).iterdir())
+    answer = client.post(f"/v1/{kind}", files=files(city.products(), city.footprints), data=data)
+    assert is_problem(answer, 422, "Unknown form field")
+    assert said in answer.json()["detail"]
+    assert set((folder / job_files.JOBS).iterdir()) == before
+    misnamed = [("point", ("a.csv", b"")), *files([], city.footprints)]
+    assert is_problem(client.post(f"/v1/{kind}", files=misnamed), 422, "'point' (did you mean points?)")
+
+
+def test_the_page_names_every_field(served):
+    client, _ = served
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    fields = {name for title, one in schemas.items() if title.startswith("Body_") for name in one["properties"]}
+    page = (ROOT / "docs" / "service.md").read_text()
+    assert {"points", "num_inference_steps", "artifact"} <= fields
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
+
+
+def test_files_are_needed_and_few(served, city):
+    client, folder = served
+    before = set((folder / job_files.JOBS).iterdir())
+    assert is_problem(client.post("/v1/predict", data={"damage_rate": "auto"}), 422, "points")
+    many = files([city.products()[0]] * 7, city.footprints)
+    assert is_problem(client.post("/v1/predict", files=many), 413, "8 files")
+    same = files([city.products()[0]] * 2, city.footprints)
+    assert is_problem(client.post("/v1/predict", files=same), 422, "two files are called")
+    two = files(city.products(), city.footprints, city.products()[0])
+    assert is_problem(client.post("/v1/predict", files=two), 422, "one file is needed")
+    assert set((folder / job_files.JOBS).iterdir()) == before
+    assert list((folder / job_files.INCOMING).iterdir()) == []
+
+
+@pytest.mark.heavy
+def test_jobs_are_cancelled_removed_and_unknown(served, judged, city):
+    client, folder = served
+    waiting = [client.post("/v1/predict", files=files(city.products(), city.footprints)).json()["id"] for _ in range(2)]
+    assert client.delete(f"/v1/jobs/{waiting[1]}").json()["status"] == "cancelled"
+    client.delete(f"/v1/jobs/{waiting[0]}")
+    for job in waiting:
+        row = client.get(f"/v1/jobs/{job}")
+        assert row.status_code == 404 or ended(client, job)["status"] == "cancelled"
+        assert not (folder / job_files.JOBS / job).exists()
+    assert client.delete(f"/v1/jobs/{judged['id']}").json()["status"] == "done"
+    assert is_problem(client.get(f"/v1/jobs/{judged['id']}"), 404, "no such job")
+    assert not (folder / job_files.JOBS / judged["id"]).exists()
+    assert is_problem(client.get("/v1/jobs/" + "0" * 32), 404, "no such job")
+    assert is_problem(client.get("/v1/jobs/..%2f..%2fetc"), 404, "no such page")
+    assert is_problem(client.get("/v1/jobs/nothex"), 404, "no such job")
+
+
+@pytest.mark.heavy
+def test_a_full_queue_and_a_locked_list_are_told(city, package, fields_package, tmp_path):
+    with service(tmp_path / "s", package, fields_package, Limits(queue=0)) as client:
+        answer = client.post("/v1/predict", files=files(city.products(), city.footprints))
+        assert is_problem(answer, 429, "wait already")
+        assert int(answer.headers["retry-after"]) > 0
+        held = sqlite3.connect(tmp_path / "s" / job_files.DATABASE, isolation_level=None)
+        held.execute("BEGIN EXCLUSIVE")
+        try:
+            assert is_problem(client.delete("/v1/jobs/" + "0" * 32), 503, "does not answer")
+        finally:
+            held.rollback()
+            held.close()
+        assert is_problem(client.delete("/v1/jobs/" + "0" * 32), 404, "no such job")
+
+
+@pytest.mark.heavy
+def test_a_job_too_large_or_too_slow_is_ended(city, package, fields_package, tmp_path):
+    for limits, said, job in (
+        (Limits(points=10), "this service takes 10", ForkedJob),
+        (Limits(footprints=3), "this service takes 3", ForkedJob),
+        (Limits(job_minutes=0.001), "longer than", LocalJob),
+    ):
+        with service(tmp_path / said.split()[0], package, fields_package, limits, job) as client:
+            answer = client.post("/v1/predict", files=files(city.products(), city.footprints))
+            failed = ended(client, answer.json()["id"])
+            assert failed["status"] == "failed"
+            assert said in failed["problem"]["detail"]
+
+
+def test_the_kind_of_content_is_chosen_by_the_header():
+    there = ["application/geo+json", "text/csv", "text/html"]
+    default = "application/geo+json"
+    assert chosen("*/*", there, default) == default
+    assert chosen("text/csv;q=0.2, text/html", there, default) == "text/html"
+    assert chosen("text/*", there, default) == "text/csv"
+    assert chosen("image/tiff, */*;q=0.1", there, default) == default
+    assert chosen("image/tiff", there, default) is None
+    assert chosen("text/csv;q=0", there, default) is None
+    assert chosen("nonsense;q=x", there, default) is None

@@ -1,0 +1,188 @@
+"""The service as a whole: who may ask it, what it says of itself, and that it outlives its processes."""
+
+import os
+import shutil
+import signal
+import stat
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from plumbline.cli.service import read_token
+from plumbline.core.errors import InputError
+from plumbline.service import job_store as job_files
+from plumbline.service.app import make_app
+from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
+from plumbline.service.models import Models
+from plumbline.service.problems import without_paths
+from plumbline.service.settings import Settings
+from tests.service.served import ended, files, is_problem, process, service
+from tests.waiting import PATIENCE_S, until, until_gone
+
+pytest.importorskip("fastapi")
+TOKEN = "a-word-that-nobody-guesses"
+
+
+@pytest.fixture(scope="module")
+def guarded(package, fields_package, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("service")
+    with service(folder, package, fields_package, token=SecretStr(TOKEN)) as client:
+        yield client
+
+
+def test_a_token_is_asked_for_but_by_probes(guarded):
+    for path in ("/v1/models", "/v2", "/metrics", "/docs", "/openapi.json", "/v1/jobs/" + "0" * 32):
+        refused = guarded.get(path)
+        assert is_problem(refused, 401, "Authorization")
+        assert refused.headers["www-authenticate"] == "Bearer"
+        for wrong in (f"Bearer {TOKEN}x", TOKEN, f"bearer {TOKEN[:-1]}"):
+            assert guarded.get(path, headers={"authorization": wrong}).status_code == 401
+    assert guarded.get("/healthz").json() == {"status": "ok"}
+    assert guarded.get("/readyz").json()["status"] == "ok"
+    assert guarded.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_it_says_what_it_serves_and_how_much(guarded):
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    listed = guarded.get("/v1/models", headers=headers).json()
+    assert [one["family"] for one in listed] == ["diagnosis", "restoration"]
+    assert all(one["gate"]["verdict"] == "pass" and one["version"] for one in listed)
+    assert listed[1]["adapters"] == ["unwrapping"]
+    text = guarded.get("/metrics", headers=headers).text
+    assert 'plumbline_http_requests_total{method="GET",route="/v1/models",status="200"}' in text
+    assert 'plumbline_jobs{status="queued"} 0.0' in text
+    assert f'version="{listed[0]["version"]}"' in text
+    document = guarded.get("/openapi.json", headers=headers).json()
+    assert {"/v1/predict", "/v1/restore", "/v2/models/{name}/infer"} <= set(document["paths"])
+    assert is_problem(guarded.get("/nowhere", headers=headers), 404, "no such page")
+    assert is_problem(guarded.delete("/healthz"), 405, "Not Allowed")
+
+
+def test_another_address_needs_a_token(tmp_path):
+    for host in ("0.0.0.0", "192.168.0.7", "example.org", "::"):
+        with pytest.raises(ValidationError, match="needs a token"):
+            Settings(folder=tmp_path, host=host)
+        assert Settings(folder=tmp_path, host=host, token=SecretStr(TOKEN)).host == host
+    for host in ("127.0.0.1", "::1", "localhost"):
+        assert Settings(folder=tmp_path, host=host).token is None
+    with pytest.raises(ValidationError, match="fewer than 16"):
+        Settings(folder=tmp_path, token=SecretStr("short"))
+
+
+def test_a_token_is_read_from_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    assert read_token(path) == TOKEN
+    path.chmod(0o600 | stat.S_IROTH)
+    with pytest.raises(InputError, match="chmod 600"):
+        read_token(path)
+    path.chmod(0o600)
+    path.write_text("two words")
+    with pytest.raises(InputError, match="one word"):
+        read_token(path)
+    with pytest.raises(InputError, match="not readable"):
+        read_token(tmp_path / "none")
+
+
+def test_names_of_files_are_made_safe():
+    assert job_files.safe_name("../../etc/passwd", "f") == "passwd"
+    assert job_files.safe_name("C:\\data\\EGMS L2b.csv", "f") == "EGMS_L2b.csv"
+    assert job_files.safe_name("..", "points-0") == "points-0"
+    assert job_files.safe_name("-rf", "f") == "rf"
+    assert job_files.safe_name("ä" * 300 + ".csv", "f").endswith(".csv")
+    assert len(job_files.safe_name("a" * 300 + ".geojson", "f")) <= job_files.LONGEST_NAME
+    assert without_paths("/srv/a-b/x.csv: no; see /tmp/q/y.zip") == "x.csv: no; see y.zip"
+    assert without_paths("mm/year or 1/2") == "mm/year or 1/2"
+
+
+def test_the_list_gives_each_job_to_one_and_begins_no_more_than_asked(tmp_path):
+    store = JobStore(tmp_path / "jobs.sqlite")
+    assert store.add("a", "predict", {"x": 1}, queue=2)
+    assert store.add("b", "restore", {}, queue=2)
+    assert not store.add("c", "restore", {}, queue=2)
+    first = store.claim(at_once=1)
+    assert (first.id, first.options, first.attempts, first.owner) == ("a", {"x": 1}, 1, this_process())
+    assert store.claim(at_once=1) is None
+    assert store.recover() == ([], [])
+    second = JobStore(tmp_path / "jobs.sqlite").claim(at_once=2)
+    assert second.id == "b"
+    store.finish("b", "failed", {"title": "no"})
+    assert store.get("b").problem == {"title": "no"}
+    assert store.counts() == {"queued": 0, "running": 1, "done": 0, "failed": 1, "cancelled": 0}
+    store.put_back("a")
+    assert store.get("a").attempts == 0
+    assert store.cancel("a").status == "cancelled"
+    assert set(store.remove_ended(time.time() + 1)) == {"a", "b"}
+    assert store.get("a") is None
+    assert is_alive(this_process())
+    assert not is_alive(f"{os.getpid()}:0.00")
+
+
+def test_a_job_whose_service_ends_again_and_again_is_given_up(tmp_path, monkeypatch):
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.add("a", "predict", {}, queue=1)
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        with monkeypatch.context() as patch:
+            patch.setattr("plumbline.service.job_store.this_process", lambda: "4000000:1.00")
+            assert store.claim(1).attempts == attempt
+        assert store.recover() == ((["a"], []) if attempt < MOST_ATTEMPTS else ([], ["a"]))
+
+
+def test_a_job_that_was_to_end_does_not_begin_again(tmp_path, monkeypatch):
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.add("a", "predict", {}, queue=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("plumbline.service.job_store.this_process", lambda: "4000000:1.00")
+        store.claim(1)
+    store.cancel("a")
+    assert store.recover() == ([], [])
+    assert (store.get("a").status, store.claim(1)) == ("cancelled", None)
+
+
+def test_another_champion_is_served_without_losing_a_request(package, fields_package, tmp_path):
+    one, other = (Path(shutil.copytree(package, tmp_path / name)) for name in ("package", "other"))
+    link = tmp_path / "model"
+    link.symlink_to(one)
+    settings = Settings(folder=tmp_path / "s", model=str(link), restoration_model=str(fields_package))
+    models = Models(settings)
+    before = models.diagnosis
+    models.refresh()
+    assert models.diagnosis is before
+    link.unlink()
+    link.symlink_to(other)
+    models.refresh()
+    assert models.diagnosis.package == other.resolve()
+    assert before.model.category_share  # who had it still may ask it
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    models.refresh()
+    assert models.diagnosis.package == other.resolve()
+
+
+def test_a_service_that_cannot_start_says_why(fields_package, tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        make_app(Settings(folder=tmp_path, model="nothing"))
+    with pytest.raises(InputError, match="judges no buildings"):
+        make_app(Settings(folder=tmp_path, model=str(fields_package)))
+
+
+@pytest.mark.slow
+def test_what_was_accepted_outlives_a_kill_and_leaves_no_orphan(city, package, tmp_path):
+    folder = tmp_path / "service"
+    with process(folder, package, "--queue", "5") as (begun, address):
+        given = files(city.products(), city.footprints)
+        with httpx.Client(timeout=PATIENCE_S) as client:
+            jobs = [client.post(f"{address}/v1/predict", files=given).json()["id"] for _ in range(2)]
+        own = until(psutil.Process(begun.pid).children, "a process of a job", needs=begun)
+        begun.send_signal(signal.SIGKILL)
+        begun.wait()
+        until_gone(*(one.pid for one in own))  # one that is still loading ends once it has loaded
+    with process(folder, package) as (begun, address), httpx.Client(timeout=PATIENCE_S) as client:
+        assert [ended(client, job, address)["status"] for job in jobs] == ["done", "done"]
+        begun.send_signal(signal.SIGTERM)
+        assert begun.wait() in (0, -signal.SIGTERM)

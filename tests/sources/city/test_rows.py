@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.sources.city.profile_rows import looks_like_profiles, read_profiles
+from tests.sources.city.write_profiles import profiles
+from tests.sources.make import rows, text, unless_refused
+
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+BUILDINGS = [
+    ([(0, 0.5), (3, -1.25), (7.5, 2)], [8, 5, 0.75, 2]),
+    ([(1, 0.1), (1, 0.2)], [12, 6, 0, 0]),
+    ([(-4, 1e-3), (-1, 0), (0, 0), (4, 3)], [8, 8, 3.5, 3]),
+]
+numbers = st.floats(-1000, 1000)
+
+
+def read(tmp_path, content: str, labelled=True):
+    (tmp_path / "p.csv").write_text(content, encoding="utf-8")
+    return read_profiles(tmp_path / "p.csv", labelled)
+
+
+def test_rows_of_different_lengths_come_back(tmp_path):
+    found = read_profiles(profiles(tmp_path / "p.csv", BUILDINGS), labelled=True)
+    assert len(found) == 3
+    assert found.offsets.tolist() == [0, 3, 5, 9]
+    for number, (pairs, (span, width, severity, location)) in enumerate(BUILDINGS):
+        np.testing.assert_array_equal(np.stack(found.of(number), axis=1), pairs)
+        sizes = (found.span_m, found.width_m, found.severity, found.location)
+        assert [values[number] for values in sizes] == [span, width, severity, location]
+
+
+def test_rows_without_labels_have_none(tmp_path):
+    found = read_profiles(profiles(tmp_path / "p.csv", [(p, e[:2]) for p, e in BUILDINGS]), labelled=False)
+    assert np.isnan(found.severity).all()
+    assert found.location.tolist() == [-1, -1, -1]
+    assert found.slope.tolist() == [slope for pairs, _ in BUILDINGS for _, slope in pairs]
+
+
+def test_units_are_brought_to_m_and_mm_per_m(tmp_path):
+    plain = read_profiles(profiles(tmp_path / "p.csv", BUILDINGS), True)
+    other = [
+        ([(100 * d, s / 1000) for d, s in pairs], [100 * span, 100 * width, severity, code])
+        for pairs, (span, width, severity, code) in BUILDINGS
+    ]
+    found = read_profiles(profiles(tmp_path / "q.csv", other), True, slope_unit="m/m", distance_unit="cm")
+    for name in ("distance", "slope", "span_m", "width_m", "severity", "location"):
+        np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("line", "units", "message"),
+    [
+        ("0,2,5,4", ("m/m", "m"), "cell 2: slope of 2 m/m found, at most 1 is possible; check the unit"),
+        ("0,1,5,4e6", ("mm/m", "m"), "cell 4: length of 4e\\+06 m found, at most 100000 is possible"),
+        ("-1e9,1,5,4", ("mm/m", "mm"), "cell 1: length of -1e\\+09 mm found"),
+        ("0,1,3,2,1e9,4", ("mm/m", "cm"), "cell 5: length of 1e\\+09 cm found"),
+    ],
+)
+def test_what_no_building_has_is_another_unit(tmp_path, line, units, message):
+    (tmp_path / "p.csv").write_text(line + "\n")
+    with pytest.raises(InputError, match=rf"p\.csv, line 1, {message}"):
+        read_profiles(tmp_path / "p.csv", False, *units)
+
+
+def test_a_file_cut_within_its_last_line_is_refused(tmp_path):
+    """`0,0.5,3,1.25` is what is left of a row, and a whole one as well."""
+    with pytest.raises(InputError, match=r"line 2: the last line has no line break, so that the file may be cut"):
+        read(tmp_path, "0,0.5,3,-1.25,8,5\n0,0.5,3,1.25", labelled=False)
+
+
+def test_an_empty_label_does_not_turn_a_size_into_one(tmp_path):
+    with pytest.raises(InputError, match=r"line 2: empty cells found at the end, .* give rows without labels a file"):
+        read(tmp_path, "0,0.5,3,1.25,8,2,1,1\n0,0.5,3,1.25,8,2,,\n")
+
+
+def test_the_content_tells_profile_rows_from_a_table_without_its_header(tmp_path):
+    for number, ends in enumerate((4, 2)):
+        assert looks_like_profiles(profiles(tmp_path / f"{number}.csv", [(p, e[:ends]) for p, e in BUILDINGS]))
+    points = [{**row, "pid": f"{n}"} for n, row in enumerate(rows(6))]
+    for name, content in {
+        "egms": text(rows()),
+        "beheaded": text(points).partition("\n")[2],
+        "even": "\n".join(line + ",1" for line in text(points).splitlines()[1:]),
+        "labels": "building_id,severity_permille,quadrant\nH0,1,NE\n",
+        "empty": "",
+        "blank": "\n,,\n",
+        "binary": "\x00\x01" * 50,
+    }.items():
+        (tmp_path / name).write_text(content)
+        assert not looks_like_profiles(tmp_path / name), name
+    assert not looks_like_profiles(tmp_path / "nowhere")
+
+
+def test_blank_lines_windows_line_ends_and_empty_cells_at_the_end_are_no_part(tmp_path):
+    found = read(tmp_path, "﻿0,1,2,3,5,4,0.5,1,,,\r\n\r\n,,,\r\n0,1,9,2,0,0\n")
+    assert found.offsets.tolist() == [0, 2, 3]
+    assert found.span_m.tolist() == [5, 9]
+    assert found.line.tolist() == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0,1,2,3,5,4,0.5", r"line 2: 7 cells found, an even number from 6 up is needed \(d0,s0"),
+        ("5,4,0.5,1", "line 2: 4 cells found"),
+        ("0,x,5,4,0.5,1", "line 2, cell 2: 'x' found, a number is needed"),
+        ("0,,5,4,0.5,1", "line 2, cell 2: '' found, a number is needed"),
+        ("0,nan,5,4,0.5,1", "line 2, cell 2: 'nan' found"),
+        ("0,1e999,5,4,0.5,1", "line 2, cell 2: '1e999' found"),
+        ("0,1_0,5,4,0.5,1", "line 2, cell 2: '1_0' found"),
+        ("2,1,1,3,5,4,0.5,1", "line 2, cell 3: distance 1 m after 2 m found, distances ascend"),
+        ("0,1,0,4,0.5,1", "line 2, cell 3: span of 0 m found"),
+        ("0,1,5,-4,0.5,1", "line 2, cell 4: width of -4 m found"),
+        ("0,1,6,3,5,4,0.5,1", "line 2, cell 5: distances over 6 m found, the span is 5 m"),
+        ("0,1,5,4,-0.5,1", "line 2, cell 5: severity -0.5 found"),
+        ("0,1,5,4,0.5,1.5", "line 2, cell 6: location 1.5 found"),
+    ],
+)
+def test_a_bad_line_is_named_by_line_and_cell(tmp_path, line, message):
+    with pytest.raises(InputError, match=rf"p\.csv, {message}"):
+        read(tmp_path, f"0,1,5,4,0.5,1\n{line}\n0,1,5,4,0.5,1\n")
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_labels_where_none_were_said_and_none_where_they_were_are_seen(tmp_path, labelled):
+    buildings = [(pairs, ends if not labelled else ends[:2]) for pairs, ends in BUILDINGS]
+    with pytest.raises(InputError, match=r"p\.csv, line 1, cell"):
+        read_profiles(profiles(tmp_path / "p.csv", buildings), labelled)
+
+
+def test_no_file_and_no_lines_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_profiles(tmp_path / "p.csv", True)
+    with pytest.raises(InputError, match="it has no lines"):
+        read(tmp_path, "\n\n")
+
+
+@FUZZ
+@given(
+    buildings=st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.floats(0, 100), numbers), min_size=1, max_size=6).map(sorted),
+            st.tuples(st.floats(100, 1000), st.floats(0.1, 1000), st.floats(0, 100), st.integers(0, 3)),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_what_is_written_is_read(tmp_path, buildings):
+    found = read_profiles(profiles(tmp_path / "p.csv", buildings), labelled=True)
+    assert [list(zip(*found.of(n), strict=True)) for n in range(len(found))] == [pairs for pairs, _ in buildings]
+    ends = zip(found.span_m, found.width_m, found.severity, found.location, strict=True)
+    assert list(ends) == [end for _, end in buildings]
+
+
+@FUZZ
+@given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(max_size=6), labelled=st.booleans())
+def test_any_bytes_anywhere_are_refused_or_read(tmp_path, position, junk, labelled):
+    path = profiles(tmp_path / "p.csv", BUILDINGS)
+    content = path.read_bytes()
+    at = int(position * len(content))
+    path.write_bytes(content[:at] + junk + content[at + len(junk) :])
+    found = unless_refused(lambda: read_profiles(path, labelled), path)
+    if found is not None:
+        assert np.isfinite(found.slope).all()
+        assert (found.span_m > 0).all()
