@@ -1,6 +1,7 @@
 """What several folders of tests share, and how the tests are shared out between workers."""
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -49,6 +50,14 @@ class Scheduling(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid.split("::")[0])
+
+
+@pytest.fixture(autouse=True)
+def plain_log():
+    """Each test finds the program's log as an import leaves it, whatever fixtures and tests before have set."""
+    own = logging.getLogger("plumbline")
+    own.setLevel(logging.NOTSET)
+    own.propagate, own.disabled = True, False
 
 
 @pytest.fixture(scope="session")

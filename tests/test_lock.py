@@ -178,7 +178,8 @@ def test_another_python_is_refused_in_one_sentence(tmp_path, version):
 
 def test_make_refuses_a_python_that_is_not_there(tmp_path):
     command = ["make", "install", f"VENV={tmp_path / 'venv'}", "PYTHON=/no/such/python"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    ended = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
     assert ended.stderr.startswith("There is no Python that runs as /no/such/python. Say where one is: ")
     assert (ended.returncode, (tmp_path / "venv").exists()) == (2, False)
 

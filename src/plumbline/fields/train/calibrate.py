@@ -210,7 +210,7 @@ def _gain(cells: _Cells) -> float:
 
 
 def _weighted(cells: _Cells, gain: float) -> _Cells:
-    """Return the cells of samples with their part beyond the Gaussian process taken `gain` times."""
+    """Weight what the samples say beyond the Gaussian process by `gain`."""
     return cells._replace(error=cells.error - (1 - gain) * cells.beyond, samples=gain * cells.samples)
 
 
