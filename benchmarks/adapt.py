@@ -30,8 +30,8 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.split import split_blocks
 from plumbline.prepare.tiles import label
 from plumbline.serve.adapt import base_of
-from plumbline.serve.predict import read_tracks
 from plumbline.sources.city.files import find_files
+from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.train.adapt.adapter import MAX_BYTES, Adapted, base_hash

@@ -30,9 +30,10 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import strain_error
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.release.resolve import resolve_model
-from plumbline.serve.predict import judge_footprints, read_tracks
+from plumbline.serve.judgement import Model, OpenModel, answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.files import CityFiles, find_files
+from plumbline.sources.city.in_memory import CityInMemory, read_tracks
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.validate.measure import least_squares
@@ -58,8 +59,10 @@ def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
 
     tracks = read_tracks(city.products)
     buildings = read_buildings(city.footprints, tracks[0].crs)
+    network = TrainedModel(trained)
     # The one method of a released model that the judgement calls.
-    found = judge_footprints(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
+    model = OpenModel(Prepare(), network, Model("trained", network.category_share))  # type: ignore[arg-type]
+    found = answer(CityInMemory(tracks, buildings), model).judged
     return pd.DataFrame(found.table.drop(columns="geometry"))
 
 

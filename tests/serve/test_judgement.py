@@ -1,6 +1,7 @@
 """From answers to the table: who is judged, at what share of damage, and what is said of it."""
 
 import logging
+from types import SimpleNamespace
 
 import geopandas
 import numpy as np
@@ -24,7 +25,7 @@ from plumbline.prepare.abstention import (
     strain_error,
 )
 from plumbline.serve.base_rate import estimate_rate
-from plumbline.serve.judgement import Model, asked_of, judge, say_damaged, say_unjudged
+from plumbline.serve.judgement import Model, OpenModel, ask, judge, say_damaged, say_unjudged
 from plumbline.serve.predictions import JUDGEMENT, PROBABILITIES, write_predictions
 from tests.prepare.features.test_strain_resolution import buildings
 from tests.serve.made import SHARE, answers_of
@@ -300,7 +301,9 @@ def test_what_is_asked_of_prepared_buildings():
         footprint, n_points = np.array([0, 2]), np.array([16, 0, 16])
 
     Prepared.sequences = sequences
-    found = asked_of(Prepared, LIMITS)
+    model = OpenModel(LIMITS, SimpleNamespace(answer=len), MODEL)
+    found, answers = ask(Prepared, model, LIMITS)
+    assert answers == 2
     assert found.few.tolist() == [False, False]
     np.testing.assert_allclose(found.strain_error, strain_error(sequences))
     assert found.noisy(LIMITS).tolist() == found.poor(LIMITS).tolist() == [False, True]

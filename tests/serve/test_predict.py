@@ -21,9 +21,8 @@ from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
 from plumbline.serve.map import page as drawing
-from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
-from plumbline.sources.city.in_memory import warn_of_short
+from plumbline.sources.city.in_memory import read_tracks, warn_of_short
 from tests.full_disk import largest_file
 from tests.prepare.made import make_track
 from tests.serve.map.town import document_in

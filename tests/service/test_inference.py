@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from plumbline.export.package import open_package
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.serve.predict import read_tracks
 from plumbline.service.inference import JSON_LENGTH
 from plumbline.service.settings import Limits
+from plumbline.sources.city.in_memory import read_tracks
 from tests.service.served import is_problem, process, service
 
 pytest.importorskip("fastapi")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,7 +12,10 @@ from rich.table import Table
 from typer.core import TyperArgument, TyperCommand
 
 from plumbline.core.console import console
-from plumbline.params import FORMATS
+from plumbline.params import FORMATS, Ingest, load_ingest
+
+if TYPE_CHECKING:
+    from plumbline.sources.city.in_memory import Reading
 
 DATA = Path("data")
 PARAMS = Path("params.yaml")
@@ -122,6 +125,19 @@ WorkersOption = Annotated[
         rich_help_panel=RARE,
     ),
 ]
+
+
+def reading_of(
+    params: Path | None, format_: str | None, id_column: str | None = None, layer: str | None = None
+) -> Reading:
+    """Return how files are read: what a params file and the options say of them.
+
+    Raises:
+        InputError: the params file is refused.
+    """
+    from plumbline.sources.city.in_memory import Reading
+
+    return Reading(load_ingest(params) if params else Ingest(), format_, id_column, layer)
 
 
 class PointsCommand(TyperCommand):

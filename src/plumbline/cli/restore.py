@@ -17,9 +17,9 @@ from plumbline.cli.options import (
     ProductsOption,
     VerifyKeyOption,
     print_table,
+    reading_of,
 )
 from plumbline.core.errors import InputError
-from plumbline.params import Ingest, load_ingest
 
 app = typer.Typer()
 fields = typer.Typer(help="Models of fields: their adapters, listed and merged.", no_args_is_help=True)
@@ -70,15 +70,13 @@ def restore(
     from plumbline.release.resolve import resolve_fields
     from plumbline.sources.city.files import point_files
 
-    ingest = load_ingest(params) if params else Ingest()
     asked = Asked(steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None)
     run(
         point_files(points),
         resolve_fields(model, verify_key),
         output,
         asked,
-        ingest,
-        format_,
+        reading_of(params, format_),
         buildings,
         buildings_output,
         picture,

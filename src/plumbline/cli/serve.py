@@ -27,6 +27,7 @@ from plumbline.cli.options import (
     SureOption,
     VerifyKeyOption,
     WorkersOption,
+    reading_of,
 )
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError, SignatureRefused
@@ -34,7 +35,6 @@ from plumbline.core.extras import install, is_installed, need
 from plumbline.core.jobs import one_thread
 from plumbline.params import (
     Adapt,
-    Ingest,
     Package,
     Params,
     Prepare,
@@ -93,6 +93,7 @@ def predict(
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
     from plumbline.serve.base_rate import given_rate
+    from plumbline.serve.options import Options
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
     from plumbline.sources.city.files import point_files
@@ -100,23 +101,11 @@ def predict(
     check_output(output)
     if adapter is not None and artifact is not None:
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
-    ingest = load_ingest(params) if params else Ingest()
-    points = point_files(points)
+    reading = reading_of(params, format_, id_column, layer)
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
+    files = point_files(points)
     with _package(model, adapter, verify_key) as package:
-        run(
-            points,
-            buildings,
-            package,
-            output,
-            map_path,
-            artifact,
-            ingest,
-            format_,
-            id_column,
-            layer,
-            min_quadrant_confidence,
-            given_rate(damage_rate),
-        )
+        run(files, buildings, package, output, map_path, options, artifact)
 
 
 @app.command(epilog="Example: `plumbline inspect A.zip B.zip F.geojson --output LOOK.html`")
@@ -140,8 +129,8 @@ def inspect(
 
     if output is not None:
         check_report(output)
-    ingest = load_ingest(params) if params else Ingest()
-    findings = look(point_files(files, "FILE"), ingest, format_, id_column, layer)
+    reading = reading_of(params, format_, id_column, layer)
+    findings = look(point_files(files, "FILE"), reading)
     print_text(findings, Console(soft_wrap=True, highlight=False))
     if output is not None:
         write_report(findings, output)
@@ -176,27 +165,16 @@ def explain(
     need("torch", "explain")
     from plumbline.serve.base_rate import given_rate
     from plumbline.serve.explain.run import explain as run
+    from plumbline.serve.options import Options
     from plumbline.serve.predictions import check_output
     from plumbline.sources.city.files import point_files
 
     check_output(output)
-    ingest = load_ingest(params) if params else Ingest()
-    points = point_files(points)
+    reading = reading_of(params, format_, id_column, layer)
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
+    files = point_files(points)
     with _package(model, adapter, verify_key) as package:
-        run(
-            points,
-            buildings,
-            package,
-            output,
-            building or (),
-            plan,
-            ingest,
-            format_,
-            id_column,
-            layer,
-            min_quadrant_confidence,
-            given_rate(damage_rate),
-        )
+        run(files, buildings, package, output, building or (), plan, options)
 
 
 @app.command(
@@ -224,20 +202,8 @@ def adapt(
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None
-    ingest = load_ingest(params) if params else Ingest()
-    run(
-        point_files(points),
-        buildings,
-        labels,
-        model,
-        name,
-        section or Adapt(),
-        prepare,
-        ingest,
-        format_,
-        id_column=id_column,
-        layer=layer,
-    )
+    reading = reading_of(params, format_, id_column, layer)
+    run(point_files(points), buildings, labels, model, name, section or Adapt(), prepare, reading)
 
 
 def _score_params(path: Path) -> Params:

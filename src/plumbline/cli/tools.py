@@ -19,15 +19,16 @@ from plumbline.cli.options import (
     PointsCommand,
     ProductsOption,
     print_table,
+    reading_of,
 )
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import install, is_installed
-from plumbline.params import Ingest, load_ingest
 from plumbline.params.compress import EngineArtifact, Through
 
 if TYPE_CHECKING:
     from plumbline.export.package import Manifest
+    from plumbline.sources.files.opened import OpenedFile
     from plumbline.validate.bench import BenchInputs
 
 app = typer.Typer()
@@ -79,16 +80,16 @@ def bench(
     for option, value in (("--format", format_), ("--params", params)):
         if value is not None and not points:
             raise InputError(f"{option}: it says how --points and --buildings are read. Give those as well.")
-    points = point_files(points) if points else None
+    files = point_files(points or ())
     folder = resolve_model(package)
     if json_path is not None:
-        _check_json(json_path, folder, [*(points or ()), *filter(None, (buildings, labels, params))])
+        _check_json(json_path, folder, [*(file.path for file in files), *filter(None, (buildings, labels, params))])
     manifest, _ = open_package(folder)
     reference = load_network(folder) if is_installed("torch") else None
     if reference is None:
         log.info("PyTorch is not installed and so not measured (%s)", install("torch"))
-    if points and buildings:
-        inputs = _own(points, buildings, labels, manifest, params, format_)
+    if files and buildings:
+        inputs = _own(files, buildings, labels, manifest, params, format_)
     else:
         inputs = _prepared(prepared, folder)
     machine = hardware()
@@ -134,7 +135,7 @@ def _prepared(prepared: Path | None, package: Path) -> BenchInputs:
 
 
 def _own(
-    points: Sequence[Path],
+    points: Sequence[OpenedFile],
     buildings: Path,
     labels: Path | None,
     manifest: Manifest,
@@ -151,10 +152,9 @@ def _own(
     from plumbline.sources.city.labels import match_footprints, read_labels
     from plumbline.validate.bench import chosen
 
-    check_inputs([*points, buildings, *([labels] if labels else [])])
+    check_inputs([*(file.path for file in points), buildings, *([labels] if labels else [])])
     known = read_labels(labels) if labels else None
-    ingest = load_ingest(params) if params else Ingest()
-    city = read_city_files(points, buildings, ingest, format_, say=Say.NOTHING)
+    city = read_city_files(points, buildings, reading_of(params, format_), Say.NOTHING)
     if labels is not None and known is not None:
         known = match_footprints(known, city.footprints, labels, buildings)
     sequences = prepare_buildings(city.points, city.footprints, manifest.prepare).sequences

@@ -20,7 +20,7 @@ from plumbline.prepare.assignment.owners import (
     footprint_area,
     observation_period,
 )
-from plumbline.prepare.features.build import describe_buildings
+from plumbline.prepare.features.build import choose_scatterers, describe_buildings
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.response.decompose import TrackMeans, building_means
 from plumbline.prepare.scatterers import check_epochs, period_overlap
@@ -45,6 +45,10 @@ class Prepared(NamedTuple):
     owners: list[NDArray[np.intp]]
     """Of each track that was given: (N,) footprint of each point; `UNASSIGNED` without one, and in a track that was
     left out."""
+    track: NDArray[np.intp]
+    """(R,) of each row of `sequences`: which of the tracks that were given it is from."""
+    point: NDArray[np.intp]
+    """(R,) and its row there."""
 
 
 def prepare_buildings(
@@ -79,15 +83,15 @@ def prepare_buildings(
         whose[number] = own
     scatterers, frame = collect_scatterers(tracks, footprints, owners.of)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
+    chosen = choose_scatterers(scatterers, frame, left_out.judged, params.max_points)
     return Prepared(
         describe_buildings(
-            scatterers,
+            chosen,
             frame,
             footprint_area(footprints),
             buildings["building_id"].to_numpy().astype(str),
             left_out.judged,
             observation_period(tracks).years,
-            params.max_points,
             city,
         ),
         left_out.judged,
@@ -96,6 +100,8 @@ def prepare_buildings(
         building_means(scatterers, frame, len(tracks)),
         owners.moved,
         whose,
+        kept[chosen.track],
+        chosen.point,
     )
 
 

@@ -23,7 +23,7 @@ from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
-from plumbline.prepare.features.build import describe_buildings
+from plumbline.prepare.features.build import choose_scatterers, describe_buildings
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
@@ -86,7 +86,8 @@ def profile_sequences(
         city: name written beside each building.
     """
     made = profile_buildings(profiles)
-    return describe_buildings(made.scatterers, made.frame, made.area, building_id, judged, years, max_points, city)
+    chosen = choose_scatterers(made.scatterers, made.frame, judged, max_points)
+    return describe_buildings(chosen, made.frame, made.area, building_id, judged, years, city)
 
 
 def profile_buildings(profiles: Profiles) -> ProfileBuildings:
@@ -104,6 +105,7 @@ def profile_buildings(profiles: Profiles) -> ProfileBuildings:
     scatterers = Scatterers(
         building=building,
         track=np.zeros(places, dtype=np.intp),
+        point=np.arange(places),
         xy=np.column_stack([x, unknown]),
         height=unknown,
         los=np.tile([0.0, 0.0, 1.0], (places, 1)),

@@ -23,6 +23,8 @@ class Scatterers:
     """(N,) index of the building."""
     track: NDArray[np.intp]
     """(N,) index of the track."""
+    point: NDArray[np.intp]
+    """(N,) row of the scatterer in the table it came from: of a point, in its track."""
     xy: Float
     """(N, 2) position in the building frame, m."""
     height: Float

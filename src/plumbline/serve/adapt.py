@@ -20,15 +20,16 @@ from plumbline.core.strain import category
 from plumbline.export.onnx import export_onnx
 from plumbline.export.package import MANIFEST, Manifest, check_replaced, verify_package, write_package
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.params import Export, Ingest, Prepare
+from plumbline.params import Export, Prepare
 from plumbline.params.prepare import JUDGED, SEQUENCES
 from plumbline.params.serve import Adapt
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.tiles import label
 from plumbline.serve.predictions import check_inputs
-from plumbline.sources.city.in_memory import NOTHING, Say, read_city_files
+from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, Say, read_city_files
 from plumbline.sources.city.labels import match_footprints, read_labels
+from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.train.adapt.adapter import (
     ABOUT,
     ADAPTERS,
@@ -113,38 +114,35 @@ LEVEL_SHOWN = 0.5
 
 
 def adapt(
-    points: Sequence[Path],
+    points: Sequence[AnyFile],
     buildings: Path,
     labels: Path,
     model: str,
     name: str,
     params: Adapt,
     prepare: Prepare | None = None,
-    ingest: Ingest = NOTHING,
-    format_: str | None = None,
+    reading: Reading = AS_THEY_ARE,
     root: Path = ADAPTERS,
-    id_column: str | None = None,
-    layer: str | None = None,
 ) -> AboutAdapter:
     """Write `ROOT/NAME`: an adapter of `model`, fitted to the labelled buildings.
 
     Args:
-        points, ingest, format_: see `read_tracks`.
-        buildings: footprints. labels: csv, see `read_labels`.
+        points: see `read_tracks`. buildings: footprints. labels: csv, see `read_labels`.
         model: `pretrained`, or the folder of a trained model.
         name: of the adapter; one of that name is replaced.
         params: section `adapt`.
         prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
             prepared, that counts, and only the limits of what `predict` judges are taken from here.
+        reading: what points and footprints do not say.
         root: folder of the adapters.
-        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
     """
     check_name(name)
     _check_place(root / name)
-    check_inputs([*points, buildings, labels])
+    inputs = [*(as_file(file).path for file in points), buildings, labels]
+    check_inputs(inputs)
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
     if base.preparation != PREPARATION:
@@ -156,7 +154,7 @@ def adapt(
             PREPARATION,
         )
     known = read_labels(labels, few=True)
-    city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.OFFSET)
+    city = read_city_files(points, buildings, reading, Say.OFFSET)
     tracks, footprints = city.points, city.footprints
     known = match_footprints(known, footprints, labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
@@ -171,7 +169,7 @@ def adapt(
         adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
-    about = adapter.about.model_copy(update={"made": _record([*points, buildings, labels], params)})
+    about = adapter.about.model_copy(update={"made": _record(inputs, params)})
     with told_unwritten(root / name):
         save_adapter(replace(adapter, about=about), root / name)
     _tell(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))

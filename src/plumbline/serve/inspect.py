@@ -24,8 +24,9 @@ from plumbline.reporting.page import html_page, say
 from plumbline.reporting.plans import PlanPoints, draw_histories, draw_plan
 from plumbline.serve.predictions import write_text
 from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_offset, warn_of_shared_names
-from plumbline.sources.city.in_memory import say_one_side, warn_of_short
+from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
 from plumbline.sources.crs import GLOBE, transformer
+from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.line_of_sight import pass_of
@@ -93,32 +94,30 @@ class Findings:
         return {"files": [one.plain() for one in self.files], "doubts": self.doubts, "readable": self.is_readable}
 
 
-def look(
-    paths: Sequence[Path],
-    ingest: Ingest,
-    format_: str | None = None,
-    id_column: str | None = None,
-    layer: str | None = None,
-) -> Findings:
+def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
     """Inspect points and footprints, given in any order.
 
     Args:
-        paths: the files. ingest: what they do not say themselves. format_: of the points; None: by the content.
-        id_column, layer: of the footprints.
+        files: of points and of footprints. reading: what they do not say themselves.
     """
     seen: dict[Path, Looked] = {}
+    ingest = reading.ingest
     crs = ingest.crs
     others: dict[Path, str] = {}
-    for path in paths:
+    opened = [as_file(file) for file in files]
+    paths = [file.path for file in opened]
+    for path, file in zip(paths, opened, strict=True):
         try:
-            seen[path] = points = _points(path, ingest, format_, crs)
+            seen[path] = points = _points(file, reading, crs)
         except InputError as error:
             others[path] = str(error)
             continue
+        finally:
+            file.close()
         if points.track is not None:
             crs = crs or points.track.crs
     for path, why in others.items():
-        seen[path] = _footprints(path, why, ingest, crs, id_column, layer)
+        seen[path] = _footprints(path, why, reading, crs)
     findings = Findings([seen[path] for path in paths], [])
     with _heard(findings.doubts, []):
         try:
@@ -148,10 +147,10 @@ def _heard(doubts: list[str], notes: list[str]) -> Iterator[None]:
         log.setLevel(before[1])
 
 
-def _points(path: Path, ingest: Ingest, format_: str | None, crs: str | None) -> Looked:
-    found = Looked(path, "points")
+def _points(given: OpenedFile, reading: Reading, crs: str | None) -> Looked:
+    found = Looked(given.path, "points")
     with _heard(found.doubts, found.notes):
-        file = recognise(path, ingest.products, format_)
+        file = recognise(given, reading.ingest.products, reading.format_)
         source = open_product(file, crs)
         track = take_points(file, source)
     found.track, found.columns = track, dict(source.columns)
@@ -220,13 +219,13 @@ def _params(file: ProductFile) -> str:
     )
 
 
-def _footprints(
-    path: Path, why: str, ingest: Ingest, crs: str | None, id_column: str | None, layer: str | None
-) -> Looked:
+def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Looked:
     found = Looked(path, "footprints")
     with _heard(found.doubts, found.notes):
         try:
-            buildings = read_buildings(path, crs or WORLD_M, id_column, layer, ingest.footprints)
+            buildings = read_buildings(
+                path, crs or WORLD_M, reading.id_column, reading.layer, reading.ingest.footprints
+            )
         except InputError as error:
             about_footprints = str(error)
             is_table = any(said in about_footprints for said in NO_SHAPES) or about_footprints == why

@@ -1,8 +1,9 @@
-"""Turn a model's answers into the predictions table, with a reason for each building that is not judged."""
+"""Ask a model about the buildings of a city, and turn its answers into the predictions table."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import geopandas
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
-from plumbline.export.answers import Answers
+from plumbline.export.answers import Answers, Released
+from plumbline.export.package import open_package
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
     Asked,
@@ -20,9 +22,11 @@ from plumbline.prepare.abstention import (
     status_of,
     strain_error,
 )
-from plumbline.prepare.buildings import Prepared
+from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
+from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import make_predictions
+from plumbline.sources.city.in_memory import CityInMemory
 
 
 class Judged(NamedTuple):
@@ -47,10 +51,55 @@ class Model(NamedTuple):
     """Of the buildings that it was calibrated on."""
 
 
-def asked_of(prepared: Prepared, prepare: Prepare) -> Asked:
-    """Return the footprints to ask the model about, and what their points can show."""
+class OpenModel(NamedTuple):
+    """A model that is ready to answer."""
+
+    prepare: Prepare
+    """How it wants its scatterers prepared, and what is judged."""
+    network: Released
+    about: Model
+
+
+def open_model(package: Path, artifact: str | None = None) -> OpenModel:
+    """Open a model of a package: its default one, or `artifact`.
+
+    Raises:
+        InputError: as `open_package`.
+    """
+    manifest, network = open_package(package, artifact)
+    return OpenModel(manifest.prepare, network, Model(manifest.version, network.category_share))
+
+
+class Answered(NamedTuple):
+    """All that is known of F footprints."""
+
+    judged: Judged
+    prepared: Prepared
+    """What the model was asked about: the histories, and the point that each scatterer is."""
+
+
+def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED) -> Answered:
+    """Prepare, ask the model, and judge: what every command and the service says of a city.
+
+    Args:
+        city: points and footprints. model: who answers. options: what the user asks for.
+    """
+    limits = options.limits(model.prepare)
+    prepared = prepare_buildings(city.points, city.footprints, limits)
+    if prepared.moved:
+        log.info(
+            "%d points between two footprints go to the one whose movement they follow, not to the nearest",
+            prepared.moved,
+        )
+    asked, answers = ask(prepared, model, limits)
+    return Answered(judge(asked, answers, city.footprints, limits, model.about, options.damage_rate), prepared)
+
+
+def ask(prepared: Prepared, model: OpenModel, limits: Prepare) -> tuple[Asked, Answers]:
+    """Ask the model about the buildings of a city or of one of its tiles; `judge` takes the result, or that of all."""
     found = prepared.sequences
-    return Asked(prepared.footprint, prepared.n_points, has_few_points(found, prepare), strain_error(found))
+    asked = Asked(prepared.footprint, prepared.n_points, has_few_points(found, limits), strain_error(found))
+    return asked, model.network.answer(found)
 
 
 def judge(

@@ -17,7 +17,7 @@ from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.predictions import SCATTERERS, UNJUDGED
 from plumbline.serve.qgis.styles import Hatching, Layer, scatterers_style, unjudged_style
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -44,6 +44,12 @@ class _Chosen(NamedTuple):
     """(P,) row of the building in the predictions."""
     velocity: NDArray[np.floating[Any]]
     """(P,) mm/yr."""
+
+
+def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
+    """Make all layers of a GeoPackage besides the predictions: those not judged, and the histories of each track."""
+    judged = answered.judged
+    return [*unjudged_layer(judged), *scatterer_layers(tracks, answered.prepared.owners, judged.table)]
 
 
 def scatterer_layers(

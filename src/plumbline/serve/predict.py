@@ -13,34 +13,25 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.files import atomic_file
-from plumbline.export.package import open_package
-from plumbline.export.runtime import OnnxModel
-from plumbline.params import Ingest, Prepare
+from plumbline.params import Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
-from plumbline.prepare.buildings import Prepared, prepare_buildings
-from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged, say_unjudged
-from plumbline.serve.layers import scatterer_layers, unjudged_layer
+from plumbline.serve.judgement import answer, open_model, say_damaged, say_unjudged
+from plumbline.serve.layers import further_layers
 from plumbline.serve.map.page import check_page, write_map
+from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import check_inputs, check_outputs, write_predictions
-from plumbline.sources.city.in_memory import NOTHING, Say, read_city_files, read_tracks
-from plumbline.sources.points.track import Track
-
-__all__ = ["predict", "read_tracks"]
+from plumbline.sources.city.in_memory import Say, read_city_files
+from plumbline.sources.files.opened import AnyFile, as_file
 
 
 def predict(
-    points: Sequence[Path],
+    points: Sequence[AnyFile],
     buildings: Path,
     package: Path,
     output: Path,
     map_path: Path | None = None,
+    options: Options = AS_RELEASED,
     artifact: str | None = None,
-    ingest: Ingest = NOTHING,
-    format_: str | None = None,
-    id_column: str | None = None,
-    layer: str | None = None,
-    min_quadrant_confidence: float | None = None,
-    damage_rate: float | None = None,
 ) -> geopandas.GeoDataFrame:
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -50,29 +41,22 @@ def predict(
         package: model package folder.
         output: predictions; the suffix names the format.
         map_path: HTML file.
+        options: how the files are read and the answers judged.
         artifact: model of the package; its default without.
-        ingest: see `read_tracks`.
-        format_: see `read_tracks`.
-        id_column: see `read_buildings`; without, what `ingest` says of the file.
-        layer: see `read_buildings`; without, what `ingest` says of the file.
-        min_quadrant_confidence: of section `prepare`; without, the package's.
-        damage_rate: share of the buildings that are damaged; None: estimated from the answers.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    check_inputs([*points, buildings])
-    check_outputs(output, map_path, [*points, buildings], package)
+    inputs = [*(as_file(file).path for file in points), buildings]
+    check_inputs(inputs)
+    check_outputs(output, map_path, inputs, package)
     if map_path is not None:
         check_page()
-    manifest, model = open_package(package, artifact)
-    prepare = asked_for(manifest.prepare, min_quadrant_confidence)
-    city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
-    judged, owners = judge_and_assign(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
-    table, reason = judged.table, judged.reason
-    layers = []
-    if output.suffix.lower() == ".gpkg":
-        layers = [*unjudged_layer(judged), *scatterer_layers(city.points, owners, table)]
+    model = open_model(package, artifact)
+    city = read_city_files(points, buildings, options.reading, Say.ALL)
+    answered = answer(city, model, options)
+    judged, table, reason = answered.judged, answered.judged.table, answered.judged.reason
+    layers = further_layers(answered, city.points) if output.suffix.lower() == ".gpkg" else []
     with ExitStack() as staged:
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.
@@ -81,7 +65,7 @@ def predict(
         write_predictions(table, output, layers)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())
-    warn_of_unjudged(reason, prepare)
+    warn_of_unjudged(reason, model.prepare)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     say_unjudged(judged)
     say_damaged(judged)
@@ -92,13 +76,6 @@ def predict(
             torn,
         )
     return table
-
-
-def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepare:
-    """Return the preparation of a package, with the user's own confidence limit if one is given."""
-    if min_quadrant_confidence is None:
-        return prepare
-    return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
 def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
@@ -127,57 +104,3 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
         prepare.max_side_m,
         number["out_of_distribution"],
     )
-
-
-def judge_footprints(
-    tracks: list[Track],
-    footprints: geopandas.GeoDataFrame,
-    prepare: Prepare,
-    model: OnnxModel,
-    version: str,
-    damage_rate: float | None = None,
-) -> Judged:
-    """Return the predictions table for the footprints, in the CRS of the tracks, with reasons for abstentions.
-
-    Args:
-        tracks: see `prepare_buildings`.
-        footprints: see `prepare_buildings`.
-        prepare: how the model wants its scatterers prepared.
-        model: what answers.
-        version: of its package.
-        damage_rate: see `judge`.
-    """
-    return judge_and_assign(tracks, footprints, prepare, model, version, damage_rate)[0]
-
-
-def judge_and_assign(
-    tracks: list[Track],
-    footprints: geopandas.GeoDataFrame,
-    prepare: Prepare,
-    model: OnnxModel,
-    version: str,
-    damage_rate: float | None,
-) -> tuple[Judged, list[NDArray[np.intp]]]:
-    """Judge as `judge_footprints` does; also return the footprint of each point, see `Prepared.owners`."""
-    judged, prepared = prepare_and_judge(tracks, footprints, prepare, model, version, damage_rate)
-    return judged, prepared.owners
-
-
-def prepare_and_judge(
-    tracks: list[Track],
-    footprints: geopandas.GeoDataFrame,
-    prepare: Prepare,
-    model: OnnxModel,
-    version: str,
-    damage_rate: float | None,
-) -> tuple[Judged, Prepared]:
-    """Judge as `judge_footprints` does; also return what was judged."""
-    prepared = prepare_buildings(tracks, footprints, prepare)
-    if prepared.moved:
-        log.info(
-            "%d points between two footprints go to the one whose movement they follow, not to the nearest",
-            prepared.moved,
-        )
-    answers = model.answer(prepared.sequences)
-    about = Model(version, model.category_share)
-    return judge(asked_of(prepared, prepare), answers, footprints, prepare, about, damage_rate), prepared

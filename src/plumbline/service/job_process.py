@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plumbline.core import console
 from plumbline.core.console import log, setup_logging
@@ -14,7 +15,7 @@ from plumbline.core.errors import InputError, PlumblineError, refused_by_disk
 from plumbline.core.extras import is_installed
 from plumbline.core.files import read_json, write_json
 from plumbline.core.jobs import die_with_parent
-from plumbline.params import Ingest, Prepare, load_ingest
+from plumbline.params import Ingest, load_ingest
 from plumbline.serve.predictions import write_text
 from plumbline.service.job_store import (
     DOCUMENT,
@@ -32,6 +33,9 @@ from plumbline.service.job_store import (
 )
 from plumbline.service.problems import Problem, without_paths
 from plumbline.sources.points.track import Track
+
+if TYPE_CHECKING:
+    from plumbline.sources.city.in_memory import Reading
 
 SECONDS_BETWEEN_NOTES = 0.5
 SUFFIXES = (".geojson", ".csv", ".gpkg", ".parquet")
@@ -78,40 +82,34 @@ class _Progress:
 
 
 def _predict(folder: Path, task: dict[str, Any]) -> None:
-    from plumbline.export.package import open_package
-    from plumbline.serve.layers import scatterer_layers, unjudged_layer
+    from plumbline.serve.judgement import answer, open_model
+    from plumbline.serve.layers import further_layers
     from plumbline.serve.map.document import make_document
-    from plumbline.serve.predict import asked_for, judge_and_assign
+    from plumbline.serve.options import Options
     from plumbline.serve.predictions import write_predictions
     from plumbline.sources.city.in_memory import Say, read_city_files
 
     given = task["options"]
-    ingest, points, buildings = _inputs(folder)
+    points, buildings, reading = _inputs(folder, given)
     if buildings is None:
         raise InputError("buildings: no file found. Give one of footprints.")
-    manifest, model = open_package(Path(task["package"]), given.get("artifact"))
-    prepare: Prepare = asked_for(manifest.prepare, given.get("min_quadrant_confidence"))
+    options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"))
+    model = open_model(Path(task["package"]), given.get("artifact"))
     note_progress(folder, "read", 0, 1)
-    city = read_city_files(
-        points, buildings, ingest, given.get("format"), given.get("id_column"), given.get("layer"), Say.ALL
-    )
+    city = read_city_files(points, buildings, reading, Say.ALL)
     _check_size(city.points, task)
     if len(city.footprints) > task["footprints"]:
         raise InputError(
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
         )
     note_progress(folder, "judge", 0, 1)
-    judged, owners = judge_and_assign(
-        city.points, city.footprints, prepare, model, manifest.version, given.get("damage_rate")
-    )
+    answered = answer(city, model, options)
     note_progress(folder, "write", 0, 1)
-    document = make_document(judged, city.points, f"Plumbline: {buildings.stem}")
+    document = make_document(answered.judged, city.points, f"Plumbline: {buildings.stem}")
     _write_map(folder, task, document)
     for suffix in SUFFIXES:
-        layers = []
-        if suffix == ".gpkg":
-            layers = [*unjudged_layer(judged), *scatterer_layers(city.points, owners, judged.table)]
-        write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", layers)
+        layers = further_layers(answered, city.points) if suffix == ".gpkg" else []
+        write_predictions(answered.judged.table, folder / RESULTS / f"{TABLE}{suffix}", layers)
 
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:
@@ -120,10 +118,9 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.fields.restore.footprints import write_buildings
     from plumbline.fields.restore.outputs import field_document
     from plumbline.fields.restore.restore import STAGE, Asked, finish, plan_windows, restore_part
-    from plumbline.sources.city.in_memory import read_tracks
 
     given = task["options"]
-    ingest, points, buildings = _inputs(folder)
+    points, buildings, reading = _inputs(folder, given)
     asked = Asked(
         given["num_inference_steps"],
         given["samples"],
@@ -132,9 +129,8 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
         bbox=Box(*given["bbox"]) if given.get("bbox") else None,
     )
     note_progress(folder, "read", 0, 1)
-    _check_size(read_tracks(points, ingest, given.get("format")), task)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(points, Path(task["package"]), asked, ingest, given.get("format"))
+        plan = plan_windows(points, Path(task["package"]), asked, reading, partial(_check_size, task=task))
         run_jobs(restore_part, plan.jobs, 1, STAGE)
         for suffix in SUFFIXES if buildings is not None else ():
             assert buildings is not None
@@ -156,9 +152,15 @@ def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> 
         write_text(page_html(document), folder / RESULTS / MAP)
 
 
-def _inputs(folder: Path) -> tuple[Ingest, list[Path], Path | None]:
+def _inputs(folder: Path, given: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
+    """Return points, footprints and how they are read; strangers have sent them."""
+    from plumbline.sources.city.in_memory import Reading
+    from plumbline.sources.points.formats.hdf5 import probe_first
+
+    probe_first()
     ingest = load_ingest(folder / PARAMS) if (folder / PARAMS).exists() else Ingest()
-    return ingest, sorted((folder / POINTS).iterdir()), buildings_file(folder)
+    reading = Reading(ingest, given.get("format"), given.get("id_column"), given.get("layer"))
+    return sorted((folder / POINTS).iterdir()), buildings_file(folder), reading
 
 
 def _check_size(tracks: list[Track], task: dict[str, Any]) -> None:

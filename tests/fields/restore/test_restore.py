@@ -25,7 +25,7 @@ from plumbline.params import Ingest
 from plumbline.reporting.colours import DIVERGING
 from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
-from plumbline.sources.city.in_memory import read_tracks
+from plumbline.sources.city.in_memory import Reading, read_tracks
 from plumbline.sources.crs import GLOBE, transformer
 from tests.fields.prepare.made import make_observations
 from tests.tiny import run_cli
@@ -282,7 +282,7 @@ def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_
 
 def test_windows_of_other_settings_are_not_taken(products, tiny_fields, here):
     folders = [
-        plan_windows(products, tiny_fields.package, asked, ingest).work
+        plan_windows(products, tiny_fields.package, asked, Reading(ingest)).work
         for asked, ingest in (
             (QUICK, Ingest()),
             (replace(QUICK, seed=1), Ingest()),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.prepare.assignment.owners import collect_scatterers, find_owners, footprint_area
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features.build import describe_buildings, recover, redescribe
+from plumbline.prepare.features.build import choose_scatterers, describe_buildings, recover, redescribe
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.series.temporal_basis import unknown_courses
 from tests.prepare.made import PARAMS, make_scene
@@ -72,7 +72,8 @@ def test_other_scatterers_give_what_prepare_gives_for_them(seed):
         judged = np.unique(scatterers.building)
         names = np.array([f"b{number}" for number in range(len(footprints))])
         area = footprint_area(footprints)
-        return describe_buildings(scatterers, frame, area, names, judged, 2.5, 128, "made")
+        chosen = choose_scatterers(scatterers, frame, judged, 128)
+        return describe_buildings(chosen, frame, area, names, judged, 2.5, "made")
 
     def changed(scatterers, place):
         """Row n of `scatterers` is row place[n] of `before`."""

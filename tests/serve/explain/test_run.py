@@ -25,8 +25,8 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.serve.explain import attribution
 from plumbline.serve.explain.run import buildings_path, explain
-from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import read_predictions
+from plumbline.sources.city.in_memory import read_tracks
 from tests.prepare.made import PARAMS, make_scene
 from tests.tiny import City, run_cli
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from plumbline.core.console import log
-from plumbline.params import Ingest
 from plumbline.serve.inspect import as_page, look
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.read import read_points
@@ -23,7 +22,7 @@ FILES = [BASE / "asc.csv", BASE / "fp.gpkg", BASE / "des.csv"]
 
 def test_points_and_footprints_are_told_apart_and_described() -> None:
     handlers = list(log.handlers)
-    found = look(FILES, Ingest())
+    found = look(FILES)
     assert log.handlers == handlers
     assert [one.kind for one in found.files] == ["points", "footprints", "points"]
     assert found.is_readable
@@ -48,7 +47,7 @@ def test_points_and_footprints_are_told_apart_and_described() -> None:
 
 
 def test_a_page_has_the_points_on_the_footprints_three_histories_a_track_and_no_address() -> None:
-    page = as_page(look(FILES, Ingest()))
+    page = as_page(look(FILES))
     assert page.count("<circle") >= 864 + 6 * 60
     assert page.count("<path") == 36
     assert page.count("<figure>") == 6
@@ -75,7 +74,7 @@ def test_what_is_doubtful_is_said_of_its_file_and_of_all(tmp_path: Path) -> None
         lines[number] = ",".join([*cells[:-2], "-999", cells[-1]])
     (tmp_path / "asc.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "copy.csv").write_text((BASE / "asc.csv").read_text())
-    found = look([tmp_path / "asc.csv", tmp_path / "copy.csv"], Ingest())
+    found = look([tmp_path / "asc.csv", tmp_path / "copy.csv"])
     assert "6 of 30240 displacements are exactly -999" in found.files[0].doubts[0]
     assert not found.files[1].doubts
     assert not found.is_readable

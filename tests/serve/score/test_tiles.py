@@ -18,8 +18,8 @@ PREPARE = Prepare(min_quadrant_confidence=0.55)
 @pytest.fixture(autouse=True)
 def package(monkeypatch):
     """A package and its model, as far as they are asked."""
-    manifest, model = SimpleNamespace(prepare=PREPARE, version="7"), SimpleNamespace(category_share=SHARE)
-    monkeypatch.setattr(tiles_module, "_opened", lambda package, version: (manifest, model))
+    model = SimpleNamespace(prepare=PREPARE, about=Model("7", SHARE))
+    monkeypatch.setattr(tiles_module, "_opened", lambda package, version: model)
 
 
 def said_of(rows, unsure, poor=()):

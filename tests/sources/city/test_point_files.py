@@ -9,6 +9,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.sources.city.files import point_files
+from plumbline.sources.files.opened import OpenedFile
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def folder(city, tmp_path: Path) -> Path:
 
 def test_a_folder_gives_its_products_and_names_what_it_passes_over(city, folder, caplog):
     with caplog.at_level(logging.INFO, "plumbline"):
-        assert [path.name for path in point_files([folder])] == [path.name for path in city.products()]
+        assert [file.path.name for file in point_files([folder])] == [path.name for path in city.products()]
     for name in ("footprints.geojson", "out.csv", "map.html", "README.md", "product.xml"):
         assert f"{folder / name}: passed over" in caplog.text
     assert ".hidden.csv" not in caplog.text
@@ -34,26 +35,27 @@ def test_a_folder_gives_its_products_and_names_what_it_passes_over(city, folder,
 
 def test_a_pattern_gives_what_fits_it(city, folder, monkeypatch):
     names = [path.name for path in city.products()]
-    assert [path.name for path in point_files([folder / "EGMS_*.csv"])] == names
+    assert [file.path.name for file in point_files([folder / "EGMS_*.csv"])] == names
     monkeypatch.chdir(folder)
-    assert point_files([Path("EGMS_*.csv")]) == [Path(name) for name in names]
+    assert point_files([Path("EGMS_*.csv")]) == [OpenedFile(Path(name)) for name in names]
 
 
 def test_a_name_that_is_there_is_no_pattern(folder):
     odd = folder / "asc[1].csv"
     odd.write_text("x")
-    assert point_files([odd]) == [odd]
+    assert point_files([odd]) == [OpenedFile(odd)]
 
 
 def test_each_file_counts_once_in_the_order_given(city, folder):
     first, second = (folder / path.name for path in city.products())
     link = folder / "link.csv"
     link.symlink_to(second)
-    assert point_files([second, folder / "EGMS_*", first, folder / "." / second.name, link]) == [second, first]
+    given = [second, folder / "EGMS_*", first, folder / "." / second.name, link]
+    assert point_files(given) == [OpenedFile(second), OpenedFile(first)]
 
 
 def test_a_file_that_is_not_there_is_for_the_reader_to_name(tmp_path):
-    assert point_files([tmp_path / "gone.zip"]) == [tmp_path / "gone.zip"]
+    assert point_files([tmp_path / "gone.zip"]) == [OpenedFile(tmp_path / "gone.zip")]
 
 
 def test_a_folder_without_products_is_refused_with_what_it_holds(city, tmp_path):

@@ -18,6 +18,7 @@ from plumbline.sources.files import csv_lines as lines
 from plumbline.sources.points import read
 from plumbline.sources.points.track import identity
 from tests.sources.make import egms, rows, seen, squares, text, town, zipped
+from tests.sources.points.opening import open_points
 
 LABELS = "building_id,severity_permille,quadrant\nH0,1.2,NE\nH2,0.1,\n"
 
@@ -458,7 +459,7 @@ def test_one_stray_point_does_not_choose_the_crs(tmp_path, caplog):
     }
     told = {"columns": columns, "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D%Y%m%d"}
     with caplog.at_level("WARNING", "plumbline"):
-        source = read.open_points(path, {"*.csv": Product.model_validate(told)})
+        source = open_points(path, {"*.csv": Product.model_validate(told)})
     assert source.crs == "EPSG:32631"
     assert "1 points lie more than 3 degrees from the others, the first at longitude 150.00000" in caplog.text
 

@@ -16,9 +16,10 @@ from plumbline.params import Product
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.opened import RATIO_FREE_BYTES, find_csv
-from plumbline.sources.points.read import open_points, product_parts, read_points
+from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused
+from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import assert_track
 

@@ -8,7 +8,9 @@ import pytest
 import shapely
 
 from plumbline.pretrained import PACKAGE
+from plumbline.serve.options import Options
 from plumbline.serve.predict import predict
+from plumbline.sources.city.in_memory import Reading
 from plumbline.sources.footprints.buildings import read_buildings
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"
@@ -49,7 +51,9 @@ def test_google_open_buildings_are_at_the_same_place_without_a_crs_in_the_file(b
 @pytest.mark.parametrize("folder", OTHERS)
 def test_the_answer_is_the_same_one(answer, tmp_path, folder):
     name, ids = OTHERS[folder]
-    other = predict(POINTS, CASES / folder / name, PACKAGE, tmp_path / "out.csv", id_column=ids)
+    other = predict(
+        POINTS, CASES / folder / name, PACKAGE, tmp_path / "out.csv", options=Options(Reading(id_column=ids))
+    )
     assert other["status"].tolist() == answer["status"].tolist()
     assert other["quadrant"].tolist() == answer["quadrant"].tolist()
     np.testing.assert_allclose(other["severity_permille"], answer["severity_permille"], atol=FEWER_DIGITS)

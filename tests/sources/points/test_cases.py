@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.sources.points.read import open_points, read_points
+from plumbline.sources.points.read import read_points
 from plumbline.sources.points.source import all_points
+from tests.sources.points.opening import open_points
 from tests.tiny import run_cli
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"

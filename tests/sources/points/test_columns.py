@@ -8,8 +8,9 @@ from pyproj import Transformer
 
 from plumbline.core.errors import InputError
 from plumbline.params import parse_params
-from plumbline.sources.points.read import open_points, product_parts, read_points
+from plumbline.sources.points.read import read_points
 from tests.sources.make import text
+from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import ABOUT, COLUMNS, IDS, described, rows
 from tests.sources.points.write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.epochs import average_same_days, check_pattern, cut_days, find_days, same_day_notes
-from plumbline.sources.points.read import open_points, read_points
+from plumbline.sources.points.read import read_points
 from tests.sources.make import text
+from tests.sources.points.opening import open_points
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track
 

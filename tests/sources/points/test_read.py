@@ -5,9 +5,10 @@ from pydantic import ValidationError
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.files.opened import product_params
-from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
+from plumbline.sources.points.read import is_product, read_points
 from tests.sources.make import EPOCHS, L3, egms, rows, text
 from tests.sources.points import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
+from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_points import ANGLES
 
 

@@ -19,6 +19,7 @@ from plumbline.sources.city.parts import plan_parts, read_part
 from plumbline.sources.points import read
 from plumbline.sources.points.recognise import recognise
 from tests.sources.make import rows, squares, text, zipped
+from tests.sources.points.write_mintpy import Stack
 
 SCRIPT = Path(__file__).with_name("count_opens.py")
 
@@ -57,30 +58,48 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opens(made: Path) -> dict[tuple[str, int], dict[str, int]]:
-    """Name of a file or of the city, and bytes of a part -> how often each file was opened."""
-    asked = [("a.csv", WHOLE), ("b.zip", WHOLE), ("c.parquet", WHOLE), ("", WHOLE), ("", CUT)]
-    command = [sys.executable, SCRIPT, json.dumps([(str(made / name), size) for name, size in asked])]
+def opens(made: Path) -> dict[tuple[str, str, int], dict[str, int]]:
+    """Name of a file or folder, and bytes of a part -> how often each file was opened."""
+    Stack().write(made.parent / "stack" / "timeseries.h5")
+    files = [("read", made / name, WHOLE) for name in ("a.csv", "b.zip", "c.parquet")]
+    files.append(("read", made.parent / "stack" / "timeseries.h5", WHOLE))
+    asked = [*files, ("points", made, WHOLE), ("points", made.parent / "stack", WHOLE)]
+    asked += [("ingest", made, size) for size in (WHOLE, CUT)]
+    command = [sys.executable, SCRIPT, json.dumps([(way, str(path), size) for way, path, size in asked])]
     done = subprocess.run(command, cwd=made.parent, capture_output=True, text=True, check=True)
-    return dict(zip(asked, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    counted = json.loads(done.stdout.splitlines()[-1])
+    return {(way, path.name, size): found for (way, path, size), found in zip(asked, counted, strict=True)}
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("a.csv", 3),  # first bytes, first lines, rows
-        ("b.zip", 5),  # first bytes, directory for layers and for csv, first lines, rows
+        ("a.csv", 2),  # beginning, rows
+        ("b.zip", 4),  # first bytes, directory, first lines, rows
         ("c.parquet", 1),  # first bytes; Arrow opens it itself
     ],
 )
 def test_reading_opens_a_file_for_what_it_needs_alone(opens, name, most):
-    assert opens[name, WHOLE] == {name: most}
+    assert opens["read", name, WHOLE] == {name: most}
+
+
+@pytest.mark.heavy
+def test_a_folder_of_points_opens_each_no_more_often_than_the_file_alone(opens, made):
+    assert opens["points", made.name, WHOLE] == {"a.csv": 2, "b.zip": 4, "c.parquet": 1}
+
+
+@pytest.mark.heavy
+def test_a_stack_of_mintpy_is_opened_to_see_what_it_is_and_each_of_its_files_once(opens):
+    beside = ("geometryGeo.h5", "temporalCoherence.h5")
+    assert opens["read", "timeseries.h5", WHOLE] == {"timeseries.h5": 2, **dict.fromkeys(beside, 1)}
+    # In a folder those beside it are looked at too, to see that they are no products.
+    assert opens["points", "stack", WHOLE] == {"timeseries.h5": 2, **dict.fromkeys(beside, 3)}
 
 
 @pytest.mark.heavy
 def test_a_further_part_costs_one_open_more(opens, made):
-    whole, cut = opens["", WHOLE], opens["", CUT]
+    whole, cut = (opens["ingest", made.name, size] for size in (WHOLE, CUT))
     size = (made / "a.csv").stat().st_size
     assert cut["a.csv"] - whole["a.csv"] == len(range(0, size - 500, CUT)) - 1 > 3
     assert cut["b.zip"] == whole["b.zip"]

@@ -3,8 +3,9 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.points.read import product_parts, read_points
+from plumbline.sources.points.read import read_points
 from tests.sources.make import text
+from tests.sources.points.opening import product_parts
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 from tests.sources.points.write_stamps import HEADER, IDS, rows
 

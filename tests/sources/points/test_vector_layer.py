@@ -9,9 +9,10 @@ import pytest
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.points.read import product_parts, read_points
+from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused
+from tests.sources.points.opening import product_parts
 from tests.sources.points.write_columns import COLUMNS, described, rows
 from tests.sources.points.write_points import assert_track
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -31,8 +31,9 @@ from plumbline.fields.restore.field import (
 )
 from plumbline.fields.restore.footprints import write_buildings
 from plumbline.fields.restore.outputs import draw, write_style
-from plumbline.params import Ingest
-from plumbline.sources.city.in_memory import NOTHING, read_tracks
+from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
+from plumbline.sources.files.opened import AnyFile, as_file
+from plumbline.sources.points.track import Track
 
 LEAST_POINTS = 8
 """From fewer no covariance can be told."""
@@ -79,12 +80,11 @@ class Plan:
 
 
 def restore(
-    points: Sequence[Path],
+    points: Sequence[AnyFile],
     package: Path,
     output: Path,
     asked: Asked = Asked(),
-    ingest: Ingest = NOTHING,
-    format_: str | None = None,
+    reading: Reading = AS_THEY_ARE,
     buildings: Path | None = None,
     buildings_output: Path | None = None,
     picture: Path | None = None,
@@ -96,7 +96,7 @@ def restore(
 
     Args:
         points: product files, each one track. package: of a model of fields. output: GeoTIFF.
-        asked: how. ingest, format_: see `read_tracks`.
+        asked: how. reading: what the files do not say.
         buildings: footprints. buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
         workers: processes, each on one core; 1: this one, on all cores.
@@ -104,9 +104,10 @@ def restore(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    check_outputs(points, output, buildings, buildings_output, picture)
+    files = [as_file(file) for file in points]
+    check_outputs([file.path for file in files], output, buildings, buildings_output, picture)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(points, package, asked, ingest, format_)
+        plan = plan_windows(files, package, asked, reading)
         run_jobs(restore_part, plan.jobs, workers, STAGE)
         finish(plan, output, buildings, buildings_output, picture)
     return plan.field
@@ -133,20 +134,25 @@ def check_outputs(
 
 
 def plan_windows(
-    points: Sequence[Path],
+    points: Sequence[AnyFile],
     package: Path,
     asked: Asked = Asked(),
-    ingest: Ingest = NOTHING,
-    format_: str | None = None,
+    reading: Reading = AS_THEY_ARE,
+    accept: Callable[[list[Track]], None] | None = None,
 ) -> Plan:
     """Read the points, fit their covariance, and cut the extent into windows; arguments as of `restore`.
+
+    Args:
+        accept: refuses points that are too many for somebody, before anything is computed.
 
     Raises:
         InputError: as `restore`.
     """
     model = open_fields(package, asked.adapters)
     inference_steps(asked.steps, len(model.model.alphas))  # refuse here what each window would
-    tracks = read_tracks(points, ingest, format_)
+    tracks = read_tracks(points, reading.ingest, reading.format_)
+    if accept is not None:
+        accept(tracks)
     found = observe(tracks)
     _check(found, [track.name for track in tracks])
     whole = grid_over(found.east_north, asked.cell_m, model.spread.farthest_m)
@@ -170,8 +176,8 @@ def plan_windows(
         covariance, line, side, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m
     )
     field = Field(found, whole, grid, tracks[0].crs, model, settings)
-    source = {"package": model.version, "ingest": ingest.model_dump(mode="json"), "format": format_}
-    work = work_folder(STAGE, points, {**asdict(asked), **source}, [])
+    source = {"package": model.version, "ingest": reading.ingest.model_dump(mode="json"), "format": reading.format_}
+    work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(asked), **source}, [])
     run = work / "run"
     if not run.exists():
         with atomic_folder(run) as folder:

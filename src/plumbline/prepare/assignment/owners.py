@@ -95,6 +95,7 @@ def _one_track(
     return Scatterers(
         building=building,
         track=np.full(len(rows), number, dtype=np.intp),
+        point=rows,
         xy=frame.to_building(building, position),
         height=track.height[rows],
         los=np.column_stack([horizontal, track.los[rows, 2]]),

@@ -22,6 +22,17 @@ from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
 
 
+def choose_scatterers(scatterers: Scatterers, frame: Frames, judged: NDArray[np.intp], max_points: int) -> Scatterers:
+    """Return at most `max_points` scatterers of each of the buildings `judged`, in the order of their sequences.
+
+    Args:
+        scatterers: of any of F buildings. frame: of the F buildings. judged: (B,) ascending rows of them.
+        max_points: longest sequence.
+    """
+    thinned = _thin(scatterers.take(np.isin(scatterers.building, judged)), frame, max_points)
+    return thinned.take(_along_long_axis(thinned, frame))
+
+
 def describe_buildings(
     scatterers: Scatterers,
     frame: Frames,
@@ -29,23 +40,19 @@ def describe_buildings(
     building_id: NDArray[np.str_],
     judged: NDArray[np.intp],
     years: float,
-    max_points: int,
     city: str,
 ) -> Sequences:
     """Build the sequences of the buildings `judged`, in that order, without labels.
 
     Args:
-        scatterers: of any of F buildings.
+        scatterers: of these buildings, see `choose_scatterers`: row for row those of the sequences.
         frame: of the F buildings.
         area: (F,) m2.
         building_id: (F,)
         judged: (B,) ascending rows of the buildings that are wanted; each has scatterers.
         years: length of the period that changes refer to.
-        max_points: longest sequence.
         city: name written beside each building.
     """
-    scatterers = _thin(scatterers.take(np.isin(scatterers.building, judged)), frame, max_points)
-    scatterers = scatterers.take(_along_long_axis(scatterers, frame))
     offsets = np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=len(area))[judged])]
     distance = np.zeros((len(scatterers), len(DISTANCE)), dtype=np.float32)
     slope = np.zeros((len(scatterers), len(SLOPE)), dtype=np.float32)
@@ -206,6 +213,7 @@ def recover(sequences: Sequences) -> Scatterers:
     return Scatterers(
         building=building,
         track=_tracks(building, los),
+        point=np.arange(len(building)),
         xy=position[:, :2],
         height=position[:, 2],
         los=los,
@@ -228,15 +236,15 @@ def redescribe(sequences: Sequences, scatterers: Scatterers) -> Sequences:
     side = _columns(sequences.geometry, GEOMETRY, "side_x", "side_y")
     share, before, years = _columns(sequences.geometry, GEOMETRY, "rectangularity", "tracks", "years").T
     count = len(sequences)
+    frame, every = Frames(np.zeros((count, 2)), _angle(sequences), side), np.arange(count)
     # Of one year, because buildings differ in it; where it counts is put right below.
     one = describe_buildings(
-        scatterers,
-        Frames(np.zeros((count, 2)), _angle(sequences), side),
+        choose_scatterers(scatterers, frame, every, max(1, len(scatterers))),
+        frame,
         share * np.maximum(side, 0.5).prod(1),
         sequences.building_id,
-        np.arange(count),
+        every,
         1.0,
-        max(1, len(scatterers)),
         "",
     )
     rate, up = (names(SLOPE).index(name) for name in ("differential_rate", "differential_displacement"))

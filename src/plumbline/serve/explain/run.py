@@ -1,8 +1,4 @@
-"""Explain judgements in tables.
-
-A sequence holds what the network is told, and no names. But place, height and line of sight in the building's frame are
-in it as they were computed, so a row is found again among the points of its building.
-"""
+"""Explain judgements in tables."""
 
 from __future__ import annotations
 
@@ -19,43 +15,32 @@ import pyogrio
 import shapely
 from numpy.typing import NDArray
 from pyogrio.errors import DataLayerError, DataSourceError
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
 
-from plumbline.core.compass import Frames, frames
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, why_unwritten
-from plumbline.export.package import open_package
 from plumbline.export.weights import load_network
-from plumbline.params import Ingest
 from plumbline.prepare.abstention import UNSURE_WHERE, reason_sentences
-from plumbline.prepare.assignment.owners import usable_rows
+from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.explain.attribution import Moved, Reasons, reasons
 from plumbline.serve.explain.page import write_page
-from plumbline.serve.judgement import Judged, say_damaged
-from plumbline.serve.predict import asked_for, prepare_and_judge
+from plumbline.serve.judgement import Judged, answer, open_model, say_damaged
+from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS, check_inputs, check_outputs
-from plumbline.sources.city.in_memory import NOTHING, Say, read_city_files
+from plumbline.sources.city.in_memory import Say, read_city_files
+from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
-NEAR_M = 0.005
-"""A row and its point differ by the rounding to 32 bits alone; product coordinates are rounded to centimetres."""
-LOS_M = 100.0
-"""Metres that a whole difference of the line of sight counts as."""
-_PLACE = [names(DISTANCE).index(name) for name in ("x", "y", "height")]
-_LOS = [names(SLOPE).index(name) for name in ("los_x", "los_y", "los_up")]
 
 
-class FoundPoints(NamedTuple):
+class ProductPoints(NamedTuple):
     """Product points of the N rows of sequences."""
 
     point_id: NDArray[np.object_]
-    """(N,) as in the product; points of one track that agree in place, height and line of sight cannot be told apart:
-    `A or B`."""
+    """(N,) as in the product."""
     track: NDArray[np.object_]
     """(N,) name."""
     easting: Float
@@ -66,82 +51,22 @@ class FoundPoints(NamedTuple):
     """(N,) m, as in the product."""
 
 
-class _Candidates(NamedTuple):
-    """The usable points of all tracks that belong to a building."""
+def product_points(prepared: Prepared, place: NDArray[np.intp], tracks: Sequence[Track]) -> ProductPoints:
+    """Return the points of all rows of the sequences `place`, from the tracks that were prepared."""
+    wanted = np.isin(np.repeat(np.arange(len(prepared.sequences)), prepared.sequences.length), place)
+    number, row = prepared.track[wanted], prepared.point[wanted]
 
-    owner: NDArray[np.intp]
-    track: NDArray[np.intp]
-    row: NDArray[np.intp]
-    place: Float
-    """(C, 3) x and y in the building's frame, height of the product, m."""
-    los: Float
-    """(C, 3)"""
-
-
-def find_points(
-    sequences: Sequences,
-    building: NDArray[np.intp],
-    tracks: Sequence[Track],
-    owners: Sequence[NDArray[np.intp]],
-    frame: Frames,
-) -> FoundPoints:
-    """Find the points of all rows of `sequences`.
-
-    Args:
-        sequences: of B buildings.
-        building: (B,) which of the buildings of `frame` each of them is.
-        tracks: what the sequences were prepared from.
-        owners: for each track (N,) the building in `frame` that each point belongs to.
-        frame: of the buildings.
-
-    Raises:
-        ValueError: the sequences were prepared from other points.
-    """
-    all_of = _candidates(tracks, owners, frame)
-    first, last = (np.searchsorted(all_of.owner, building, side) for side in ("left", "right"))
-    ids: list[str] = []
-    chosen: list[NDArray[np.intp]] = []
-    for b, (start, stop) in enumerate(zip(first, last, strict=True)):
-        rows = slice(*sequences.offsets[[b, b + 1]])
-        place = all_of.place[start:stop] - [0, 0, all_of.place[start:stop, 2].min(initial=np.inf)]
-        there = np.column_stack([place, LOS_M * all_of.los[start:stop]])
-        here = np.column_stack([sequences.distance[rows][:, _PLACE], LOS_M * sequences.slope[rows][:, _LOS]])
-        apart = cdist(here, there)
-        row, point = linear_sum_assignment(apart)
-        if len(row) < len(here) or apart[row, point].max(initial=0) > NEAR_M:
-            raise ValueError(f"{sequences.building_id[b]}: its scatterers are not among the points of the tracks")
-        chosen.append(start + point)
-        for i, own in zip(row, start + point, strict=True):
-            twins = start + np.flatnonzero(apart[i] <= NEAR_M)
-            twins = twins[all_of.track[twins] == all_of.track[own]]
-            ids.append(" or ".join(str(tracks[all_of.track[own]].point_id[all_of.row[twin]]) for twin in twins))
-    index = np.concatenate([np.zeros(0, np.intp), *chosen])
-    track, row = all_of.track[index], all_of.row[index]
-
-    def of_point(name: str) -> Float:
-        found = np.zeros(len(index))
-        for number, one in enumerate(tracks):
-            found[track == number] = getattr(one, name)[row[track == number]]
+    def of_point(values: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
+        found = np.zeros(len(row), kind)
+        for index, own in enumerate(values):
+            found[number == index] = own[row[number == index]]
         return found
 
-    track_names = np.array([one.name for one in tracks], object)[track]
-    return FoundPoints(
-        np.array(ids, object), track_names, of_point("easting"), of_point("northing"), of_point("height")
+    return ProductPoints(
+        of_point([track.point_id for track in tracks], object),
+        np.array([track.name for track in tracks], object)[number],
+        *(of_point([getattr(track, name) for track in tracks], float) for name in ("easting", "northing", "height")),
     )
-
-
-def _candidates(tracks: Sequence[Track], owners: Sequence[NDArray[np.intp]], frame: Frames) -> _Candidates:
-    """Collect the usable points by building, as `collect_scatterers` does, without reading their series."""
-    parts = []
-    for number, (track, owner) in enumerate(zip(tracks, owners, strict=True)):
-        row = usable_rows(track, owner)
-        own, position = owner[row], np.stack([track.easting[row], track.northing[row]], axis=1)
-        place = np.column_stack([frame.to_building(own, position), track.height[row]])
-        los = np.column_stack([frame.rotate(own, track.los[row, :2]), track.los[row, 2]])
-        parts.append(_Candidates(own, np.full(len(row), number), row, place, los))
-    order = np.argsort(np.concatenate([part.owner for part in parts]), kind="stable")
-    merged = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in _Candidates._fields}
-    return _Candidates(**merged)
 
 
 QUESTIONS = ("quadrant", "severity")
@@ -162,7 +87,7 @@ PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETR
 """Of each question: what is explained, then what adds up to it."""
 
 
-def scatterer_table(sequences: Sequences, points: FoundPoints, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
+def scatterer_table(sequences: Sequences, points: ProductPoints, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
     """Return a table with one row per scatterer of `sequences`, in their order, at the place of its point.
 
     Args:
@@ -278,18 +203,13 @@ class Explained(NamedTuple):
 
 
 def explain(
-    points: Sequence[Path],
+    points: Sequence[AnyFile],
     buildings: Path,
     package: Path,
     output: Path,
     chosen: Sequence[str] = (),
     plan: Path | None = None,
-    ingest: Ingest = NOTHING,
-    format_: str | None = None,
-    id_column: str | None = None,
-    layer: str | None = None,
-    min_quadrant_confidence: float | None = None,
-    damage_rate: float | None = None,
+    options: Options = AS_RELEASED,
 ) -> Explained:
     """Write the reasons of the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
@@ -300,32 +220,27 @@ def explain(
         output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
         chosen: `building_id` of those to explain; all that are judged without.
         plan: HTML file.
-        ingest, format_: see `read_tracks`.
-        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
-        min_quadrant_confidence: of section `prepare`; without, the package's.
-        damage_rate: share of the buildings that are damaged; None: estimated from all answers, as `predict` does.
+        options: as of `predict`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     beside = buildings_path(output)
-    check_inputs([*points, buildings])
-    check_outputs(output, plan, [*points, buildings], package, [beside] if beside else [], "plan")
-    manifest, released = open_package(package)
-    prepare = asked_for(manifest.prepare, min_quadrant_confidence)
-    model = load_network(package)
-    city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.OFFSET)
-    tracks, footprints = city.points, city.footprints
+    inputs = [*(as_file(file).path for file in points), buildings]
+    check_inputs(inputs)
+    check_outputs(output, plan, inputs, package, [beside] if beside else [], "plan")
+    model, network = open_model(package), load_network(package)
+    city = read_city_files(points, buildings, options.reading, Say.OFFSET)
+    footprints = city.footprints
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
-    judged, prepared = prepare_and_judge(tracks, footprints, prepare, released, manifest.version, damage_rate)
+    judged, prepared = answer(city, model, options)
     say_damaged(judged)
     is_ok = judged.reason == "ok"
     place = np.flatnonzero(is_ok[prepared.footprint] & np.isin(prepared.footprint, rows))
     sequences = prepared.sequences.take(place)
-    found = reasons(model, sequences)
-    _tell(footprints["building_id"].iloc[rows], judged, reason_sentences(prepare))
-    frame = frames(footprints.geometry.to_numpy())
-    of_rows = find_points(sequences, prepared.footprint[place], tracks, prepared.owners, frame)
+    found = reasons(network, sequences)
+    _tell(footprints["building_id"].iloc[rows], judged, reason_sentences(options.limits(model.prepare)))
+    of_rows = product_points(prepared, place, city.points)
     shown = rows if chosen else rows[is_ok[rows]]
     table = pd.DataFrame(judged.table.drop(columns="geometry")).iloc[shown].reset_index(drop=True)
     whole = Explained(

@@ -22,12 +22,11 @@ from plumbline.core.files import atomic_folder, sha256_file, sha256_folder, writ
 from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.core.strain import category
 from plumbline.export.answers import Answers
-from plumbline.export.package import Manifest, open_package, verify_package
-from plumbline.export.runtime import OnnxModel
+from plumbline.export.package import verify_package
 from plumbline.params import Ingest
 from plumbline.prepare.abstention import Asked
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
-from plumbline.serve.judgement import Judged, Model, asked_of, judge
+from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.city.files import find_unlabelled
@@ -168,11 +167,10 @@ def judge_tile(tile: ScoreTile) -> None:
     Raises:
         InputError: the tile's buildings cannot be prepared.
     """
-    manifest, model = _opened(tile.package, tile.version)
-    prepared, buildings, row, tracks = prepare_tile(tile, manifest.prepare)
+    model = _opened(tile.package, tile.version)
+    prepared, buildings, row, tracks = prepare_tile(tile, model.prepare)
     shown = [track.take(tile.own_rows(track)[:: tile.every]) for track in tracks]
-    answers = model.answer(prepared.sequences)
-    asked = asked_of(prepared, manifest.prepare)
+    asked, answers = ask(prepared, model, model.prepare)
     with atomic_folder(tile.folder) as out:
         buildings[["building_id", "geometry"]].to_parquet(out / BUILDINGS)
         np.savez(out / ANSWERS, **asked._asdict(), **answers._asdict())
@@ -200,20 +198,20 @@ def code_hash() -> str:
 
 
 @lru_cache(maxsize=2)
-def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
+def _opened(package: Path, version: str) -> OpenModel:
     """Open the model, once per process."""
     try:
-        manifest, model = open_package(package)
+        model = open_model(package)
     except InputError as error:
         raise PlumblineError(str(error)) from error  # no fault of the delivery
-    if manifest.version != version:
-        raise PlumblineError(f"{package}: version {manifest.version} found, {version} was there when the run began.")
-    return manifest, model
+    if model.about.version != version:
+        raise PlumblineError(f"{package}: version {model.about.version} found, {version} was there when the run began.")
+    return model
 
 
 def read_answers(tiles: list[ScoreTile]) -> Judged:
     """Return predictions for all footprints, in the order of their file, with reasons for abstentions."""
-    manifest, model = _opened(tiles[0].package, tiles[0].version)
+    model = _opened(tiles[0].package, tiles[0].version)
     parts = []
     for tile in tiles:
         with np.load(tile.folder / ANSWERS) as stored:
@@ -227,8 +225,8 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
         Asked(**{name: whole[name] for name in Asked._fields}),
         Answers(**{name: whole[name] for name in Answers._fields}),
         geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
-        manifest.prepare,
-        Model(manifest.version, model.category_share),
+        model.prepare,
+        model.about,
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
+from io import BytesIO
 from pathlib import Path
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
-from plumbline.sources.files.opened import find_csv, fits, zip_members
+from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
 from plumbline.sources.footprints.open import LOOKED_AT, SEPARATOR
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
@@ -109,7 +110,8 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder.")
-    products, footprints = sort_folder(folder)
+    opened, footprints = sort_folder(folder)
+    products = [file.path for file in opened]
     if not products:
         listed = ", ".join(path.name for path in footprints)
         advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
@@ -125,9 +127,9 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
     return CityFiles(folder.resolve().name, products, footprints[0], None)
 
 
-def sort_folder(folder: Path) -> tuple[list[Path], list[Path]]:
+def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
     """Return the products of a folder and its possible footprints, by name; log all other files."""
-    products: list[Path] = []
+    products: list[OpenedFile] = []
     footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
         suffix = path.suffix.lower()
@@ -136,12 +138,13 @@ def sort_folder(folder: Path) -> tuple[list[Path], list[Path]]:
         if path.stem.lower().startswith(NOT_PRODUCTS):
             log.info("%s: passed over, its name begins like that of labels", path)
             continue
-        if (suffix in (".csv", *BINARY_SUFFIXES) and is_product(path)) or _is_packed_table(path):
-            products.append(path)
-        elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(path)):
+        file = OpenedFile(path)
+        if (suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)) or _is_packed_table(file):
+            products.append(file)
+        elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
             footprints.append(path)
         elif suffix == ".zip":
-            products.append(path)
+            products.append(file)
         elif suffix in TEXTS:
             log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
         else:
@@ -153,24 +156,24 @@ def _unpacked_suffix(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
-def _is_packed_table(path: Path) -> bool:
+def _is_packed_table(file: OpenedFile) -> bool:
     """Return whether a `.csv.gz` holds points, not footprints (lines of JSON, as Microsoft's, or outlines as text)."""
-    if not path.name.lower().endswith(".csv.gz"):
+    if not file.path.name.lower().endswith(".csv.gz"):
         return False
-    with find_csv(path).open() as stream:
+    with find_csv(file).open() as stream:
         start = stream.read(LOOKED_AT).decode("utf-8", "replace").lstrip(SEPARATOR)
     return not (start.startswith("{") or has_outlines(start))
 
 
-def _is_zipped_vector(path: Path) -> bool:
-    return any(Path(name).suffix.lower() in (*VECTOR_SUFFIXES, GDBTABLE) for name in zip_members(path))
+def _is_zipped_vector(file: OpenedFile) -> bool:
+    return any(Path(name).suffix.lower() in (*VECTOR_SUFFIXES, GDBTABLE) for name in zip_members(file))
 
 
 ANSWERS = b"severity_permille"
 """A column of predictions and of labels, and of no point product."""
 
 
-def point_files(given: Sequence[Path], option: str = "--points") -> list[Path]:
+def point_files(given: Sequence[Path], option: str = "--points") -> list[OpenedFile]:
     """List the files to read, each once, in the given order; those of a folder or pattern by name.
 
     Args:
@@ -180,23 +183,23 @@ def point_files(given: Sequence[Path], option: str = "--points") -> list[Path]:
     Raises:
         InputError: a folder holds no point product, a pattern fits no file, or a folder cannot be read.
     """
-    found: dict[Path, Path] = {}
+    found: dict[Path, OpenedFile] = {}
     for path in given:
         if path.is_dir():
             files = _in_folder(path, option)
         elif not path.exists() and has_magic(str(path)):
             files = _fitting(path, option)
         else:
-            files = [path]
+            files = [OpenedFile(path)]
         for file in files:
-            found.setdefault(file.resolve(), file)
+            found.setdefault(file.path.resolve(), file)
     return list(found.values())
 
 
-def _in_folder(folder: Path, option: str) -> list[Path]:
+def _in_folder(folder: Path, option: str) -> list[OpenedFile]:
     products, others = sort_folder(folder)
-    answers = [path for path in products if _is_answer(path)]
-    products = [path for path in products if path not in answers]
+    answers = [file.path for file in products if _is_answer(file)]
+    products = [file for file in products if file.path not in answers]
     for path in [*others, *answers]:
         log.info("%s: passed over, it holds no points", path)
     if not products:
@@ -205,22 +208,25 @@ def _in_folder(folder: Path, option: str) -> list[Path]:
             f"{option} {folder}: no point product in this folder ({listed or 'nothing'} found). Give the folder that "
             "the files lie in, or the files."
         )
-    log.info("%s: %d point products: %s", folder, len(products), ", ".join(path.name for path in products))
+    log.info("%s: %d point products: %s", folder, len(products), ", ".join(file.path.name for file in products))
     return products
 
 
-def _fitting(pattern: Path, option: str) -> list[Path]:
+def _fitting(pattern: Path, option: str) -> list[OpenedFile]:
     files = sorted(path for path in map(Path, glob(str(pattern), recursive=True)) if path.is_file())  # noqa: PTH207  # absolute ones, too
     if not files:
         raise InputError(
             f"{option} {pattern}: no file fits this pattern. Correct it, or give the files or their folder."
         )
-    return files
+    return [OpenedFile(path) for path in files]
 
 
-def _is_answer(path: Path) -> bool:
+def _is_answer(file: OpenedFile) -> bool:
     """Return whether a table holds predictions or labels, as an earlier `--output` leaves beside the points."""
-    if path.suffix.lower() != ".csv":
+    if file.path.suffix.lower() != ".csv":
         return False
-    with find_csv(path).open() as stream:
+    product = find_csv(file)
+    if product.is_plain:
+        return ANSWERS in BytesIO(file.start).readline(2**16)
+    with product.open() as stream:
         return ANSWERS in stream.readline(2**16)

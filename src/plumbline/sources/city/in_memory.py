@@ -16,7 +16,7 @@ from plumbline.params import Ingest
 from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_offset, warn_of_shared_names
 from plumbline.sources.city.parts import drop_poor
 from plumbline.sources.crs import check_asked
-from plumbline.sources.files.opened import fits
+from plumbline.sources.files.opened import AnyFile, as_file, fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import observed
@@ -41,6 +41,23 @@ class Say(Flag):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What a user says of files that they do not say themselves."""
+
+    ingest: Ingest = NOTHING
+    """By pattern of file name, and which points are too poor."""
+    format_: str | None = None
+    """All points are read as this format; None: the content decides."""
+    id_column: str | None = None
+    """Of the footprints; None: what `ingest` says of the file, see `read_buildings`."""
+    layer: str | None = None
+    """As `id_column`."""
+
+
+AS_THEY_ARE = Reading()
+
+
+@dataclass(frozen=True)
 class CityInMemory:
     """Points and footprints of one place."""
 
@@ -51,31 +68,26 @@ class CityInMemory:
 
 
 def read_city_files(
-    points: Sequence[Path],
+    points: Sequence[AnyFile],
     buildings: Path,
-    ingest: Ingest = NOTHING,
-    format_: str | None = None,
-    id_column: str | None = None,
-    layer: str | None = None,
+    reading: Reading = AS_THEY_ARE,
     say: Say = Say.ALL,
 ) -> CityInMemory:
     """Read product files and footprints, and check that they are of one place.
 
     Args:
-        points, ingest, format_: see `read_tracks`.
-        buildings: footprints.
-        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
-        say: what the user is told.
+        points: see `read_tracks`. buildings: footprints. reading: what they do not say. say: what the user is told.
 
     Raises:
         InputError: a file is refused, or points and footprints are not of one place.
     """
-    tracks = read_tracks(points, ingest, format_)
+    ingest = reading.ingest
+    tracks = read_tracks(points, ingest, reading.format_)
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
         raise InputError(f"{names}: nothing to judge by. Export the series with their values.")
     area = _area(tracks)
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints, area)
+    footprints = read_buildings(buildings, tracks[0].crs, reading.id_column, reading.layer, ingest.footprints, area)
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
     if Say.OFFSET in say:
         warn_of_offset(tracks, footprints, names, ingest.products)
@@ -90,19 +102,21 @@ def _area(tracks: Sequence[Track]) -> Area | None:
     return Area.around(np.concatenate(positions), tracks[0].crs)
 
 
-def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:
+def read_tracks(files: Sequence[AnyFile], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:
     """Read product files; each may be given once, and all must share one projected CRS.
 
     Args:
-        points: the files.
+        files: of points; they are closed.
         ingest: what they do not say themselves, by pattern of file name, and which points are too poor.
         format_: reads all of them as this format; otherwise the content decides.
 
     Raises:
         InputError: none is given, one is given twice (under another name too), or the CRSs differ.
     """
-    if not points:
+    if not files:
         raise InputError("--points: no file given.")
+    opened = [as_file(file) for file in files]
+    points = [file.path for file in opened]
     resolved = [path.resolve() for path in points]
     for path in points:
         if resolved.count(path.resolve()) > 1:
@@ -111,8 +125,9 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
     warn_of_shared_names(points, ingest.products)
     _say_unfit(ingest.products, points)
     tracks: list[Track] = []
-    for path in points:
-        track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
+    for path, file in zip(points, opened, strict=True):
+        track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
+        file.close()
         tracks.append(_observed(path, _good_enough(path, track, ingest)))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ import pyarrow.csv as pacsv
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import POINT, CsvFile
+from plumbline.sources.files.opened import POINT, CsvFile, OpenedFile
 
 BLOCK_BYTES = 2**24
 """Read at a time: some 10,000 points of 200 epochs."""
@@ -144,8 +145,13 @@ LOOKED_AT = 5
 """Rows in which a decimal comma is looked for."""
 
 
-def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile, bytes | None]:
+def dialect(
+    product: CsvFile, about: params.Product = NOTHING, file: OpenedFile | None = None
+) -> tuple[CsvFile, bytes | None]:
     """Return the csv with the dialect that its first lines show; settings in `about` take precedence.
+
+    Args:
+        product: the csv. about: what is stated of it. file: that it is in, where its beginning has been read.
 
     Returns:
         The csv, and its header's line as `open` gives it; None where that has to be read in another encoding.
@@ -155,14 +161,14 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile,
     """
     texts = tuple(value for value in about.missing or () if isinstance(value, str))
     product = replace(product, missing=texts)
-    lines = _first_lines(product)
+    lines = _first_lines(product, file)
     if lines and lines[0].startswith(UTF_16):
         product = replace(product, encoding="utf-16")
-        lines = _first_lines(product)
+        lines = _first_lines(product, file)
     # Within a line, and not before its `\n`: it ends lines by itself.
     if lines and b"\r" in lines[0].rstrip(b"\r\n"):
         product = replace(product, line_end=b"\r")
-        lines = _first_lines(product)
+        lines = _first_lines(product, file)
     as_opened = product.encoding
     preamble = next((number for number, line in enumerate(lines) if not _is_preamble(line)), 0)
     header = lines[preamble] if lines else b""
@@ -192,18 +198,27 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile,
     return product, header.translate(product.exchange) if product.encoding == as_opened else None
 
 
-def _first_lines(product: CsvFile) -> list[bytes]:
-    """Read the first lines, as many as show the dialect."""
+def _first_lines(product: CsvFile, file: OpenedFile | None) -> list[bytes]:
+    """Read the first lines, as many as show the dialect; from what is kept of the file, if that is enough."""
+    if file is not None and product.is_cuttable:
+        lines, is_enough = _take_lines(product.decoded(io.BytesIO(file.start)))
+        if is_enough or file.is_whole:
+            return lines
+    with product.open() as stream:
+        return _take_lines(stream)[0]
+
+
+def _take_lines(stream: IO[bytes]) -> tuple[list[bytes], bool]:
+    """Return the first lines of a stream, and whether it went on behind them."""
     lines: list[bytes] = []
     rows = 0
-    with product.open() as stream:
-        while rows <= LOOKED_AT and len(lines) < MAX_PREAMBLE:
-            line = stream.readline(MAX_HEADER_BYTES)
-            if not line:
-                break
-            lines.append(line)
-            rows += not _is_preamble(line)
-    return lines
+    while rows <= LOOKED_AT and len(lines) < MAX_PREAMBLE:
+        line = stream.readline(MAX_HEADER_BYTES)
+        if not line:
+            return lines, False
+        lines.append(line)
+        rows += not _is_preamble(line)
+    return lines, bool(stream.read(1))
 
 
 def _is_preamble(line: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -35,11 +35,13 @@ def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str)
     Raises:
         InputError: always.
     """
-    number = first_line_number(product)
-    with open_rows(product) as stream:
-        # Blank lines are no rows, so the line is counted, and only now that it is needed.
-        filled = ((line, text) for line, text in enumerate(stream, number) if text.strip(b"\r\n"))
-        line, text = next(islice(filled, row, None), (number + row, b"?"))
+    line, text = row + 2, b"?"
+    if product.is_text:
+        number = first_line_number(product)
+        with open_rows(product) as stream:
+            # Blank lines are no rows, so the line is counted, and only now that it is needed.
+            filled = ((line, text) for line, text in enumerate(stream, number) if text.strip(b"\r\n"))
+            line, text = next(islice(filled, row, None), (number + row, b"?"))
     # As spreadsheets leave them below a table.
     advice = "" if text.strip(b' \t\r\n",') else " All its cells are empty: remove the line."
     raise InputError(f"{product}, line {line}, column {column}: {found} found, {wanted}.{advice}")
@@ -92,7 +94,16 @@ def _explain(
         return ": not readable as a csv."
     wanted = "text in UTF-8" if pa.types.is_string(types[column]) else "a number"
     cell = (shown if len(shown) == len(header) else cells)[header.index(column)]
-    return f", column {column}: {cell[:60]!r} found, {wanted} is needed.{_advice(product, cell.strip())}"
+    return f", column {column}: {_unfit(product, cell, wanted)}"
+
+
+def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
+    """Return the error about a cell of data row `row` (from 0) of a table that is no text, where a number is needed."""
+    return InputError(f"{product}, line {row + 2}, column {column}: {_unfit(product, cell, 'a number')}")
+
+
+def _unfit(product: CsvFile, cell: str, wanted: str) -> str:
+    return f"{cell[:60]!r} found, {wanted} is needed.{_advice(product, cell.strip())}"
 
 
 def _advice(product: CsvFile, cell: str) -> str:
@@ -174,13 +185,22 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
         raise InputError(f"{product}: not a csv (its first line holds control characters).")
     if len(line) == MAX_HEADER_BYTES:
         raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
-    names = [name.strip() for name in next(csv.reader([text.lstrip("# ")]))] + [""] * product.behind
+    names = next(csv.reader([text.lstrip("# ")])) + [""] * product.behind
     if len(names) == 1:
         for separator, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if separator in text:
                 raise InputError(f"{product}, line 1: columns are separated by {called}, commas are needed.")
+    return checked_names(product, names)
+
+
+def checked_names(product: CsvFile, names: Sequence[str]) -> list[str]:
+    """Return the names of a table's columns without the spaces around them.
+
+    Raises:
+        InputError: it names a column twice.
+    """
     # Spreadsheets leave columns without a name behind the last one.
-    names = [name or f"(column {number})" for number, name in enumerate(names, 1)]
+    names = [name.strip() or f"(column {number})" for number, name in enumerate(names, 1)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{product}, line 1: column {', '.join(map(repr, twice[:5]))} stands there more than once.")
@@ -217,6 +237,9 @@ def stream_columns(
     Raises:
         InputError: as `read_columns`, where reading gets to the fault.
     """
+    if not product.is_text:
+        yield from _rows_of(product, header, types)
+        return
     first, last = 0, b""
     behind = header[len(header) - product.behind :]
     types = {**types, **dict.fromkeys(behind, pa.string())}
@@ -242,6 +265,13 @@ def stream_columns(
                 first += table.num_rows
     if check_end and first and product.end is None:
         warn_of_end(product, last)
+
+
+def _rows_of(product: CsvFile, header: list[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+    first = 0
+    for table in product.columns(header, types):
+        yield first, table
+        first += table.num_rows
 
 
 def _without(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> pa.Table:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+import pyarrow as pa
 
 from plumbline import params
 from plumbline.core.errors import InputError
@@ -131,8 +134,104 @@ ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
 SPREADSHEET = "[Content_Types].xml"
 """Of every file of Excel, which is a zip."""
 GZIP_START = b"\x1f\x8b"
+NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
+"""What files begin with that are surely no HDF5."""
 POINT = b"\x1f"
 """What a point becomes in a file whose decimal sign is a comma; `read_header` and `parse` turn it back in texts."""
+
+
+HEAD_BYTES = 2**17
+"""Kept of a file's beginning: the header and the first rows of a table with thousands of epochs."""
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+HDF5_BLOCK_BYTES = 512
+"""The signature stands at the beginning, or at this place, or at one twice as far, and so on (HDF5 format, III.A)."""
+T = TypeVar("T")
+
+
+class OpenedFile:
+    """A file that is opened once to see what it is; who recognises or reads it takes this in place of a path.
+
+    It opens the file when it is first asked. What readers find out about the file, and what they hold open, is kept
+    with it until `close`. It goes to other processes as a path alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Note the path; nothing is opened."""
+        self.path = path
+        self._kept: dict[object, Any] = {}
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpenedFile) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __reduce__(self) -> tuple[type[OpenedFile], tuple[Path]]:
+        return OpenedFile, (self.path,)
+
+    @property
+    def start(self) -> bytes:
+        """First bytes, at most `HEAD_BYTES`.
+
+        Raises:
+            InputError: the file is missing or cannot be read.
+        """
+        return self.kept(_look)[0]
+
+    @property
+    def is_hdf5(self) -> bool:
+        """Whether the content is HDF5, which may begin behind a block of the user's; raises as `start`."""
+        return self.kept(_look)[1]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `start` is all of the file."""
+        return len(self.start) < HEAD_BYTES
+
+    def kept(self, make: Callable[[Path], T]) -> T:
+        """Return what `make` made of the path when it was first asked for."""
+        if make not in self._kept:
+            self._kept[make] = make(self.path)
+        made: T = self._kept[make]
+        return made
+
+    def close(self) -> None:
+        """Forget what was kept; files held open are closed."""
+        self._kept.clear()
+
+
+AnyFile = Path | OpenedFile
+
+
+def as_file(file: AnyFile) -> OpenedFile:
+    """Return the file as one that is opened once."""
+    return file if isinstance(file, OpenedFile) else OpenedFile(file)
+
+
+def _look(path: Path) -> tuple[bytes, bool]:
+    """Read the first bytes of a file, and whether it is HDF5."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            start = stream.read(HEAD_BYTES) or b""
+            if not start or start.startswith(NOT_HDF5):
+                return start, False
+            place, size = 0, os.fstat(stream.fileno()).st_size
+            while place + len(HDF5_SIGNATURE) <= size:
+                found = start[place : place + len(HDF5_SIGNATURE)]
+                if place + len(HDF5_SIGNATURE) > len(start):
+                    stream.seek(place)
+                    found = stream.read(len(HDF5_SIGNATURE)) or b""
+                if found == HDF5_SIGNATURE:
+                    return start, True
+                place = 2 * place or HDF5_BLOCK_BYTES
+            return start, False
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
 @dataclass(frozen=True)
@@ -160,9 +259,18 @@ class CsvFile:
     """Texts that are stated to stand for no value."""
 
     @property
+    def is_text(self) -> bool:
+        """Whether it is a csv indeed, and not columns that are read like those of one (`columns`)."""
+        return True
+
+    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
+        """Yield the rows with the columns named in `types`, of a table that is no text; `header`: its column names."""
+        raise NotImplementedError(f"{self}: a csv is text")
+
+    @property
     def is_cuttable(self) -> bool:
         """Whether the csv can be read from any byte on, and so in parts."""
-        return self.member is None and not self.gzipped and self.encoding == "utf-8"
+        return self.is_plain and self.encoding == "utf-8"
 
     @property
     def is_whole(self) -> bool:
@@ -186,6 +294,11 @@ class CsvFile:
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path} (member {self.member})"
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the bytes of the file are those of the csv."""
+        return self.member is None and not self.gzipped
+
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open for reading bytes, from the beginning.
@@ -207,28 +320,30 @@ class CsvFile:
                     stream = io.BufferedReader(Unpacked(member, str(self), "zip"), BUFFER_BYTES)
             except (OSError, *FAULTS) as error:
                 raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
-            if self.encoding != "utf-8":
-                stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
-            if (exchange := self.exchange) is not None:
-                stream = io.BufferedReader(Exchanged(stream, exchange), BUFFER_BYTES)
-            yield stream
+            yield self.decoded(stream)
+
+    def decoded(self, stream: IO[bytes]) -> IO[bytes]:
+        """Return a stream of the csv's own bytes as UTF-8, with the separators and signs that readers know."""
+        if self.encoding != "utf-8":
+            stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
+        if (exchange := self.exchange) is not None:
+            stream = io.BufferedReader(Exchanged(stream, exchange), BUFFER_BYTES)
+        return stream
 
 
-def find_csv(path: Path, start: bytes = b"") -> CsvFile:
-    """Find the csv in `path`: a csv, packed by gzip or not, or the only csv in a zip.
-
-    Args:
-        path: the file. start: its first bytes, where they have been read.
+def find_csv(file: AnyFile) -> CsvFile:
+    """Find the csv in a file: a csv, packed by gzip or not, or the only csv in a zip.
 
     Raises:
         InputError: the file is missing, empty or packed twice; the zip is cut off, damaged or encrypted, has no csv or
             several, a member name that points outside the zip, or a csv of suspect size.
     """
-    start = start or _first_bytes(path)
+    file = as_file(file)
+    path, start = file.path, file.start
     if not start:
         raise InputError(f"{path}: the file is empty. Download it again, or write it anew.")
     if start.startswith(ZIP_STARTS):
-        return CsvFile(path, _csv_member(path))
+        return CsvFile(path, _csv_member(file))
     if start.startswith(GZIP_START):
         packed = CsvFile(path, gzipped=True)
         with packed.open() as stream:
@@ -240,16 +355,16 @@ def find_csv(path: Path, start: bytes = b"") -> CsvFile:
     return CsvFile(path)
 
 
-def zip_members(path: Path) -> list[str]:
+def zip_members(file: AnyFile) -> list[str]:
     """Return the names of the files in a zip, without folders and the hidden files that operating systems add.
 
     Raises:
         InputError: as `find_csv`, for what concerns the zip as a whole.
     """
-    return [member.filename for member in _members(path)]
+    return [member.filename for member in as_file(file).kept(_members)]
 
 
-def vector_members(path: Path, suffixes: Sequence[str]) -> list[str]:
+def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
     """Return the sorted names of a zip's members with one of the suffixes, in lower case, for GDAL to read.
 
     Every member of the zip, also of another suffix, is one that may be unpacked.
@@ -257,25 +372,16 @@ def vector_members(path: Path, suffixes: Sequence[str]) -> list[str]:
     Raises:
         InputError: as `zip_members`; or a member is encrypted or of suspect size.
     """
-    members = _members(path)
+    file = as_file(file)
+    members = file.kept(_members)
     for member in members:
-        _check_member(path, member, MAX_VECTOR_RATIO, "the files in it")
+        _check_member(file.path, member, MAX_VECTOR_RATIO, "the files in it")
     return sorted(member.filename for member in members if PurePosixPath(member.filename).suffix.lower() in suffixes)
 
 
 def gdal_name(path: Path, member: str) -> str:
     """Return GDAL's name of a member of a zip, independent of the zip's own name."""
     return f"/vsizip/{{{path.resolve()}}}/{member}"
-
-
-def _first_bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(len(ZIP_START))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
 def _members(path: Path) -> list[zipfile.ZipInfo]:
@@ -297,8 +403,8 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
     return [member for member in members if not (member.is_dir() or _is_hidden(member.filename))]
 
 
-def _csv_member(path: Path) -> str:
-    members = _members(path)
+def _csv_member(file: OpenedFile) -> str:
+    path, members = file.path, file.kept(_members)
     tables = [member for member in members if member.filename.lower().endswith(".csv")]
     if len(tables) != 1:
         names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
@@ -359,25 +465,14 @@ FOREIGN = {
     b"<html": "web page",
 }
 """What a file begins with -> what it is."""
-START_BYTES = 64
-"""Read of a file to tell what it is: more than any of its readers looks at, a byte order mark before it included."""
 RASTERS = ("GeoTIFF", "NetCDF file")
-
-
-def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file; empty if it cannot be read, which the csv reader then reports."""
-    try:
-        with path.open("rb", buffering=0) as stream:
-            return stream.read(START_BYTES)
-    except OSError:
-        return b""
 
 
 def describe_foreign(start: bytes) -> str | None:
     """Name the type of a file that is not a table of points, with advice; None for a possible table.
 
     Args:
-        start: its `first_bytes`.
+        start: its first bytes.
     """
     start = start.removeprefix(b"\xef\xbb\xbf")
     kind = next((kind for begins, kind in FOREIGN.items() if start.startswith(begins)), None)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import first_bytes
+from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.formats.columns import open_columns
 from plumbline.sources.points.formats.egms_parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points.formats.hdf5 import is_hdf5
-from plumbline.sources.points.formats.mintpy import open_licsbas, open_mintpy
+from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, open_mintpy
 from plumbline.sources.points.line_of_sight import in_use, one_side
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
-from plumbline.sources.points.recognise import FORMATS, hdf5_format, recognise
+from plumbline.sources.points.recognise import FORMATS, recognise
 from plumbline.sources.points.source import PointSource, ProductFile, all_points, moved, raised
 from plumbline.sources.points.track import NO_HEIGHT, Track, identity, numbered, repeats
 
@@ -49,26 +47,11 @@ def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int
     return raised(moved(source, file.about.moved_m), file.about.raised_m)
 
 
-def open_points(
-    path: Path,
-    products: Mapping[str, params.Product] = {},
-    format: str | None = None,
-    crs: str | None = None,
-    part: tuple[int, int | None] = (0, None),
-) -> PointSource:
-    """Recognise a file and open it, once: arguments as of `recognise` and `open_product`.
-
-    Raises:
-        InputError: as they do.
-    """
-    return open_product(recognise(path, products, format), crs, part)
-
-
 def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
     if file.kind == "hdf5":
-        return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.path, file.about, crs)
+        return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.opened, file.about, crs)
     if file.csv is None:
-        return open_parquet(file.path, file.about, crs, part)
+        return open_parquet(file.opened, file.about, crs, part)
     product, header = replace(file.csv, start=part[0], end=part[1]), list(file.header)
     if file.format == "columns":
         return open_columns(product, header, file.about, crs)
@@ -79,7 +62,7 @@ def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> P
 
 
 def read_points(
-    path: Path,
+    given: AnyFile,
     products: Mapping[str, params.Product] = {},
     format: str | None = None,
     crs: str | None = None,
@@ -89,7 +72,7 @@ def read_points(
     Raises:
         InputError: as they do, or for a row.
     """
-    return read_product(recognise(path, products, format), crs)
+    return read_product(recognise(given, products, format), crs)
 
 
 def read_product(file: ProductFile, crs: str | None = None) -> Track:
@@ -148,15 +131,6 @@ def can_state_units(file: ProductFile) -> bool:
     return "units" in FORMATS[file.format].uses
 
 
-def product_parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
-    """Recognise a file and cut it into parts: arguments as of `recognise`, result as of `parts_of`.
-
-    Raises:
-        InputError: as they do.
-    """
-    return parts_of(recognise(path, products))
-
-
 def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
     """Return the portions of a product, to be read in any order, as `open_product` takes them.
 
@@ -167,20 +141,20 @@ def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
     """
     has_ids = "point_id" in file.about.columns if file.format == "columns" else FORMATS[file.format].has_ids
     if file.kind == "parquet":
-        return group_parts(file.path, PART_BYTES)
+        return group_parts(file.opened, PART_BYTES)
     if file.csv is None or not file.csv.is_cuttable or not has_ids:
         return [(0, None)]
     cuts = [*range(0, max(file.path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]
     return [(start or 0, end) for start, end in itertools.pairwise(cuts)]
 
 
-def is_product(path: Path) -> bool:
+def is_product(given: AnyFile) -> bool:
     """Return whether a file may hold points; False for a Parquet of footprints or an HDF5 beside a time series.
 
     Raises:
         InputError: the file cannot be read.
     """
-    start = first_bytes(path)
-    if is_hdf5(path, start):
-        return hdf5_format(path) is not None
-    return is_point_table(path) if is_parquet(start) else True
+    file = as_file(given)
+    if file.is_hdf5:
+        return hdf5_format(file) is not None
+    return is_point_table(file) if is_parquet(file.start) else True

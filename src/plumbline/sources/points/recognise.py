@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,12 +13,11 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.csv_table import read_header
-from plumbline.sources.files.opened import CsvFile, describe_foreign, find_csv, first_bytes, product_params
+from plumbline.sources.files.csv_table import checked_names, read_header
+from plumbline.sources.files.opened import AnyFile, CsvFile, as_file, describe_foreign, find_csv, product_params
 from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
 from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, open_ortho, whole_names
 from plumbline.sources.points.formats.egms_parquet import is_parquet, read_names
-from plumbline.sources.points.formats.hdf5 import is_hdf5
 from plumbline.sources.points.formats.layouts import (
     LAYOUTS,
     Layout,
@@ -30,7 +28,7 @@ from plumbline.sources.points.formats.layouts import (
     open_layout,
     open_stamps,
 )
-from plumbline.sources.points.formats.mintpy import is_licsbas, is_timeseries
+from plumbline.sources.points.formats.mintpy import hdf5_format
 from plumbline.sources.points.formats.vector_layer import PointLayer, cut_advice, find_point_layer
 from plumbline.sources.points.source import PointSource, ProductFile
 from plumbline.sources.points.track import Track
@@ -99,11 +97,11 @@ OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 """Keys of `ingest.products` that mean something for every format."""
 
 
-def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
+def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
     """Recognise a file; readers of its points take the result instead of the path, so that this is done once.
 
     Args:
-        path: the file.
+        given: the file.
         products: patterns of file names -> what such files do not say themselves (`ingest.products`).
         wanted: the format it has to be of; None: as `products` says, or by the content.
 
@@ -111,6 +109,8 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
         InputError: the file cannot be read, its format is not known, or it is not the one wanted, or its description
             lacks what the format needs or has what it does not use.
     """
+    opened = as_file(given)
+    path = opened.path
     about = product_params(path, products)
     wanted = wanted or about.format or ("columns" if about.columns else None)
     if about.profiles is not None or wanted == "profiles":
@@ -120,14 +120,13 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
         )
     if wanted is not None and wanted not in FORMATS:
         raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
-    start = first_bytes(path)
-    if is_hdf5(path, start):
+    if opened.is_hdf5:
         if wanted not in (None, *HDF5_FORMATS):
             raise InputError(
                 f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: "
                 f"{', '.join(HDF5_FORMATS)}."
             )
-        found = hdf5_format(path)
+        found = hdf5_format(opened)
         if found is None:
             raise InputError(
                 f"{path}: an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. "
@@ -135,9 +134,9 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
             )
         if wanted not in (None, found):
             raise InputError(f"{path}: not of format {wanted}. It looks like format {found}.")
-        return _with_used(ProductFile(path, about, "hdf5", found, None, ()))
-    if is_parquet(start):
-        names = read_names(path)
+        return _with_used(ProductFile(opened, about, "hdf5", found, None, ()))
+    if is_parquet(opened.start):
+        names = read_names(opened)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
             raise InputError(
                 f"{path}: a Parquet file with the columns {', '.join(names[:12])[:300]}. Only EGMS products are read "
@@ -146,35 +145,30 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
-        return _with_used(ProductFile(path, about, "parquet", name, None, tuple(names)))
-    if (foreign := describe_foreign(start)) is not None:
+        return _with_used(ProductFile(opened, about, "parquet", name, None, tuple(names)))
+    if (foreign := describe_foreign(opened.start)) is not None:
         raise InputError(f"{path}: {foreign}. {KNOWN}.")
-    product: CsvFile | None = find_point_layer(path, start)
+    product: CsvFile | None = find_point_layer(opened)
     line = None
     if product is None:
-        product, line = dialect(find_csv(path, start), about)
+        product, line = dialect(find_csv(opened), about, opened)
     if wanted in HDF5_FORMATS:
         raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
-        file = _with_used(ProductFile(path, about, kind, wanted, product, ()))
+        file = _with_used(ProductFile(opened, about, kind, wanted, product, ()))
         described(product, about)
-        return replace(file, header=tuple(read_header(product, line)))
-    header = whole_names(read_header(product, line))
+        return replace(file, header=tuple(_names(product, line)))
+    header = whole_names(_names(product, line))
     unfit = [] if about.model_fields_set else list(products)
     name = _by_header(product, header, wanted, unfit)
-    return _with_used(ProductFile(path, about, kind, name, product, tuple(header)))
+    return _with_used(ProductFile(opened, about, kind, name, product, tuple(header)))
 
 
-def hdf5_format(path: Path) -> str | None:
-    """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    if is_timeseries(path):
-        return "mintpy"
-    return "licsbas" if is_licsbas(path) else None
+def _names(product: CsvFile, line: bytes | None) -> list[str]:
+    if isinstance(product, PointLayer):
+        return checked_names(product, product.names)
+    return read_header(product, line)
 
 
 def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:

@@ -15,7 +15,7 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import PLANE, Range
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.opened import CsvFile, OpenedFile
 from plumbline.sources.points.track import Track, concatenate_tracks, drop_repeated
 
 
@@ -30,11 +30,10 @@ class Fail(Protocol):
 class ProductFile:
     """A file of points that has been recognised.
 
-    It goes to other processes, so it holds no open file. A file that is replaced after it was recognised is read as it
-    was written before.
+    It goes to other processes. A csv that is replaced after it was recognised is read as it was written before.
     """
 
-    path: Path
+    opened: OpenedFile
     about: params.Product
     """What `ingest.products` says of it."""
     kind: Literal["hdf5", "parquet", "layer", "csv"]
@@ -44,6 +43,11 @@ class ProductFile:
     """How to read it as a csv; None of HDF5 and Parquet."""
     header: tuple[str, ...]
     """Names of its columns; none of HDF5."""
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self.opened.path
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,11 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.points.read import is_product, open_points, read_points
+from plumbline.sources.points.read import is_product, read_points
 from plumbline.sources.points.recognise import recognise
+from tests.sources.points.opening import open_points
 from tests.sources.points.write_mintpy import NORTH, SHAPE, STEP, WEST, Stack, metres
 from tests.sources.points.write_points import ANGLES, DAYS, line_of_sight
-
-
-@pytest.fixture(autouse=True)
-def _no_probe(monkeypatch):
-    monkeypatch.setattr("plumbline.sources.points.formats.hdf5._survives", lambda *_: True)
 
 
 def write(path, **changes):

@@ -14,9 +14,10 @@ from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.ingested import open_ingested
-from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
+from plumbline.sources.points.read import is_product, read_points
 from plumbline.sources.points.track import Track, concatenate_tracks
 from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
+from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells
 

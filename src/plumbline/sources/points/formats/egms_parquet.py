@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.opened import AnyFile, CsvFile, OpenedFile, as_file
 from plumbline.sources.points.epochs import find_days, warn_of_unread
 from plumbline.sources.points.formats.egms import (
     COHERENCE,
@@ -48,58 +48,56 @@ def is_parquet(start: bytes) -> bool:
     return start.startswith(START)
 
 
-def is_point_table(path: Path) -> bool:
+def is_point_table(file: AnyFile) -> bool:
     """Return whether a Parquet file is a product, and not one of footprints.
 
     Raises:
         InputError: it cannot be read.
     """
-    with _open(path) as file:
-        return is_egms(list(file.schema_arrow.names)) and GEOMETRY not in (file.schema_arrow.metadata or {})
+    schema = as_file(file).kept(_open).schema_arrow
+    return is_egms(list(schema.names)) and GEOMETRY not in (schema.metadata or {})
 
 
-def read_names(path: Path) -> list[str]:
+def read_names(file: AnyFile) -> list[str]:
     """Read the names of the columns.
 
     Raises:
         InputError: the file is damaged.
     """
-    with _open(path) as file:
-        return list(file.schema_arrow.names)
+    return list(as_file(file).kept(_open).schema_arrow.names)
 
 
-def group_parts(path: Path, part_bytes: int) -> list[Groups]:
+def group_parts(file: AnyFile, part_bytes: int) -> list[Groups]:
     """Group the file's row groups into runs of about `part_bytes` each, unpacked, or of a single group.
 
     Raises:
         InputError: the file is damaged.
     """
     cuts, size = [0], 0
-    with _open(path) as file:
-        for index in range(file.metadata.num_row_groups):
-            own = file.metadata.row_group(index).total_byte_size
-            if index > cuts[-1] and size + own > part_bytes:
-                cuts.append(index)
-                size = 0
-            size += own
+    metadata = as_file(file).kept(_open).metadata
+    for index in range(metadata.num_row_groups):
+        own = metadata.row_group(index).total_byte_size
+        if index > cuts[-1] and size + own > part_bytes:
+            cuts.append(index)
+            size = 0
+        size += own
     return list(zip(cuts, [*cuts[1:], None], strict=True))
 
 
-def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Groups = WHOLE) -> PointSource:
+def open_parquet(opened: OpenedFile, about: params.Product, crs: str | None, groups: Groups = WHOLE) -> PointSource:
     """Open an EGMS product in Parquet, or a part of one.
 
     Args:
-        path: the file. about: what is stated of it. crs: projected CRS that is wanted; None: that of the file.
+        opened: the file. about: what is stated of it. crs: projected CRS that is wanted; None: that of the file.
         groups: row groups to read, see `group_parts`.
 
     Raises:
         InputError: the file is damaged, is no EGMS product, lacks a column, or has one of another type; what concerns
             rows, where reading gets to them.
     """
-    product = CsvFile(path)
-    with _open(path) as file:
-        header = list(file.schema_arrow.names)
-        _check_size(path, file)
+    path = opened.path
+    product, header = CsvFile(path), read_names(opened)
+    _check_size(path, opened.kept(_open))
     if len(set(header)) < len(header):
         raise InputError(
             f"{path}: column {next(n for n in header if header.count(n) > 1)!r} stands there more than once."
@@ -120,7 +118,7 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
         replace(layout, missing=about.missing),
         about.track or path.stem,
         crs,
-        rows=lambda types: _rows(path, types, groups),
+        rows=lambda types: _rows(opened, types, groups),
         fail_row=_Fail(path),
         is_whole=groups == WHOLE,
     )
@@ -164,27 +162,25 @@ def _check_size(path: Path, file: pq.ParquetFile) -> None:
         )
 
 
-def _rows(path: Path, types: Mapping[str, pa.DataType], groups: Groups) -> Iterator[tuple[int, pa.Table]]:
-    with _open(path) as file:
-        first = sum(file.metadata.row_group(index).num_rows for index in range(groups[0]))
-        wanted = list(range(file.metadata.num_row_groups))[slice(*groups)]
-        if not wanted:
+def _rows(opened: OpenedFile, types: Mapping[str, pa.DataType], groups: Groups) -> Iterator[tuple[int, pa.Table]]:
+    path, file = opened.path, opened.kept(_open)
+    first = sum(file.metadata.row_group(index).num_rows for index in range(groups[0]))
+    wanted = list(range(file.metadata.num_row_groups))[slice(*groups)]
+    if not wanted:
+        return
+    batches = file.iter_batches(batch_size=ROWS, row_groups=wanted, columns=list(types))
+    while True:
+        try:
+            batch = next(batches, None)
+            if batch is not None:
+                batch.validate(full=True)  # a changed byte may be no text in UTF-8
+        except FAULTS as error:
+            raise InputError(f"{path}: damaged after row {first} ({_first_line(error)}). Download it again.") from None
+        if batch is None:
             return
-        batches = file.iter_batches(batch_size=ROWS, row_groups=wanted, columns=list(types))
-        while True:
-            try:
-                batch = next(batches, None)
-                if batch is not None:
-                    batch.validate(full=True)  # a changed byte may be no text in UTF-8
-            except FAULTS as error:
-                raise InputError(
-                    f"{path}: damaged after row {first} ({_first_line(error)}). Download it again."
-                ) from None
-            if batch is None:
-                return
-            if batch.num_rows:
-                yield first, _cast(path, first, batch, types)
-                first += batch.num_rows
+        if batch.num_rows:
+            yield first, _cast(path, first, batch, types)
+            first += batch.num_rows
 
 
 def _cast(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table:

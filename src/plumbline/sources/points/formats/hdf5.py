@@ -6,14 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import GZIP_START, ZIP_STARTS
 
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
 """What h5py raises on a damaged file."""
@@ -23,8 +21,6 @@ MAX_RATIO = 1000
 """Largest unpacked : stored size of a large array; an image of no data packs about so far."""
 RATIO_FREE_BYTES = 2**26
 CACHE_BYTES = 2**25
-NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
-"""What files of other kinds begin with."""
 PROBE = f"""
 import math, sys, h5py
 failed = []
@@ -56,31 +52,52 @@ IN_EOS = {
 """Array -> its place there; of others, in the group `geometry`."""
 
 
-def is_hdf5(path: Path, start: bytes) -> bool:
-    """Return whether the file's content is HDF5; a file that begins otherwise (`NOT_HDF5`) is not opened.
+class Hdf5Files:
+    """A stack and the files beside it, each opened once; they are closed when nobody has this object any more.
 
-    Args:
-        path: the file. start: its first bytes. They may be of anything: HDF5 may begin behind a block of the user's.
+    It goes to other processes without them.
     """
-    if not start or start.startswith(NOT_HDF5):
-        return False
-    try:
-        return bool(h5py.is_hdf5(str(path)))
-    except FAULTS:
-        return False
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Begin with none open. `path`: of the stack; it only makes this what `OpenedFile.kept` can make."""
+        self._open: dict[Path, h5py.File] = {}
+
+    def __reduce__(self) -> tuple[type[Hdf5Files], tuple[()]]:
+        return Hdf5Files, ()
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[h5py.File]:
+        """Give a file for reading; damage found inside the block also raises an `InputError`.
+
+        Raises:
+            InputError: the file is missing, cut off or damaged.
+        """
+        with _told(path):
+            if path not in self._open:
+                if probes_first:
+                    _check_harmless(path)
+                self._open[path] = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+            yield self._open[path]
+
+
+probes_first = False
+"""Whether another process reads each file first, see `probe_first`."""
+
+
+def probe_first() -> None:
+    """Let another process read each file first, from now on: for files of strangers.
+
+    A changed byte can crash libhdf5, which cannot be caught.
+    """
+    global probes_first
+    probes_first = True
 
 
 @contextmanager
-def open_hdf5(path: Path) -> Iterator[h5py.File]:
-    """Open for reading; damage found inside the block also raises an `InputError`.
-
-    Raises:
-        InputError: the file is missing, cut off or damaged.
-    """
-    _check_harmless(path)
+def _told(path: Path) -> Iterator[None]:
+    """Turn what h5py raises into an `InputError`."""
     try:
-        with h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES) as file:
-            yield file
+        yield
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
     except FAULTS as error:
@@ -162,23 +179,19 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
 
 
 def _check_harmless(path: Path) -> None:
-    """Let another process read the file first: a changed byte can crash libhdf5, which cannot be caught.
+    """Let another process read the file.
 
     Raises:
         InputError: that process was killed, or did not end.
     """
-    try:
-        state = path.stat()
-    except OSError:
-        return  # said better by who opens it
-    if not _survives(str(path), state.st_mtime_ns, state.st_size):
+    if path.exists() and not _survives(path):  # a missing one is told by who opens it
         raise InputError(f"{path}: not readable as HDF5 (it is damaged). Make or download it again.")
 
 
-@lru_cache(maxsize=256)
-def _survives(path: str, _changed: int, _size: int) -> bool:
+def _survives(path: Path) -> bool:
     try:
-        done = subprocess.run([sys.executable, "-I", "-c", PROBE, path], capture_output=True, timeout=PROBE_SECONDS)
+        command = [sys.executable, "-I", "-c", PROBE, str(path)]
+        done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode >= 0  # what it refuses in words, is refused here, too

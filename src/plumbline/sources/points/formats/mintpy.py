@@ -14,9 +14,9 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, Projection, projection
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.opened import AnyFile, CsvFile, OpenedFile, as_file
 from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
-from plumbline.sources.points.formats.hdf5 import array, attributes, has_array, open_hdf5
+from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array
 from plumbline.sources.points.formats.mintpy_geometry import Geometry, Grid, Window, find_geometry
 from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import (
@@ -41,17 +41,20 @@ MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
 NO_DATA = "no_data"
 
 
-def is_timeseries(path: Path) -> bool:
-    """Return whether an HDF5 file is a time series, and not a file beside one.
+def hdf5_format(file: AnyFile) -> str | None:
+    """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
 
     Raises:
         InputError: the file is damaged.
     """
-    with open_hdf5(path) as file:
-        return has_array(file, SERIES)
+    file = as_file(file)
+    with file.kept(Hdf5Files).open(file.path) as content:
+        if has_array(content, SERIES):
+            return "mintpy"
+        return "licsbas" if has_array(content, CUMULATIVE) and has_array(content, DATES) else None
 
 
-def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSource:
+def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:
     """Open a time series of MintPy, geocoded or in radar coordinates.
 
     Geometry and coherence are looked for beside the file and in `inputs/`, by their names and their size, or are what
@@ -61,12 +64,13 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
         InputError: a file is damaged, its arrays are not of one size, its days repeat or are none, the geometry is not
             there and not stated in `about`; what concerns pixels, where reading gets to them.
     """
-    with open_hdf5(path) as file:
+    path, files = opened.path, opened.kept(Hdf5Files)
+    with files.open(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
         check_shape(path, series)
         order, days, said = _epochs(path, file, series.shape[0])
         attrs = attributes(file)
-        geometry = find_geometry(path, attrs, series.shape[1:], about)
+        geometry = find_geometry(path, files, attrs, series.shape[1:], about)
     notes = [*geometry.notes, *_decided(attrs, about), *said]
     factor = to_mm(about, _unit(path, attrs, about))
     return stack_source(Stack(path, SERIES, order, days, factor), geometry, about, crs, notes)
@@ -101,7 +105,7 @@ def stack_source(
 
     def blocks() -> Iterator[Track]:
         empty, missing = True, Missing(path, about.missing)
-        with open_hdf5(path) as file, geometry.open() as opened:
+        with geometry.files.open(path) as file, geometry.open() as opened:
             series = array(path, file, stack.array, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
@@ -264,17 +268,7 @@ VECTOR = ("E.geo", "N.geo", "U.geo")
 CORNER, STEP = ("corner_lon", "corner_lat"), ("post_lon", "post_lat")
 
 
-def is_licsbas(path: Path) -> bool:
-    """Return whether an HDF5 file is a time series of LiCSBAS.
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    with open_hdf5(path) as file:
-        return has_array(file, CUMULATIVE) and has_array(file, DATES)
-
-
-def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSource:
+def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:
     """Open a time series of LiCSBAS: mm, positive towards the satellite (shorter line of sight).
 
     Layout: LiCSBAS13_sb_inv.py and LiCSBAS133_write_h5.py. `corner_lat` and `corner_lon` are the middle of the first
@@ -284,7 +278,8 @@ def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSou
         InputError: the file is damaged or not geocoded, its arrays are not of one size, its days repeat or are none, or
             it lacks the line of sight and `about` does not say it; what concerns pixels, where reading gets to them.
     """
-    with open_hdf5(path) as file:
+    path, files = opened.path, opened.kept(Hdf5Files)
+    with files.open(path) as file:
         series = array(path, file, CUMULATIVE, dimensions=3, kinds="f")
         check_shape(path, series)
         days = _days(path, file, series.shape[0])
@@ -315,6 +310,7 @@ def open_licsbas(path: Path, about: params.Product, crs: str | None) -> PointSou
         source=str(path),
         height=HEIGHT,
         vector=() if angles else VECTOR,
+        files=files,
     )
     order = np.argsort(days)
     notes = ["points come without coherence: LiCSBAS gives none of time"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, LATITUDES, LONGITUDES, Box, is_globe, unrolled
-from plumbline.sources.points.formats.hdf5 import array, attributes, has_array, open_hdf5, read_number
+from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array, read_number
 from plumbline.sources.points.line_of_sight import PASSES, pass_of
 from plumbline.sources.points.missing import drop_codes, drop_height_codes
 from plumbline.sources.points.source import UNIT_TOLERANCE
@@ -98,6 +98,7 @@ class Geometry:
     """Name of the array of heights."""
     vector: tuple[str, ...] = ()
     """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
+    files: Hdf5Files = field(default_factory=Hdf5Files)
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
 
     @property
@@ -120,7 +121,7 @@ class Geometry:
         with ExitStack() as opened:
             arrays = {}
             if self.path is not None:
-                file = opened.enter_context(open_hdf5(self.path))
+                file = opened.enter_context(self.files.open(self.path))
                 named = [] if self.grid else ["latitude", "longitude"]
                 named += self.vector
                 named += (
@@ -129,7 +130,7 @@ class Geometry:
                 named += [self.height] if has_array(file, self.height) else []
                 arrays = {name: self._array(self.path, file, name) for name in named}
             if self.coherence is not None:
-                file = opened.enter_context(open_hdf5(self.coherence))
+                file = opened.enter_context(self.files.open(self.coherence))
                 arrays[COHERENCE] = self._array(self.coherence, file, COHERENCE)
             yield replace(self, arrays=arrays)
 
@@ -276,42 +277,50 @@ CONVENTIONS = tuple(
 """Ways in which programs write the direction, each as what makes it MintPy's."""
 
 
-def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product) -> Geometry:
+def find_geometry(
+    path: Path, files: Hdf5Files, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product
+) -> Geometry:
     """Find and inspect the files that belong to the time series `path` with the attributes `attrs`.
+
+    Args:
+        path: the time series. files: it, open; what belongs to it is opened in the same. attrs: its attributes.
+        shape: its rows and columns. about: what is stated of it.
 
     Raises:
         InputError: a file that is named is missing; no geometry of the right size is there and `about` does not say
             what it would; the CRS of a raster in metres is not said.
     """
     grid, crs = _grid(path, attrs, about)
-    geometry = _companion(path, about.geometry, GEOMETRIES, VIEWS, shape)
-    coherence = _companion(path, about.coherence, COHERENCES, ((COHERENCE,),), shape)
+    geometry = _companion(path, files, about.geometry, GEOMETRIES, VIEWS, shape)
+    coherence = _companion(path, files, about.coherence, COHERENCES, ((COHERENCE,),), shape)
     angles = None
     if about.incidence_deg is not None and about.heading_deg is not None:
         angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
     if geometry is None and (grid is None or angles is None):
         raise InputError(
             f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
-            f"({', '.join(GEOMETRIES)}).{_without_view(path, shape)} Put it there, or write its name "
+            f"({', '.join(GEOMETRIES)}).{_without_view(path, files, shape)} Put it there, or write its name "
             "(ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
             f"{params.PARAMS_FILE}."
         )
-    notes = _chosen(path, geometry, coherence, about)
-    vector = () if angles is not None or geometry is None else _vector(geometry)
+    notes = _chosen(path, files, geometry, coherence, about)
+    vector = () if angles is not None or geometry is None else _vector(geometry, files)
     look: dict[str, Any] = {"azimuth": None, "vector": vector, "notes": ()}
     if vector:
         place = os.path.relpath(geometry or path, path.parent)
         look["notes"] = (f"the line of sight is that of {', '.join(vector)} in {place}",)
     elif angles is None and geometry is not None:
-        look |= _look(path, geometry, attrs)
+        look |= _look(path, geometry, files, attrs)
     look["notes"] = (*notes, *look["notes"])
-    found = Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), **look)
+    found = Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), files=files, **look)
     if grid is not None and is_globe(str(path), crs):
         _check_degrees(path, found)
     return found
 
 
-def _chosen(path: Path, geometry: Path | None, coherence: Path | None, about: params.Product) -> list[str]:
+def _chosen(
+    path: Path, files: Hdf5Files, geometry: Path | None, coherence: Path | None, about: params.Product
+) -> list[str]:
     """Return notes on files that were chosen without being named, and on what they lack."""
     notes = []
     if geometry is None:
@@ -319,7 +328,7 @@ def _chosen(path: Path, geometry: Path | None, coherence: Path | None, about: pa
     else:
         if about.geometry is None and geometry != path:
             notes.append(f"its geometry is taken from {os.path.relpath(geometry, path.parent)}, found beside it")
-        with open_hdf5(geometry) as file:
+        with files.open(geometry) as file:
             if not has_array(file, "height"):
                 notes.append(f"no /height in {geometry.name}; all points are taken to be of one height")
     if coherence is None:
@@ -365,7 +374,12 @@ def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[
 
 
 def _companion(
-    path: Path, named: str | None, usual: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], shape: tuple[int, int]
+    path: Path,
+    files: Hdf5Files,
+    named: str | None,
+    usual: tuple[str, ...],
+    wanted: tuple[tuple[str, ...], ...],
+    shape: tuple[int, int],
 ) -> Path | None:
     """Return the named file, or the first of the usual ones with all arrays of one of `wanted`, of this size."""
     if named is not None:
@@ -374,7 +388,7 @@ def _companion(
             raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
         return chosen
     for candidate in _candidates(path, usual):
-        with open_hdf5(candidate) as file:
+        with files.open(candidate) as file:
             for names in wanted:
                 found = all(has_array(file, name) for name in names)
                 if found and all(array(candidate, file, name, dimensions=2).shape == shape for name in names):
@@ -388,18 +402,18 @@ def _candidates(path: Path, usual: tuple[str, ...]) -> Iterator[Path]:
     yield from (found for folder in FOLDERS for name in usual if (found := path.parent / folder / name).is_file())
 
 
-def _vector(geometry: Path) -> tuple[str, ...]:
+def _vector(geometry: Path, files: Hdf5Files) -> tuple[str, ...]:
     """Return the names of the arrays of the line of sight, if the file lacks an incidence angle; up may be missing."""
-    with open_hdf5(geometry) as file:
+    with files.open(geometry) as file:
         if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
             return ()
         return VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]
 
 
-def _without_view(path: Path, shape: tuple[int, int]) -> str:
+def _without_view(path: Path, files: Hdf5Files, shape: tuple[int, int]) -> str:
     """Return a message if a file has the right size but lacks viewing angles; else empty."""
     for candidate in _candidates(path, GEOMETRIES):
-        with open_hdf5(candidate) as file:
+        with files.open(candidate) as file:
             if has_array(file, "height") and array(candidate, file, "height", dimensions=2).shape == shape:
                 return (
                     f" {os.path.relpath(candidate, path.parent)} has that size, but neither /{INCIDENCE} nor "
@@ -408,13 +422,13 @@ def _without_view(path: Path, shape: tuple[int, int]) -> str:
     return ""
 
 
-def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any]:
+def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
 
     Raises:
         InputError: neither says it, or they contradict each other in a way that is no known convention.
     """
-    with open_hdf5(geometry) as file:
+    with files.open(geometry) as file:
         attrs = {**attributes(file), **attrs}
         azimuth = _middle(geometry, file, AZIMUTH)
         incidence = _middle(geometry, file, INCIDENCE)

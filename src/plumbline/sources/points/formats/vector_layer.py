@@ -1,24 +1,25 @@
-"""Read points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf as a csv of their attributes and places."""
+"""Read points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf as a table of their attributes and places."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
+import pyarrow.compute as pc
 import pyogrio
 import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import is_elsewhere
-from plumbline.sources.files.opened import BUFFER_BYTES, ZIP_START, CsvFile, gdal_name, vector_members
+from plumbline.sources.files.csv_lines import MINUS, MISSING
+from plumbline.sources.files.csv_table import refuse_cell
+from plumbline.sources.files.opened import ZIP_START, CsvFile, OpenedFile, gdal_name, vector_members
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.points.epochs import cut_days
 
@@ -28,7 +29,7 @@ SUFFIXES = (".shp", ".gpkg", ".fgb", ".geojson")
 """Of such files in a zip."""
 TEXTS = (".geojson", ".json")
 BATCH = 8192
-"""Points turned into text at a time."""
+"""Points read at a time."""
 HEIGHT = "geometry_height"
 PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_easting", "geometry_northing")}
 """Whether the CRS is of degrees -> names of the columns that the points' places get."""
@@ -36,7 +37,7 @@ PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_e
 
 @dataclass(frozen=True)
 class PointLayer(CsvFile):
-    """One layer of points; opened, it is a csv of its attributes behind columns of its places."""
+    """One layer of points, read as a table of its attributes behind columns of its places."""
 
     source: str = ""
     """As GDAL names the file."""
@@ -44,25 +45,54 @@ class PointLayer(CsvFile):
     crs: str | None = None
     """Of the places, as `EPSG:N` where it has a number."""
     places: tuple[str, str] = PLACES[False]
+    """Columns of the places."""
     has_heights: bool = False
     """Whether its points have a third coordinate, which is a column then."""
+    attributes: tuple[str, ...] = ()
+    """Those that a table can hold."""
+
+    @property
+    def is_text(self) -> bool:
+        """False: a layer is read by columns."""
+        return False
 
     @property
     def is_cuttable(self) -> bool:
         """False: a layer cannot be read from any byte on."""
         return False
 
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """Open the csv, from its header on; it is produced while it is read.
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the table's columns."""
+        return (*self._coordinates, *self.attributes)
+
+    @property
+    def _coordinates(self) -> tuple[str, ...]:
+        return (*self.places, HEIGHT) if self.has_heights else self.places
+
+    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
+        """Yield the rows with the columns named in `types`; cells of `MISSING` are null in columns of numbers.
+
+        Args:
+            header: as `checked_names` makes it of `names`. types: the columns to read; texts, or numbers.
 
         Raises:
-            InputError: unreadable; also from `read` of the stream, where damage shows only there.
+            InputError: the file is damaged or cut off, a feature is not a point, or a cell is not of its column's type.
         """
+        row, own = 0, dict(zip(header, self.names, strict=True))
         with _opened(self.path, self.source, self.layer, batch_size=BATCH) as (about, batches):
-            places = (*self.places, HEIGHT) if self.has_heights else self.places
-            stream = _AsCsv(str(self), places, about["geometry_name"], batches, self._count)
-            yield io.BufferedReader(stream, BUFFER_BYTES)
+            batches = iter(batches)
+            while (batch := _next(self, batches)) is not None:
+                places = self._places(about["geometry_name"] or "wkb_geometry", batch, row)
+                columns = {name: places[own[name]] if own[name] in places else batch[own[name]] for name in types}
+                yield self._typed(columns, types, row)
+                row += len(batch)
+        count = self._count()
+        if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
+            raise InputError(
+                f"{self}: damaged or cut off ({row} points can be read of {count} that it says it has). "
+                "Download it again; of a Shapefile, all of its files."
+            )
 
     def _count(self) -> int:
         """Return the number of features that the file states; -1 if it does not state it."""
@@ -70,17 +100,80 @@ class PointLayer(CsvFile):
             return -1  # it would have to be read once more, and one that is cut is no JSON
         return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
+    def _places(self, geometry: str, batch: pa.RecordBatch, row: int) -> dict[str, pa.Array]:
+        """Return the columns of the places of a batch that begins with feature `row`."""
+        shapes = shapely.from_wkb(np.asarray(batch[geometry].to_pylist(), object), on_invalid="ignore")
+        # Tools that promote to multi (ogr2ogr -nlt) make one of each point.
+        single = (shapely.get_type_id(shapes) == shapely.GeometryType.MULTIPOINT) & (
+            shapely.get_num_geometries(shapes) == 1
+        )
+        shapes[single] = shapely.get_geometry(shapes[single], 0)
+        wrong = shapely.get_type_id(shapes) != shapely.GeometryType.POINT
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            found, advice = "none" if shapes[at] is None else shapes[at].geom_type, ""
+            if found == "MultiPoint":
+                found = f"MultiPoint of {shapely.get_num_geometries(shapes[at])}"
+                advice = " `ogr2ogr -explodecollections OUT.gpkg IN` makes a feature of each."
+            raise InputError(f"{self}, feature {row + at + 1}, geometry: {found} found, a point is needed.{advice}")
+        coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
+        return {name: pa.array(of(shapes)) for name, of in zip(self._coordinates, coordinates, strict=False)}
 
-def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
+    def _typed(self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int) -> pa.Table:
+        """Return columns as the types wanted; `row`: the first of them in the layer."""
+        read = {
+            name: _as_texts(values).fill_null("")
+            if pa.types.is_string(types[name])
+            else _as_numbers(values, self.missing)
+            for name, values in columns.items()
+        }
+        faults = [(found, name) for name, found in read.items() if isinstance(found, int)]
+        if faults:
+            at, name = min(faults, key=lambda fault: fault[0])
+            raise refuse_cell(self, row + at, name, str(_as_texts(columns[name])[at]))
+        return pa.table(read)
+
+
+def _next(layer: PointLayer, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    try:
+        return next(batches, None)
+    except READ_FAULTS as error:
+        raise InputError(f"{layer}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
+
+
+def _as_texts(values: pa.Array) -> pa.Array:
+    texts = values.cast(pa.string())
+    return pc.replace_substring(texts, MINUS.decode(), "-")
+
+
+def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
+    """Return numbers as doubles, and texts as the numbers in them; or the row of the first that is none."""
+    if pa.types.is_integer(values.type) or pa.types.is_float64(values.type):
+        return values.cast(pa.float64(), safe=False)
+    # Numbers of other types by their shortest text: 0.1 of 32 bits is 0.1.
+    texts = _as_texts(values)
+    texts = pc.utf8_trim(pc.if_else(pc.is_in(texts, pa.array([*MISSING, *missing])), None, texts), " \t")
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return next(row for row, text in enumerate(texts) if text.is_valid and not _is_number(text))
+
+
+def _is_number(text: pa.Scalar) -> bool:
+    try:
+        text.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def find_point_layer(file: OpenedFile) -> PointLayer | None:
     """Find the layer of points in a file; None if it is not a vector file.
-
-    Args:
-        path: the file. start: its first bytes.
 
     Raises:
         InputError: the file is damaged, or holds several layers of points, or none.
     """
-    source = _source(path, start)
+    path, source = file.path, _source(file)
     if source is None:
         return None
     try:
@@ -96,8 +189,9 @@ def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
         found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
         several = " `ogr2ogr OUT.gpkg IN LAYER` writes one of them." if len(points) > 1 else ""
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
-    with _opened(path, source, points[0], batch_size=1) as (about, _):
+    with _opened(path, source, points[0], batch_size=1) as (about, batches):
         crs = pyproj.CRS(about["crs"]) if about["crs"] else None
+        attributes = _attributes(batches.schema, about["geometry_name"] or "wkb_geometry")
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
     return PointLayer(
@@ -107,6 +201,21 @@ def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
         crs=crs.to_string() if crs else None,
         places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
+        attributes=attributes,
+    )
+
+
+def _attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
+    """Return the names of the attributes that a table can hold."""
+    return tuple(
+        field.name
+        for field in schema
+        if not (
+            field.name == geometry
+            or pa.types.is_nested(field.type)
+            or pa.types.is_binary(field.type)
+            or isinstance(field.type, pa.BaseExtensionType)  # objects within a GeoJSON's properties
+        )
     )
 
 
@@ -142,13 +251,14 @@ def cut_advice(product: CsvFile, names: Iterable[str]) -> str:
     )
 
 
-def _source(path: Path, start: bytes) -> str | None:
+def _source(file: OpenedFile) -> str | None:
     """Return the file's name for GDAL; None if it begins as none of `STARTS`, alone or in a zip without a csv."""
-    if start.startswith(STARTS):
+    path = file.path
+    if file.start.startswith(STARTS):
         return str(path)
-    if not start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
+    if not file.start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
         return None
-    members = vector_members(path, (*SUFFIXES, ".csv"))
+    members = vector_members(file, (*SUFFIXES, ".csv"))
     found = [name for name in members if not name.lower().endswith(".csv")]
     if not found or len(found) < len(members):
         return None
@@ -170,85 +280,3 @@ def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iter
         yield dict(about), batches
     finally:
         opened.__exit__(None, None, None)
-
-
-class _AsCsv(io.RawIOBase):
-    def __init__(
-        self, name: str, places: tuple[str, ...], geometry: str, batches: Any, count: Callable[[], int]
-    ) -> None:
-        self._name, self._places, self._geometry = name, places, geometry or "wkb_geometry"
-        self._schema, self._batches = batches.schema, iter(batches)
-        self._rest = _csv(pa.table({place: [] for place in places} | self._attributes(None)), header=True)
-        self._row, self._count = 0, count
-
-    def readable(self) -> bool:
-        """Return True: the stream is readable."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read bytes of the csv; raise `InputError` if the file is damaged, or a feature is not a point."""
-        while not self._rest:
-            try:
-                batch = next(self._batches, None)
-            except READ_FAULTS as error:
-                raise InputError(
-                    f"{self._name}: damaged or cut off ({first_line_of(error)}). Download it again."
-                ) from None
-            if batch is None:
-                self._check_end()
-                return 0
-            self._rest = _csv(self._table(batch), header=False)
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-    def _check_end(self) -> None:
-        """Refuse a Shapefile's table or FlatGeobuf that was cut; GDAL silently reads what is left."""
-        count = self._count()
-        if self._row < count:
-            raise InputError(
-                f"{self._name}: damaged or cut off ({self._row} points can be read of {count} that it says it has). "
-                "Download it again; of a Shapefile, all of its files."
-            )
-
-    def _table(self, batch: pa.RecordBatch) -> pa.Table:
-        shapes = shapely.from_wkb(np.asarray(batch[self._geometry].to_pylist(), object), on_invalid="ignore")
-        # Tools that promote to multi (ogr2ogr -nlt) make one of each point.
-        single = (shapely.get_type_id(shapes) == shapely.GeometryType.MULTIPOINT) & (
-            shapely.get_num_geometries(shapes) == 1
-        )
-        shapes[single] = shapely.get_geometry(shapes[single], 0)
-        wrong = shapely.get_type_id(shapes) != shapely.GeometryType.POINT
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            found, advice = "none" if shapes[row] is None else shapes[row].geom_type, ""
-            if found == "MultiPoint":
-                found = f"MultiPoint of {shapely.get_num_geometries(shapes[row])}"
-                advice = " `ogr2ogr -explodecollections OUT.gpkg IN` makes a feature of each."
-            raise InputError(
-                f"{self._name}, feature {self._row + row + 1}, geometry: {found} found, a point is needed.{advice}"
-            )
-        self._row += len(batch)
-        coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
-        places = {name: of(shapes) for name, of in zip(self._places, coordinates, strict=False)}
-        return pa.table(places | self._attributes(batch))
-
-    def _attributes(self, batch: pa.RecordBatch | None) -> dict[str, Any]:
-        """Return the columns that a csv can hold; without a batch, without values."""
-        kept = [
-            field
-            for field in self._schema
-            if not (
-                field.name == self._geometry
-                or pa.types.is_nested(field.type)
-                or pa.types.is_binary(field.type)
-                or isinstance(field.type, pa.BaseExtensionType)  # objects within a GeoJSON's properties
-            )
-        ]
-        return {field.name: pa.array([], field.type) if batch is None else batch[field.name] for field in kept}
-
-
-def _csv(table: pa.Table, header: bool) -> bytes:
-    sink = io.BytesIO()
-    pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=header))
-    return sink.getvalue()

@@ -1,4 +1,4 @@
-"""Rows of sequences find the points they came from."""
+"""Rows of sequences know the points they came from."""
 
 from dataclasses import replace
 
@@ -8,19 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import frames
-from plumbline.prepare.assignment.nearest import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
-from plumbline.serve.explain.run import find_points
+from plumbline.serve.explain.run import product_points
 from tests.prepare.made import PARAMS, make_scene
 
 
 def found_in(tracks, buildings, **changed):
-    """The sequences, the footprints they are of, and the points found for them."""
-    params, footprints = PARAMS.model_copy(update=changed), buildings.geometry.to_numpy()
-    prepared = prepare_buildings(tracks, buildings, params)
-    owners = [assign_points(track.easting, track.northing, footprints, params.buffer_m) for track in tracks]
-    points = find_points(prepared.sequences, prepared.footprint, tracks, owners, frames(footprints))
+    """The sequences, the footprints they are of, and the points of their rows."""
+    prepared = prepare_buildings(tracks, buildings, PARAMS.model_copy(update=changed))
+    points = product_points(prepared, np.arange(len(prepared.sequences)), tracks)
     return prepared.sequences, prepared.footprint, points
 
 
@@ -41,7 +38,7 @@ def test_rows_are_points_of_their_building_each_once(seed, most):
     np.testing.assert_allclose(sequences.slope[:, names(SLOPE).index("los_up")], los_up, atol=1e-6)
 
 
-def test_points_above_each_other_are_told_apart_and_twins_are_not():
+def test_points_above_each_other_and_twins_are_told_apart():
     tracks, buildings = make_scene(1, buildings=1, most=20)
     first = tracks[0].take(np.r_[np.arange(len(tracks[0])), 0, 1])
     ids, height = first.point_id.copy(), first.height.copy()
@@ -49,7 +46,7 @@ def test_points_above_each_other_are_told_apart_and_twins_are_not():
     tracks = [replace(first, point_id=ids, height=height), tracks[1]]
     sequences, _, points = found_in(tracks, buildings)
     said = points.point_id[points.track == first.name].tolist()
-    assert sorted(said) == sorted([*ids[[0]], *ids[2:-1], *[f"{ids[1]} or twin"] * 2])
+    assert sorted(said) == sorted(ids)
     of_above = points.point_id == "above"
     height_column = sequences.distance[:, names(DISTANCE).index("height")]
     lowest = min(track.height.min() for track in tracks)
@@ -70,11 +67,16 @@ def test_points_with_too_few_values_are_nobody():
     assert len(points.point_id) == sum(map(len, tracks)) - 1
 
 
-def test_other_points_are_a_fault():
-    tracks, buildings = make_scene(3, buildings=2)
+def test_the_points_of_some_buildings_are_theirs_and_a_track_left_out_has_none():
+    tracks, buildings = make_scene(3, buildings=4)
+    early = replace(tracks[0], name="early", epochs=tracks[0].epochs - np.timedelta64(40 * 365, "D"))
+    tracks = [early, *tracks]
     prepared = prepare_buildings(tracks, buildings, PARAMS)
-    footprints = buildings.geometry.to_numpy()
-    owners = [assign_points(track.easting, track.northing, footprints, PARAMS.buffer_m) for track in tracks]
-    moved = [replace(track, northing=track.northing + 0.5) for track in tracks]
-    with pytest.raises(ValueError, match=r"b\d: its scatterers are not among"):
-        find_points(prepared.sequences, prepared.footprint, moved, owners, frames(footprints))
+    some = np.array([0, 2])
+    points = product_points(prepared, some, tracks)
+    length = prepared.sequences.length
+    rows = np.concatenate([np.arange(*prepared.sequences.offsets[[b, b + 1]]) for b in some])
+    assert len(points.point_id) == length[some].sum()
+    whole = product_points(prepared, np.arange(len(length)), tracks)
+    assert points.point_id.tolist() == whole.point_id[rows].tolist()
+    assert set(points.track) == {track.name for track in tracks[1:]}
