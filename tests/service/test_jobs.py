@@ -73,8 +73,8 @@ def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path
 
 
 @pytest.mark.heavy
-def test_a_field_is_restored_with_its_buildings(served, tmp_path):
-    client, _ = served
+def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(served, tmp_path):
+    client, folder = served
     write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
     points = sorted((tmp_path / "scene").glob("*.csv"))
     asked = {"num_inference_steps": "2", "samples": "2", "adapter": "unwrapping=0.5", "bbox": "-180,-90,180,90"}
@@ -89,6 +89,9 @@ def test_a_field_is_restored_with_its_buildings(served, tmp_path):
         assert source.descriptions[0] == "up_mm"
         assert np.isfinite(source.read(1)).any()
         assert source.tags()["PLUMBLINE_STEPS"] == "2"
+    (log,) = (path for path in folder.rglob(job_files.LOG) if done["id"] in path.parts)
+    told = [line for line in log.read_text().splitlines() if " epochs, " in line]
+    assert [path.name in line for path, line in zip(points, told, strict=True)] == [True] * len(points), told
     for wrong, said in (
         ({"num_inference_steps": "51"}, "num_inference_steps"),
         ({"adapter": "none-such"}, "adapter"),
