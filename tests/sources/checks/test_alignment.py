@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from plumbline.params import Product
-from plumbline.sources.checks import LEAST_M, alignment, warn_of_offset
+from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from plumbline.sources.files.csv_table import read_columns, read_header
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 
 TYPES = {"name": pa.string(), "x": pa.float64()}
 

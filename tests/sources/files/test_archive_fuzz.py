@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import MAX_RATIO, RATIO_FREE_BYTES, find_csv, vector_members
+from plumbline.sources.files.opened import find_csv, vector_members
+from plumbline.sources.files.streams import MAX_RATIO, RATIO_FREE_BYTES
 from tests.sources.make import unless_refused, zipped
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

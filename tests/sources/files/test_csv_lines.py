@@ -15,7 +15,8 @@ from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.opened import RATIO_FREE_BYTES, find_csv
+from plumbline.sources.files.opened import find_csv
+from plumbline.sources.files.streams import RATIO_FREE_BYTES
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused

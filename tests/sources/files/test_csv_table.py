@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.sources.files import csv_table
 from plumbline.sources.files.csv_table import fail_at, read_columns, read_header, stream_columns
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from tests.sources.files.csv_tables import TYPES, product, read
 
 

@@ -12,7 +12,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
-from plumbline.sources.footprints.open import LOOKED_AT, SEPARATOR
+from plumbline.sources.footprints.source import LOOKED_AT, SEPARATOR
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
 

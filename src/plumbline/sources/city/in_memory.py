@@ -13,7 +13,8 @@ import numpy as np
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
-from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_offset, warn_of_shared_names
+from plumbline.sources.alignment import warn_of_offset
+from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.parts import drop_poor
 from plumbline.sources.crs import check_asked
 from plumbline.sources.files.opened import AnyFile, as_file, fits

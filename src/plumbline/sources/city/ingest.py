@@ -24,7 +24,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, read_json, write_json
 from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
-from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_offset
+from plumbline.sources.alignment import warn_of_offset
+from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum
 from plumbline.sources.city.files import is_simulated
 from plumbline.sources.city.parts import (
     HALO,

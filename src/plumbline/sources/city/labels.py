@@ -18,7 +18,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, MECHANISMS, category
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import ends_with_a_line, fail_at, read_columns, read_header
-from plumbline.sources.files.opened import CsvFile, find_csv
+from plumbline.sources.files.opened import find_csv
+from plumbline.sources.files.streams import CsvFile
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
 ACCEPTED, MECHANISM, DIFFICULTY = "accepted", "mechanism", "difficulty"

@@ -16,7 +16,8 @@ import pyarrow.csv as pacsv
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import POINT, CsvFile, OpenedFile
+from plumbline.sources.files.opened import OpenedFile
+from plumbline.sources.files.streams import POINT, CsvFile
 
 BLOCK_BYTES = 2**24
 """Read at a time: some 10,000 points of 200 epochs."""

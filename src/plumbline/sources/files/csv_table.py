@@ -26,7 +26,7 @@ from plumbline.sources.files.csv_lines import (
     parse,
     parses,
 )
-from plumbline.sources.files.opened import POINT, CsvFile
+from plumbline.sources.files.streams import POINT, CsvFile
 
 
 def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str) -> NoReturn:

@@ -2,132 +2,24 @@
 
 from __future__ import annotations
 
-import codecs
-import gzip
-import io
 import os
-import struct
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any, TypeVar
-
-import pyarrow as pa
+from typing import Any, TypeVar
 
 from plumbline import params
 from plumbline.core.errors import InputError
-
-FAULTS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
+from plumbline.sources.files.streams import (
+    FAULTS,
+    MAX_MEMBER_BYTES,
+    MAX_RATIO,
+    MAX_VECTOR_RATIO,
+    RATIO_FREE_BYTES,
+    CsvFile,
 )
-"""What the standard library raises on a damaged, encrypted or exotic zip."""
 
-
-class Unpacked(io.RawIOBase):
-    """Unpacked bytes of a packed file; damage raises an `InputError` in any reader."""
-
-    def __init__(self, stream: IO[bytes], name: str, packing: str, most: int | None = None) -> None:
-        """Begin unpacking; `most` limits the bytes if the file does not state its unpacked size."""
-        self._stream, self._name, self._packing, self._left = stream, name, packing, most
-
-    def readable(self) -> bool:
-        """Return True: the stream is readable."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read unpacked bytes; raise `InputError` if the file is damaged, or gives more than `most` bytes."""
-        try:
-            data = self._stream.read(len(buffer))
-        except (OSError, *FAULTS) as error:
-            raise InputError(
-                f"{self._name}: the {self._packing} is damaged or cut off ({error}). Download it again."
-            ) from None
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:
-                raise InputError(
-                    f"{self._name}: it unpacks to far more than its size. If it is genuine, unpack it and give the "
-                    "file in it."
-                )
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class Exchanged(io.RawIOBase):
-    """Bytes exchanged one for one, so that places in the file stay what they are."""
-
-    def __init__(self, stream: IO[bytes], table: bytes) -> None:
-        self._stream, self._table = stream, table
-
-    def readable(self) -> bool:
-        """Return True: the stream is readable."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return whether the file is seekable."""
-        return self._stream.seekable()
-
-    def tell(self) -> int:
-        """Return the place in the file."""
-        return self._stream.tell()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place in the file."""
-        return self._stream.seek(offset, whence)
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read the next bytes, exchanged."""
-        data = self._stream.read(len(buffer)).translate(self._table)
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class Recoded(io.RawIOBase):
-    """Text of another encoding, as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
-        self._stream, self._name, self._encoding = stream, name, encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._rest = b""
-
-    def readable(self) -> bool:
-        """Return True: the stream is readable."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read text as UTF-8; raise `InputError` if the bytes are not text."""
-        while not self._rest:
-            data = self._stream.read(len(buffer))
-            try:
-                self._rest = self._decoder.decode(data, final=not data).encode()
-            except UnicodeError as error:
-                raise InputError(f"{self._name}: not text in {self._encoding} ({error}). Save it as UTF-8.") from None
-            if not data:
-                break
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-
-MAX_MEMBER_BYTES = 16 * 2**30
-"""Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
-MAX_RATIO = 100
-"""Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
-MAX_VECTOR_RATIO = 400
-"""The same for files of footprints: a Shapefile's .dbf pads its texts with spaces."""
-RATIO_FREE_BYTES = 2**20
-"""Members below this size may have any ratio: they can do no harm."""
-BUFFER_BYTES = 2**20
 ZIP_START = b"PK\x03\x04"
 ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
 """Also of an empty one, and of one that was cut in volumes. `PK` alone may begin the name of a column: PK_UID."""
@@ -136,8 +28,6 @@ SPREADSHEET = "[Content_Types].xml"
 GZIP_START = b"\x1f\x8b"
 NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
 """What files begin with that are surely no HDF5."""
-POINT = b"\x1f"
-"""What a point becomes in a file whose decimal sign is a comma; `read_header` and `parse` turn it back in texts."""
 
 
 HEAD_BYTES = 2**17
@@ -232,103 +122,6 @@ def _look(path: Path) -> tuple[bytes, bool]:
         raise InputError(f"{path}: no such file.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
-
-
-@dataclass(frozen=True)
-class CsvFile:
-    """One csv, in a file of its own or as a member of a zip, or a part of one; `str()` names it for messages."""
-
-    path: Path
-    member: str | None = None
-    start: int = 0
-    """Byte from which on lines belong to this part. A zip's member has one part."""
-    end: int | None = None
-    """Byte from which on lines belong to the next part; None: to the end."""
-    gzipped: bool = False
-    encoding: str = "utf-8"
-    separator: bytes = b","
-    """Between cells; whoever opens the file reads a comma."""
-    decimal: bytes = b"."
-    preamble: int = 0
-    """Lines before the header."""
-    line_end: bytes = b"\n"
-    """`\\r` alone, of programs of old Macintoshes; whoever opens the file reads `\\n`."""
-    behind: int = 0
-    """Cells behind those of the header, in every row; they have to be empty."""
-    missing: tuple[str, ...] = ()
-    """Texts that are stated to stand for no value."""
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is a csv indeed, and not columns that are read like those of one (`columns`)."""
-        return True
-
-    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
-        """Yield the rows with the columns named in `types`, of a table that is no text; `header`: its column names."""
-        raise NotImplementedError(f"{self}: a csv is text")
-
-    @property
-    def is_cuttable(self) -> bool:
-        """Whether the csv can be read from any byte on, and so in parts."""
-        return self.is_plain and self.encoding == "utf-8"
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether this is the whole csv and not a part of it."""
-        return not self.start and self.end is None
-
-    @property
-    def exchange(self) -> bytes | None:
-        """Table that translates each byte of the file (`bytes.translate`); None: unchanged."""
-        if (self.separator, self.decimal, self.line_end) == (b",", b".", b"\n"):
-            return None
-        # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
-        # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
-        old, new = self.separator + b",", b"," + self.separator
-        if self.decimal == b",":
-            old, new = self.separator + b",.", b",." + POINT
-        if self.line_end == b"\r":
-            old, new = old + b"\r", new + b"\n"
-        return bytes.maketrans(old, new)
-
-    def __str__(self) -> str:
-        return str(self.path) if self.member is None else f"{self.path} (member {self.member})"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the bytes of the file are those of the csv."""
-        return self.member is None and not self.gzipped
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """Open for reading bytes, from the beginning.
-
-        Raises:
-            InputError: unreadable; also from `read` of the stream, where damage shows only there.
-        """
-        with ExitStack() as opened:
-            try:
-                if self.member is None:
-                    stream: IO[bytes] = opened.enter_context(self.path.open("rb", buffering=BUFFER_BYTES))
-                    if self.gzipped:
-                        most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_RATIO * self.path.stat().st_size)
-                        packed: Any = gzip.GzipFile(fileobj=stream)
-                        stream = io.BufferedReader(Unpacked(packed, str(self), "gzip file", most), BUFFER_BYTES)
-                else:
-                    archive = opened.enter_context(zipfile.ZipFile(self.path))
-                    member = opened.enter_context(archive.open(self.member))
-                    stream = io.BufferedReader(Unpacked(member, str(self), "zip"), BUFFER_BYTES)
-            except (OSError, *FAULTS) as error:
-                raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
-            yield self.decoded(stream)
-
-    def decoded(self, stream: IO[bytes]) -> IO[bytes]:
-        """Return a stream of the csv's own bytes as UTF-8, with the separators and signs that readers know."""
-        if self.encoding != "utf-8":
-            stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
-        if (exchange := self.exchange) is not None:
-            stream = io.BufferedReader(Exchanged(stream, exchange), BUFFER_BYTES)
-        return stream
 
 
 def find_csv(file: AnyFile) -> CsvFile:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
 
 MAX_BYTES = 2**30

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import re
 import warnings
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -24,294 +21,20 @@ import shapely
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import WESTERN
-from plumbline.sources.files.opened import (
-    GZIP_START,
-    MAX_MEMBER_BYTES,
-    MAX_VECTOR_RATIO,
-    RATIO_FREE_BYTES,
-    ZIP_START,
-    CsvFile,
-    Unpacked,
-    gdal_name,
-    vector_members,
-    zip_members,
-)
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
 from plumbline.sources.footprints.ids import mend_integers
 from plumbline.sources.footprints.selection import (
-    NAMED,
     OSM_BUILDINGS,
     OSM_LAYER,
     choose_layer,
-    first_of,
     is_openstreetmap,
     name_openstreetmap,
 )
-from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
+from plumbline.sources.footprints.shapefile import SHP, text_encoding
+from plumbline.sources.footprints.source import LINES, Source, check_named_crs, find_source
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
-
-LOOKED_AT = 2**16
-"""`crs` stands before the features, or after them: in the first or last so many bytes."""
-CHUNK_BYTES = 2**22
-SEPARATOR = "\x1e\r\n \t"
-"""What may stand before a feature: white space, and the separator of RFC 8142."""
-CRS_MEMBER = re.compile(r'"crs"\s*:')
-
-
-class Ends(NamedTuple):
-    """Beginning and end of a file, as text."""
-
-    start: str
-    end: str
-
-    @property
-    def is_collection(self) -> bool:
-        """Return whether this is a GeoJSON feature collection."""
-        return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
-
-    @property
-    def is_lines(self) -> bool:
-        """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
-        first, _, rest = self.start.lstrip(SEPARATOR).partition("\n")
-        if not rest.lstrip(SEPARATOR).startswith("{"):
-            return False
-        try:
-            feature = json.loads(first)
-        except ValueError:
-            return False
-        return isinstance(feature, dict) and feature.get("type") == "Feature"
-
-
-def read_ends(path: Path, member: str | None = None) -> Ends:
-    """Read the beginning and the end of a file, or of a member of a zip.
-
-    Raises:
-        InputError: the member cannot be unpacked.
-    """
-    with CsvFile(path, member).open() as stream:
-        if member is not None:
-            return ends_of(stream)
-        first = stream.read(LOOKED_AT)
-        stream.seek(max(path.stat().st_size - LOOKED_AT, 0))
-        return _ends(first, stream.read())
-
-
-def ends_of(stream: IO[bytes] | io.RawIOBase) -> Ends:
-    """Read the beginning and the end of a stream that can only be read forwards."""
-    first = b""
-    while len(first) < LOOKED_AT and (chunk := stream.read(LOOKED_AT - len(first))):
-        first += chunk
-    last = first
-    while chunk := stream.read(CHUNK_BYTES):
-        last = (last + chunk)[-LOOKED_AT:]
-    return _ends(first, last)
-
-
-def _ends(first: bytes, last: bytes) -> Ends:
-    return Ends(first.decode("utf-8-sig", "replace").lstrip(), last.decode("utf-8", "replace").strip())
-
-
-def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
-    """Refuse a GeoJSON if its `crs` differs from `taken`, the CRS that GDAL reads.
-
-    Raises:
-        InputError: the `crs` is not understood; the message has what stands there.
-    """
-    found = _named_crs(ends)
-    if found is None:
-        return
-    name = _name(found)
-    try:
-        named = None if name is None else pyproj.CRS.from_user_input(name)
-    except pyproj.exceptions.CRSError:
-        named = None
-    if named is None or taken is None or named.is_projected != taken.is_projected:
-        raise InputError(
-            f"{path}: crs {json.dumps(found)[:120]} found, which is not known. Give it a name such as "
-            '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove it where the '
-            "coordinates are degrees of longitude and latitude (WGS 84)."
-        )
-
-
-def _named_crs(ends: Ends) -> Any:
-    """Return the collection's own `crs` member; None without one.
-
-    It is the collection's own, and not that of something within it, if what is before it or after it is all of an
-    object's rest.
-    """
-    for match in CRS_MEMBER.finditer(ends.start):
-        if _is_json(ends.start[: match.start()].rstrip().removesuffix(",") + "}"):
-            try:
-                return json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0]
-            except ValueError:
-                return ends.start[match.end() :][:80]
-    for match in CRS_MEMBER.finditer(ends.end):
-        if _is_json("{" + ends.end[match.start() :]):
-            return json.loads("{" + ends.end[match.start() :])["crs"]
-    return None
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _name(crs: Any) -> str | None:
-    properties = crs.get("properties") if isinstance(crs, dict) and crs.get("type") == "name" else None
-    name = properties.get("name") if isinstance(properties, dict) else None
-    return name if isinstance(name, str) and name else None
-
-
-GEODATABASE, GDBTABLE = ".gdb", ".gdbtable"
-ZIPPED_SUFFIXES = (
-    ".gpkg",
-    ".shp",
-    GDBTABLE,
-    ".geojson",
-    ".geojsonl",
-    ".geojsons",
-    ".fgb",
-    ".json",
-    ".jsonl",
-    ".gml",
-    ".tab",
-    ".mif",
-    ".kml",
-    ".csv",
-    ".xml",
-)
-"""Of files to look for in a zip, the likelier first; .xml often describes another."""
-UNREAD_PACKINGS = {
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"7z\xbc\xaf\x27\x1c": "7-Zip",
-    b"Rar!": "RAR",
-}
-"""How a file begins -> what has packed it."""
-LONGEST_START = 8
-OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
-NO_FOOTPRINTS = {
-    re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
-        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
-        "the file that it points at."
-    ),
-    re.compile(r'"osm3s"\s*:'): (
-        "an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with `(._;>;); out body;`, or make "
-        "a GeoJSON of it (overpass-turbo: Export)."
-    ),
-    re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
-        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
-    ),
-    re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
-        "a web page instead of footprints, such as one that asks to log in. Download the file itself."
-    ),
-    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
-    re.compile(r"\APMTiles"): OF_TILES,
-    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
-}
-"""What a file has at its start that holds no footprints -> what it is, and what to do."""
-CUT = (re.compile(r'"exceededTransferLimit"\s*:\s*true'), re.compile(r'"next"\s*:\s*"https?://'))
-"""How servers (ArcGIS, Django REST) say that an answer is one page of several."""
-TILES = ".mbtiles"
-LINES = "GeoJSONSeq:"
-"""Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
-
-
-class Source(NamedTuple):
-    """Name for GDAL to open, with the file's beginning and end; None for a folder or an unread file."""
-
-    name: str
-    ends: Ends | None
-    texts: Texts = STATED
-    """How the texts of a Shapefile are read."""
-    content: CsvFile | None = None
-    """What gives its bytes; None of a folder."""
-
-
-def find_source(path: Path) -> Source:
-    """Find the file of footprints in a path: the file itself, or one in a zip or folder.
-
-    Raises:
-        InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
-            whole.
-    """
-    if path.is_dir() and len(shapes := [one for one in path.iterdir() if one.suffix.lower() == SHP]) == 1:
-        check_whole(shapes[0])
-        return Source(str(path), None, text_encoding(shapes[0]))
-    if not path.is_file():
-        return Source(str(path), None)
-    if path.suffix.lower() == TILES:
-        raise InputError(f"{path}: {OF_TILES}")
-    with path.open("rb") as stream:
-        start = stream.read(LONGEST_START)
-    for found, packing in UNREAD_PACKINGS.items():
-        if start.startswith(found):
-            raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
-    if start.startswith(ZIP_START):
-        member = _member(path)
-        if is_geodatabase(member):
-            return Source(gdal_name(path, member).rstrip("/."), None)
-        check_whole(path, member)
-        return _source(
-            gdal_name(path, member), read_ends(path, member), text_encoding(path, member), CsvFile(path, member)
-        )
-    if start.startswith(GZIP_START):
-        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
-    check_whole(path)
-    return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
-
-
-def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
-    for sign, found in NO_FOOTPRINTS.items():
-        if content is not None and sign.search(ends.start):
-            raise InputError(f"{content}: {found}")
-    if content is not None and any(cut.search(ends.start + ends.end) for cut in CUT):
-        log.warning(
-            "%s: a server's answer that says it is not complete: further buildings are missing. Ask for the rest in "
-            "pages, or download the whole file.",
-            content,
-        )
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts, content)
-
-
-def is_geodatabase(member: str) -> bool:
-    """Return whether a name in a zip is the folder of a file geodatabase (.gdb), or the zip itself is one."""
-    return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
-
-
-def _member(path: Path) -> str:
-    """Find the file of footprints in any folder of a zip; for a file geodatabase, its folder."""
-    members = vector_members(path, ZIPPED_SUFFIXES)
-    members = list(
-        dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
-    )
-    if not members:
-        found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
-        raise InputError(
-            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
-            "Unpack it, and give the file of footprints."
-        )
-    kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
-    kind = min(kinds, key=ZIPPED_SUFFIXES.index)
-    return first_of(path, [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind])
-
-
-def _suffix(name: str) -> str:
-    return PurePosixPath(name).suffix.lower()
-
-
-def _gzip_ends(path: Path) -> Ends:
-    """Read the ends of a gzip by unpacking it once: a gzip does not state its size, nor whether it was cut."""
-    most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_VECTOR_RATIO * path.stat().st_size)
-    with gzip.open(path) as packed:
-        stream: Any = packed
-        return ends_of(Unpacked(stream, str(path), "gzip file", most))
-
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 FEATURE_ID = "id"

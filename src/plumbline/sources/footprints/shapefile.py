@@ -14,7 +14,7 @@ import pandas as pd
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import WESTERN
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 
 SHP, TABLES = ".shp", (".dbf", ".DBF")
 SHAPEFILE_START = b"\x00\x00\x27\x0a"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
 from plumbline.sources.footprints.ids import mend_integers
 

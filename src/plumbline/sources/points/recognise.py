@@ -14,7 +14,8 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import checked_names, read_header
-from plumbline.sources.files.opened import AnyFile, CsvFile, as_file, describe_foreign, find_csv, product_params
+from plumbline.sources.files.opened import AnyFile, as_file, describe_foreign, find_csv, product_params
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
 from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, open_ortho, whole_names
 from plumbline.sources.points.formats.egms_parquet import is_parquet, read_names

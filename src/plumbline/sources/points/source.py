@@ -15,7 +15,8 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import PLANE, Range
-from plumbline.sources.files.opened import CsvFile, OpenedFile
+from plumbline.sources.files.opened import OpenedFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.track import Track, concatenate_tracks, drop_repeated
 
 

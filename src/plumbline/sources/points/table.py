@@ -23,7 +23,7 @@ from plumbline.sources.crs import (
     typical_box,
 )
 from plumbline.sources.files.csv_table import fail_at, stream_columns
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import average_same_days, same_day_notes
 from plumbline.sources.points.missing import Missing, drop_codes, drop_height_codes, warn_of_rounding
 from plumbline.sources.points.source import (

@@ -11,7 +11,7 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import check_pattern, find_days, like_days
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
 from plumbline.sources.points.source import MIN_EPOCHS, TO_MM, Angles, PointSource, TableLayout, to_mm

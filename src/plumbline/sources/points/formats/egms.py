@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_table import fail_at, stream_columns
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, like_days, warn_of_unread
 from plumbline.sources.points.missing import Missing, drop_codes, drop_height_codes, warn_of_rounding
 from plumbline.sources.points.source import (

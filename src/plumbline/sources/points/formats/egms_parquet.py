@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import AnyFile, CsvFile, OpenedFile, as_file
+from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import find_days, warn_of_unread
 from plumbline.sources.points.formats.egms import (
     COHERENCE,

@@ -17,7 +17,7 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
-from plumbline.sources.files.opened import CsvFile
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
 from plumbline.sources.points.source import (

@@ -14,10 +14,12 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, Projection, projection
-from plumbline.sources.files.opened import AnyFile, CsvFile, OpenedFile, as_file
+from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array
-from plumbline.sources.points.formats.mintpy_geometry import Geometry, Grid, Window, find_geometry
+from plumbline.sources.points.formats.mintpy_files import find_geometry
+from plumbline.sources.points.formats.mintpy_geometry import Geometry, Grid, Window
 from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,

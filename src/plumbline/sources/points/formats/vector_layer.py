@@ -19,7 +19,8 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import is_elsewhere
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
-from plumbline.sources.files.opened import ZIP_START, CsvFile, OpenedFile, gdal_name, vector_members
+from plumbline.sources.files.opened import ZIP_START, OpenedFile, gdal_name, vector_members
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.points.epochs import cut_days
 

@@ -1,0 +1,268 @@
+"""Find the files that belong to a time series of MintPy, and see how their angles are meant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE, LATITUDES, LONGITUDES, is_globe
+from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array, read_number
+from plumbline.sources.points.formats.mintpy_geometry import (
+    AZIMUTH,
+    COHERENCE,
+    INCIDENCE,
+    VECTOR,
+    Convention,
+    Geometry,
+    Grid,
+)
+from plumbline.sources.points.line_of_sight import PASSES, pass_of
+
+FOLDERS = (".", "inputs", "../inputs", "..")
+"""Where MintPy leaves the files, from the time series."""
+GEOMETRIES = ("geometryGeo.h5", "geo_geometryRadar.h5", "geometryRadar.h5")
+COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
+VIEWS = ((INCIDENCE,), VECTOR[:2])
+"""Arrays that say how the satellite looked."""
+STATE_ANGLES = f"Write incidence_deg and heading_deg (ingest.products) into {params.PARAMS_FILE}."
+RIGHT_LOOKING = -1.0
+"""MintPy's ANTENNA_SIDE."""
+ANGLES_APART_DEG = 30.0
+"""Directions to the satellite by azimuthAngle and by HEADING further apart than this contradict each other."""
+FITS_DEG = 15.0
+"""Within which another convention agrees with HEADING."""
+CLEARLY_DEG = 5.0
+"""By which it agrees better than any other."""
+LEAST_INCIDENCE_DEG = 1.6
+"""No satellite looks so steeply: these are radians."""
+DEGREES = float(np.degrees(1))
+CONVENTIONS = tuple(
+    Convention(scale * sign, offset, f"{unit}, {direction}, {target}")
+    for scale, unit in ((1.0, "degrees"), (DEGREES, "radians"))
+    for sign, zero, direction in (
+        (1.0, 0.0, "anti-clockwise from north"),
+        (-1.0, 0.0, "clockwise from north"),
+        (1.0, -90.0, "anti-clockwise from east"),
+    )
+    for offset, target in ((zero, "to the satellite"), (zero + 180.0, "from the satellite"))
+)
+"""Ways in which programs write the direction, each as what makes it MintPy's."""
+
+
+def find_geometry(
+    path: Path, files: Hdf5Files, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product
+) -> Geometry:
+    """Find and inspect the files that belong to the time series `path` with the attributes `attrs`.
+
+    Args:
+        path: the time series. files: it, open; what belongs to it is opened in the same. attrs: its attributes.
+        shape: its rows and columns. about: what is stated of it.
+
+    Raises:
+        InputError: a file that is named is missing; no geometry of the right size is there and `about` does not say
+            what it would; the CRS of a raster in metres is not said.
+    """
+    grid, crs = _grid(path, attrs, about)
+    geometry = _companion(path, files, about.geometry, GEOMETRIES, VIEWS, shape)
+    coherence = _companion(path, files, about.coherence, COHERENCES, ((COHERENCE,),), shape)
+    angles = None
+    if about.incidence_deg is not None and about.heading_deg is not None:
+        angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
+    if geometry is None and (grid is None or angles is None):
+        raise InputError(
+            f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
+            f"({', '.join(GEOMETRIES)}).{_without_view(path, files, shape)} Put it there, or write its name "
+            "(ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
+            f"{params.PARAMS_FILE}."
+        )
+    notes = _chosen(path, files, geometry, coherence, about)
+    vector = () if angles is not None or geometry is None else _vector(geometry, files)
+    look: dict[str, Any] = {"azimuth": None, "vector": vector, "notes": ()}
+    if vector:
+        place = os.path.relpath(geometry or path, path.parent)
+        look["notes"] = (f"the line of sight is that of {', '.join(vector)} in {place}",)
+    elif angles is None and geometry is not None:
+        look |= _look(path, geometry, files, attrs)
+    look["notes"] = (*notes, *look["notes"])
+    found = Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), files=files, **look)
+    if grid is not None and is_globe(str(path), crs):
+        _check_degrees(path, found)
+    return found
+
+
+def _chosen(
+    path: Path, files: Hdf5Files, geometry: Path | None, coherence: Path | None, about: params.Product
+) -> list[str]:
+    """Return notes on files that were chosen without being named, and on what they lack."""
+    notes = []
+    if geometry is None:
+        notes.append("no geometry file beside it; all points are taken to be of one height")
+    else:
+        if about.geometry is None and geometry != path:
+            notes.append(f"its geometry is taken from {os.path.relpath(geometry, path.parent)}, found beside it")
+        with files.open(geometry) as file:
+            if not has_array(file, "height"):
+                notes.append(f"no /height in {geometry.name}; all points are taken to be of one height")
+    if coherence is None:
+        notes.append(f"no {COHERENCES[0]} of its size beside it; points come without coherence")
+    elif about.coherence is None and coherence != path:
+        notes.append(f"coherence is taken from {os.path.relpath(coherence, path.parent)}, found beside it")
+    return notes
+
+
+def _check_degrees(path: Path, geometry: Geometry) -> None:
+    box = geometry.box()
+    if box is not None:
+        west, south, east, north = box
+        if not (LATITUDES[0] <= south <= north <= LATITUDES[1] and LONGITUDES[0] <= west <= east <= LONGITUDES[1]):
+            raise InputError(
+                f"{path}, attributes X_FIRST, Y_FIRST, X_STEP, Y_STEP: longitudes {west:g} to {east:g} and latitudes "
+                f"{south:g} to {north:g} found, which cannot be. Are latitude and longitude swapped?"
+            )
+
+
+def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[Grid | None, str]:
+    if "X_FIRST" not in attrs:
+        return None, about.crs or GLOBE
+    first, step = (
+        (read_number(path, attrs, f"X_{end}"), read_number(path, attrs, f"Y_{end}")) for end in ("FIRST", "STEP")
+    )
+    if not step[0] or not step[1]:
+        raise InputError(f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.")
+    grid = Grid(first, step)
+    if about.crs is not None:
+        return grid, about.crs
+    if attrs.get("X_UNIT", "degrees").lower().startswith("deg"):
+        return grid, GLOBE
+    zone = attrs.get("UTM_ZONE", "")
+    if "EPSG" in attrs:
+        return grid, f"EPSG:{attrs['EPSG'].upper().removeprefix('EPSG:')}"
+    if zone[:-1].isdigit() and zone[-1:].upper() in ("N", "S"):
+        return grid, f"EPSG:{(32600 if zone[-1].upper() == 'N' else 32700) + int(zone[:-1])}"
+    raise InputError(
+        f"{path}: its pixels are in {attrs['X_UNIT']}, but neither EPSG nor UTM_ZONE says of which CRS. Write "
+        f"these lines into {params.PARAMS_FILE}:\ningest:\n  products:\n    {path.name!r}: {{crs: EPSG:32631}}  # yours"
+    )
+
+
+def _companion(
+    path: Path,
+    files: Hdf5Files,
+    named: str | None,
+    usual: tuple[str, ...],
+    wanted: tuple[tuple[str, ...], ...],
+    shape: tuple[int, int],
+) -> Path | None:
+    """Return the named file, or the first of the usual ones with all arrays of one of `wanted`, of this size."""
+    if named is not None:
+        chosen = path.parent / named
+        if not chosen.is_file():
+            raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
+        return chosen
+    for candidate in _candidates(path, usual):
+        with files.open(candidate) as file:
+            for names in wanted:
+                found = all(has_array(file, name) for name in names)
+                if found and all(array(candidate, file, name, dimensions=2).shape == shape for name in names):
+                    return candidate
+    return None
+
+
+def _candidates(path: Path, usual: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the time series itself, and the files of the usual names beside it."""
+    yield path
+    yield from (found for folder in FOLDERS for name in usual if (found := path.parent / folder / name).is_file())
+
+
+def _vector(geometry: Path, files: Hdf5Files) -> tuple[str, ...]:
+    """Return the names of the arrays of the line of sight, if the file lacks an incidence angle; up may be missing."""
+    with files.open(geometry) as file:
+        if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
+            return ()
+        return VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]
+
+
+def _without_view(path: Path, files: Hdf5Files, shape: tuple[int, int]) -> str:
+    """Return a message if a file has the right size but lacks viewing angles; else empty."""
+    for candidate in _candidates(path, GEOMETRIES):
+        with files.open(candidate) as file:
+            if has_array(file, "height") and array(candidate, file, "height", dimensions=2).shape == shape:
+                return (
+                    f" {os.path.relpath(candidate, path.parent)} has that size, but neither /{INCIDENCE} nor "
+                    f"/{VECTOR[0]} and /{VECTOR[1]}; it holds {', '.join(list(file.keys())[:8])}."
+                )
+    return ""
+
+
+def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
+
+    Raises:
+        InputError: neither says it, or they contradict each other in a way that is no known convention.
+    """
+    with files.open(geometry) as file:
+        attrs = {**attributes(file), **attrs}
+        azimuth = _middle(geometry, file, AZIMUTH)
+        incidence = _middle(geometry, file, INCIDENCE)
+    found: dict[str, Any] = {"notes": (), "warnings": ()}
+    if incidence is not None and 0 < incidence < LEAST_INCIDENCE_DEG:
+        found["incidence_to_deg"] = DEGREES
+        found["warnings"] += (f"/{INCIDENCE} of {incidence:.3f} in {geometry.name} is taken as radians",)
+    if "HEADING" not in attrs:
+        if azimuth is None:
+            raise InputError(
+                f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
+                f"looked. {STATE_ANGLES}"
+            )
+        return found
+    heading = read_number(path, attrs, "HEADING")
+    flown = attrs.get("ORBIT_DIRECTION", "").strip().lower()
+    if flown in PASSES and flown != pass_of(heading):
+        raise InputError(
+            f"{path}: its attribute ORBIT_DIRECTION says {flown}, HEADING {heading:g} is {pass_of(heading)}. "
+            f"{STATE_ANGLES}"
+        )
+    side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
+    # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
+    by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
+    if azimuth is None:
+        said = f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
+        return found | {"azimuth": by_heading % 360, "notes": (said,)}
+    if not np.isfinite(azimuth) or not azimuth or _apart(azimuth, by_heading) <= ANGLES_APART_DEG:
+        return found
+    apart = {
+        one: _apart(float(one.degrees(np.array(azimuth))), by_heading)
+        for one in CONVENTIONS
+        if abs(one.scale) == 1 or abs(azimuth) <= 2 * np.pi
+    }
+    best, second = sorted(apart, key=lambda one: apart[one])[:2]
+    if apart[best] > FITS_DEG or apart[second] - apart[best] < CLEARLY_DEG:
+        raise InputError(
+            f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
+            f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. "
+            f"Or: {STATE_ANGLES}"
+        )
+    said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as {best.called}: HEADING {heading:g} confirms it"
+    return found | {"azimuth_as": best, "warnings": (*found["warnings"], said)}
+
+
+def _middle(path: Path, file: h5py.File, name: str) -> float | None:
+    """Return the median of an array without 0 and NaN, which programs write beside the image; None without array."""
+    if not has_array(file, name):
+        return None
+    values = array(path, file, name, dimensions=2)
+    rows, columns = (max(1, side // 64) for side in values.shape)
+    some = np.asarray(values[::rows, ::columns], float)
+    known = some[np.isfinite(some) & (some != 0)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _apart(one: float, other: float) -> float:
+    return float(abs((one - other + 180) % 360 - 180))
