@@ -1,4 +1,4 @@
-"""What the commands of this folder share: a `--smoke` size, the line of date and machine, and tables in Markdown."""
+"""Share what all benchmarks need: a `--smoke` size, the line of date and machine, tables, and memory of commands."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from plumbline.core.errors import InputError
 
 ROOT = Path(__file__).parents[1]
+LOOK_S = 0.05
+"""Between two looks at the memory of a command."""
 
 
 def parser(name: str, text: str | None) -> argparse.ArgumentParser:
@@ -95,36 +98,28 @@ def toy(folder: Path) -> Path:
     return prepared(folder, PARAMS)
 
 
-def maker(
-    name: str, text: str | None, kinds: Iterable[str], buildings: int, option: str = "--kind"
-) -> argparse.ArgumentParser:
-    """Make the parser of a command that writes a city; `option` asks for its kind."""
-    made = parser(name, text)
-    made.add_argument("out", type=Path, nargs="?", help="city folder to write; its name is the city's")
-    made.add_argument(option, dest="kind", choices=list(kinds), help="needed, but for --smoke")
-    made.add_argument("--buildings", type=int, default=buildings)
-    made.add_argument("--seed", type=int, default=0)
-    return made
+def watched(command: Sequence[object], **options: Any) -> tuple[float, float, int]:
+    """Run a command; return its seconds, the most memory of its processes together in MB, and its exit code.
+
+    Args:
+        command: words.
+        options: of `subprocess.Popen`.
+    """
+    began, peak = time.perf_counter(), 0.0
+    process = subprocess.Popen([str(word) for word in command], **options)
+    while process.poll() is None:
+        peak = max(peak, resident_mb(process.pid))
+        time.sleep(LOOK_S)
+    return time.perf_counter() - began, peak, process.returncode
 
 
-def write_city(
-    made: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    make: Callable[[argparse.Namespace], None],
-    smoke: str = "xband",
-) -> None:
-    """Have `make` write the city that is asked for, and say what it holds; with `--smoke`, a few houses of a kind."""
-    given = parse(made, argv, kind=smoke, buildings=12)
-    with tempfile.TemporaryDirectory() as scratch, refusing():
-        if given.smoke and given.out is None:
-            given.out = Path(scratch) / "xband-smoke"
-        if given.out is None or given.kind is None:
-            made.error("OUT and the kind of city are needed; see --help")
-        make(given)
-        print(head("file", "rows", "epochs"))
-        for path in sorted(given.out.glob("*.csv")):
-            columns, *rows = path.read_text(encoding="utf-8").splitlines()
-            print(line(path.name, f"{len(rows):,}", sum(name.strip('"').isdigit() for name in columns.split(","))))
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process and all below it, MB; 0 if it has ended. Shared pages count each time."""
+    try:
+        whole = psutil.Process(pid)
+        return float(sum(one.memory_info().rss for one in (whole, *whole.children(recursive=True)))) / 1e6
+    except psutil.Error:
+        return 0.0
 
 
 @contextlib.contextmanager

@@ -1,14 +1,14 @@
-"""Training speed and memory on a CPU: ours beside the first generation's way, processes, attention, checkpointing.
+"""Training speed and memory on a CPU, in one process with all cores and in processes of one thread.
 
-    python -m benchmarks.train [--buildings 4000] [--rounds 3]
+    python -m benchmarks.train [--buildings 4000] [--rounds 3] [--processes 1 2]
 
-Every figure is of a process of its own (those of `--smoke`, which mean nothing, are not); cases that are compared take
-turns, and medians of the rounds count. Prints Markdown; `docs/benchmarks` keeps dated copies. What a GPU shows, its
-precisions and kernels: `benchmarks.gpu`.
+Each figure is of a process of its own; the ways take turns, and medians of the rounds count. Prints Markdown;
+`docs/benchmarks` keeps dated copies. What a GPU shows, its precisions and kernels: `benchmarks.gpu`.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -16,8 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,46 +25,92 @@ import numpy as np
 import torch
 
 from benchmarks.common import ROOT, cores, head, line, parse, parser, prepared, project_settings, stamp, toy
+from benchmarks.memory import begin_memory, peak_memory, wait
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.spec import new_spec
+from plumbline.params import load_params
 from plumbline.prepare.features.shards import load_shards
+from plumbline.train.data.sampler import Example
+from plumbline.train.data.splits import fit_statistics
+from plumbline.train.distributed.strategies import repeatable
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.trainer import fit
 
-HERE = Path(__file__).parent
-LENGTHS = (32, 128, 512, 2048)
-KINDS = ("math", "sdpa")
+EPOCHS = 3
+"""The first one warms up. A case may ask for more."""
 Case = dict[str, Any]
-Compare = Callable[[dict[str, Case], Path], dict[str, dict[str, float]]]
+"""Parameters of training or of the network that differ from `params.yaml`."""
+Figures = dict[str, float]
+"""`rate`, buildings/s; `memory`, MB on top of libraries and data; `between`, share of the time between the steps."""
 
 
-def run(case: Case, folder: Path) -> dict[str, float]:
-    """Figures of one case, on the CPU."""
+class Clocked(Optimisation):
+    """The optimisation that `plumbline train` runs, with a clock: buildings, seconds and seconds between steps."""
+
+    epochs: list[tuple[int, float, float]]
+    base: float
+
+    def on_train_start(self) -> None:
+        """Everything is imported and in its place."""
+        self.base = begin_memory()
+
+    def on_train_epoch_start(self) -> None:
+        """Begin to count."""
+        self.began = self.last = wait()
+        self.buildings, self.between = 0, 0.0
+
+    def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
+        """Count what is between the steps: data, their way to the device, and what Lightning does for itself."""
+        self.between += wait() - self.last
+        super().on_train_batch_start(batch, batch_index)
+
+    def on_train_batch_end(self, outputs: Any, batch: Example, batch_index: int) -> None:
+        """One step is done."""
+        self.buildings += len(batch.symmetry_B)
+        self.last = wait()
+
+    def on_train_epoch_end(self) -> None:
+        """Keep the epoch's figures; its evaluation does not count."""
+        self.epochs.append((self.buildings, self.last - self.began, self.between))
+
+
+def measure(case: Case, folder: Path) -> Figures:
+    """Train as `plumbline train` does, augmentation, mean of the weights and record included, in this process.
+
+    Args:
+        case: what differs from the folder's `params.yaml`.
+        folder: with `params.yaml` and `data/prepare`.
+    """
+    params, case = load_params(folder / "params.yaml"), {"epochs": EPOCHS} | case
+    torch.set_num_threads(case["threads"])
+    repeatable()
+    data = {name: load_shards(folder / "data" / "prepare" / name) for name in ("train", "tune")}
+    network = params.model.model_copy(update={key: case.pop(key) for key in ("attention",) if key in case})
+    section = params.train.model_copy(update={**case, "patience": case["epochs"]})
+    torch.manual_seed(0)
+    model = Diagnosis(new_spec(network, params.prepare.max_points))
+    fit_statistics(model, data["train"])
+    module = Clocked(model, section, section)
+    module.epochs = []
+    key = str(time.time_ns())
+    with contextlib.chdir(folder):
+        fit(module, data["train"], data["tune"], name="bench", key=key, data_sha256="", seed=0, settings={},
+            start_from=["random"])  # fmt: skip
+    buildings, seconds, between = np.sum(module.epochs[1:], axis=0)
+    rate, memory = section.devices * buildings / seconds, peak_memory() - module.base
+    return {"rate": float(rate), "memory": float(memory), "between": float(between / seconds)}
+
+
+def run(case: Case, folder: Path) -> Figures:
+    """Measure one case in a process of its own, on the CPU."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
     environment["CUDA_VISIBLE_DEVICES"] = ""
-    command = [sys.executable, str(HERE / "speed" / "cases.py"), json.dumps(case), str(folder)]
+    command = [sys.executable, "-m", "benchmarks.train", "--case", json.dumps(case), str(folder)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{case} ended with {done.returncode}:\n{done.stderr}")
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
-def run_here(case: Case, folder: Path) -> dict[str, float]:
-    """Figures of one case that are of no worth, in this process and so in a moment."""
-    from benchmarks.speed.cases import measure
-
-    with contextlib.chdir(folder):
-        return measure(case, folder)
-
-
-def compare(
-    cases: dict[str, Case], folder: Path, rounds: int, run: Callable[[Case, Path], dict[str, float]] = run
-) -> dict[str, dict[str, float]]:
-    """Medians of each case's figures over the rounds; the cases take turns."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in cases}
-    for _ in range(rounds):
-        for name, case in cases.items():
-            found[name].append(run(case, folder))
-    return {
-        name: {key: float(np.median([row[key] for row in rows])) for key in rows[0]} for name, rows in found.items()
-    }
+    found: Figures = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def make_data(folder: Path, buildings: int) -> Path:
@@ -76,70 +122,20 @@ def make_data(folder: Path, buildings: int) -> Path:
     return prepared(folder, content)
 
 
-def table(title: str, *columns: str) -> None:
-    """Head of a table."""
-    print(f"\n## {title}\n\n{head(*columns)}")
-
-
-def feeding(folder: Path, compare: Compare, threads: int) -> None:
-    """Ours against the first generation's way, on the CPU."""
-    common = {"threads": threads}
-    cases: dict[str, Case] = {
-        "first generation's way": common | {"case": "first_generation", "torch_layers": True},
-        "its way, our layers": common | {"case": "first_generation", "torch_layers": False},
-        "ours": common | {"case": "ours"},
-    }
-    found = compare(cases, folder)
-    base = found["first generation's way"]["rate"]
-    table(f"The same network, fed two ways, {threads} threads", "way", "buildings/s", "times", "memory, MB")
-    for name, row in found.items():
-        print(line(name, f"{row['rate']:,.0f}", f"{row['rate'] / base:.2f}", f"{row['memory']:,.0f}"))
-    between = found["ours"]["between"]
-    print(f"\nBetween the steps, for data and Lightning's own work, ours spends {between:.1%} of the time.")
-
-
-def processes(folder: Path, compare: Compare, counts: Sequence[int]) -> None:
-    """Two processes of one thread against one; each has the same batch, so that a step is twice as large."""
-    cases = {str(count): {"case": "ours", "devices": count, "threads": 1} for count in counts}
-    found = compare(cases, folder)
-    base = found[str(counts[0])]["rate"] / counts[0]
-    table("Processes of one thread each (gloo)", "processes", "buildings/s", "efficiency", "memory of the first, MB")
-    for name, row in found.items():
-        print(line(name, f"{row['rate']:,.0f}", f"{row['rate'] / base / int(name):.2f}", f"{row['memory']:,.0f}"))
-
-
-def kernels(folder: Path, compare: Compare, scatterers: int, lengths: Sequence[int]) -> None:
-    """Attention kernels at several lengths, forward and backward."""
-    table(
-        f"Attention alone, float32, {scatterers:,} scatterers a batch",
-        "scatterers a building",
-        *(f"{kind}, {unit}" for kind in KINDS for unit in ("ms", "MB")),
-    )
-    for length in lengths:
-        common = {"case": "attention", "length": length, "scatterers": scatterers, "threads": 1}
-        found = compare({kind: common | {"kind": kind} for kind in KINDS}, folder)
-        print(line(length, *(cell for row in found.values() for cell in (f"{row['ms']:.1f}", f"{row['memory']:,.0f}"))))
-
-
-def checkpointing(folder: Path, compare: Compare, scatterers: int, length: int) -> None:
-    """Memory for time."""
-    common = {"case": "checkpointing", "length": length, "scatterers": scatterers, "threads": 1}
-    found = compare({name: common | {"checkpoint": name == "on"} for name in ("off", "on")}, folder)
-    title = f"Activation checkpointing, {scatterers // length} buildings of {length}"
-    table(title, "checkpoint_activations", "ms", "memory, MB")
-    for name, row in found.items():
-        print(line(name, f"{row['ms']:,.0f}", f"{row['memory']:,.0f}"))
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     asked = parser("train", __doc__)
     asked.add_argument("--data", type=Path, help="of a `make run`, with its params.yaml beside; simulated by default")
     asked.add_argument("--buildings", type=int, default=4000)
     asked.add_argument("--rounds", type=int, default=3)
-    asked.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of a building, for attention alone")
     asked.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    given = parse(asked, argv, rounds=1, lengths=[32], processes=[1])
+    asked.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
+    given = parse(asked, argv, rounds=1, processes=[1])
+    if given.case:
+        print(json.dumps(measure(json.loads(given.case[0]), Path(given.case[1]))))
+        return
+    cases: dict[tuple[int, int], Case] = {} if given.smoke else {(1, cores()): {"threads": cores()}}
+    cases |= {(count, 1): {"devices": count, "threads": 1} for count in given.processes}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if given.data:  # to write beside it
@@ -150,16 +146,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         length = load_shards(folder / "data" / "prepare" / "train").length
         print(f"{stamp(f'torch {torch.__version__}')}\n")
         print(f"{len(length):,} buildings of {length.mean():.0f} points (5 to {length.max()}), model and ", end="")
-        print(f"training of params.yaml; median of {given.rounds} runs. Memory: on top of libraries and data.")
-        apart, once = partial(compare, rounds=given.rounds), partial(compare, rounds=1)
-        feed = apart
-        if given.smoke:
-            feed = once = partial(compare, rounds=1, run=run_here)
-        feeding(folder, feed, 1 if given.smoke else cores())
-        processes(folder, apart, given.processes)
-        size, long = (256, 1024) if given.smoke else (4096, 8192)
-        kernels(folder, once, size, given.lengths)
-        checkpointing(folder, once, long, 512)
+        print(f"training of params.yaml; median of {given.rounds} runs. Memory: on top of libraries and data.\n")
+        found = [{name: run(case, folder) for name, case in cases.items()} for _ in range(given.rounds)]
+    print(head("processes", "threads of each", "buildings/s", "memory of the first, MB", "time between the steps"))
+    for name in cases:
+        rate, memory, between = (np.median([one[name][key] for one in found]) for key in ("rate", "memory", "between"))
+        print(line(*name, f"{rate:,.0f}", f"{memory:,.0f}", f"{between:.1%}"))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ def _of(module: str, function: str, *given: str) -> Part:
 PARTS: dict[str, Part] = {
     "kernels": _of("attention", "kernels"),
     "ragged": _of("attention", "ragged"),
-    **{f"attention-{name}": _of("attention", "lengths", name) for name in ("float32", "bf16")},
     "checkpointing": _of("attention", "checkpointing"),
     "restore": _of("restore", "restore"),
     "data": _of("training", "data"),

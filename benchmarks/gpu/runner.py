@@ -150,6 +150,6 @@ def measure(name: str, module: str, folder: Path, key: Key) -> int:
 def _peak_mb() -> float:
     if "torch" not in sys.modules:  # nothing was computed, and torch takes seconds to load
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    from benchmarks.speed.network import most_memory
+    from benchmarks.memory import most_memory
 
     return most_memory()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,11 +61,10 @@ def training(name: str) -> Callable[[Work], Found]:
         if work.dry and name in GPU_ONLY:
             raise NotMeasured(f"toy size: {GPU_ONLY[name]}")
         folder = prepared(work)
-        from benchmarks.speed.cases import measure  # loads Lightning, for seconds
+        from benchmarks.train import measure  # loads Lightning, for seconds
 
         size = {"batch_size": 32, "epochs": 2} if work.dry else {"batch_size": 1024, "epochs": 30}
-        with contextlib.chdir(folder):
-            found = measure({"case": "ours", "threads": 1, **size, **CASES[name]}, folder)
+        found = measure({"threads": 1, **size, **CASES[name]}, folder)
         columns = ["training", "buildings/s", "share in the data path", "MB"]
         table = Table(f"Training, batches of {size['batch_size']:,}", columns)
         table.rows.append([name, f"{found['rate']:,.0f}", f"{found['between']:.1%}", f"{found['memory']:,.0f}"])

@@ -1,7 +1,7 @@
-"""Judge a released package, or a trained network, on held-out cities, beside the least-squares engineer.
+"""Judge a released package on held-out cities, beside the least-squares engineer.
 
-`python -m benchmarks.heldout.judge [--model PACKAGE|champion|TRAINED] CITY…` prints Markdown. A city is a folder with
-points, footprints and `labels.csv`; where its name begins with a kind of `SENSORS`, the bars of that kind stand beside
+`python -m benchmarks.heldout.judge [--model PACKAGE|champion] CITY…` prints Markdown. A city is a folder with
+points, footprints and `labels.csv`; where its name begins with a kind of `BARS`, the bars of that kind stand beside
 the figures. Without `--model` the engineer is judged alone. `--report FOLDER` writes what the model's confidence is
 worth: interval coverage by slices, accuracy against coverage, and all figures as JSON.
 """
@@ -19,21 +19,19 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import parse, parser, refusing
-from benchmarks.heldout.city import make_city
 from benchmarks.heldout.report import Examined, write_report
-from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, beside_labels, score, table
-from benchmarks.heldout.sensors import SENSORS
+from benchmarks.heldout.scores import BARS, ENGINEER, ENGINEER_ALL, MODEL, beside_labels, score, table
+from benchmarks.makers.ninth.city import make_city
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
-from plumbline.export.package import MANIFEST, verify_package
+from plumbline.export.package import verify_package
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import strain_error
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.release.resolve import resolve_model
-from plumbline.serve.judgement import Model, OpenModel, answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.files import CityFiles, find_files
-from plumbline.sources.city.in_memory import CityInMemory, read_tracks
+from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.validate.measure import least_squares
@@ -51,19 +49,6 @@ def predicted(city: CityFiles, model: str) -> pd.DataFrame:
         if done.returncode:
             raise InputError(f"plumbline predict ended with {done.returncode}: {done.stderr.strip()}")
         return pd.DataFrame(read_predictions(output).drop(columns="geometry"))
-
-
-def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
-    """What a network that is not yet a package says, in the same table."""
-    from benchmarks.heldout.trained import TrainedModel
-
-    tracks = read_tracks(city.products)
-    buildings = read_buildings(city.footprints, tracks[0].crs)
-    network = TrainedModel(trained)
-    # The one method of a released model that the judgement calls.
-    model = OpenModel(Prepare(), network, Model("trained", network.category_share))  # type: ignore[arg-type]
-    found = answer(CityInMemory(tracks, buildings), model).judged
-    return pd.DataFrame(found.table.drop(columns="geometry"))
 
 
 def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas.GeoDataFrame]:
@@ -92,14 +77,11 @@ def examine(folder: Path, model: str | None) -> Examined:
     """Judge one city, by the model and by least squares."""
     city = find_files(folder)
     labels = read_labels(city.labels)
-    kind = max((name for name in SENSORS if city.name.startswith(name)), key=len, default="")
+    kind = max((name for name in BARS if city.name.startswith(name)), key=len, default="")
     prepare, said = Prepare(), None
     if model is not None:
-        if _is_trained(model):
-            said = answered(city, Path(model))
-        else:
-            prepare = verify_package(resolve_model(model)).prepare
-            said = predicted(city, model)
+        prepare = verify_package(resolve_model(model)).prepare
+        said = predicted(city, model)
     by_hand, buildings = engineer(city, prepare)
     known = pd.DataFrame({"building_id": buildings["building_id"], "area_m2": buildings.geometry.area})
     rows = [(city.name, kind, ENGINEER_ALL, score(by_hand, labels, len(buildings)))]
@@ -120,16 +102,11 @@ def examine(folder: Path, model: str | None) -> Examined:
     )
 
 
-def _is_trained(model: str) -> bool:
-    folder = Path(model)
-    return (folder / "model.safetensors").is_file() and not (folder / MANIFEST).exists()
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Judge and print."""
     asked = parser("heldout.judge", __doc__)
     asked.add_argument("cities", type=Path, nargs="*", metavar="CITY")
-    asked.add_argument("--model", help="package folder, a name that `plumbline predict` takes, or a trained folder")
+    asked.add_argument("--model", help="package folder, or a name that `plumbline predict` takes")
     asked.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, coverage.svg and scores.json")
     given = parse(asked, argv, model="pretrained")
     if not given.cities and not given.smoke:
@@ -137,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as scratch, refusing():
         if given.smoke and not given.cities:
             given.cities = [Path(scratch) / "sentinel-smoke"]
-            make_city(given.cities[0], "sentinel", 40, 1)
+            make_city(given.cities[0], "C", 40, 1)
             given.report = given.report or Path(scratch) / "report"
         names = [city.resolve().name for city in given.cities]
         if twice := sorted({name for name in names if names.count(name) > 1}):

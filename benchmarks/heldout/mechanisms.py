@@ -1,6 +1,6 @@
 """Score predictions of a city by what has failed, and as a list to inspect where few buildings are damaged.
 
-python -m benchmarks.heldout.mechanisms PREDICTIONS.csv LABELS.csv [--json OUT]
+python -m benchmarks.heldout.mechanisms PREDICTIONS.csv LABELS.csv
 
 Prints three tables in Markdown. The first has a row for each `mechanism` of the labels:
 
@@ -20,12 +20,11 @@ made for:
   category 2 or above that is sound.
 - calibration error (ECE) of `p_damaged`, if the predictions are made for that rate or do not say their rate.
 
-The third counts what a user finds, without weights (`inspection.py`).
+The third counts what a user finds, without weights (`triage.Inspection`).
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,9 +34,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import head, line, parse, parser, refusing
-from benchmarks.heldout.inspection import Inspection, inspection
 from benchmarks.heldout.scores import LOWEST_PERMILLE, cell
-from benchmarks.heldout.triage import RATES, SCORES, Triage, own_rate, triage
+from benchmarks.heldout.triage import RATES, SCORES, Inspection, Triage, inspection, own_rate, triage
 from plumbline.core.errors import InputError
 
 ALL = "all"
@@ -164,24 +162,6 @@ def tables(mechanisms: dict[str, Figures], rates: list[Triage], found: Inspectio
     return "\n".join(lines)
 
 
-def write_json(path: Path, mechanisms: dict[str, Figures], rates: list[Triage]) -> None:
-    """Write all figures; null where there is none."""
-    content = {
-        "mechanisms": {name: one._asdict() for name, one in mechanisms.items()},
-        "triage": [rate._asdict() for rate in rates],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_known(content), indent=2) + "\n", encoding="utf-8")
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _known(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_known(one) for one in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
 def _read(path: Path, needed: Sequence[str]) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(f"{path}: no such file.")
@@ -213,7 +193,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked = parser("heldout.mechanisms", __doc__)
     asked.add_argument("predictions", type=Path, nargs="?", metavar="PREDICTIONS.csv")
     asked.add_argument("labels", type=Path, nargs="?", metavar="LABELS.csv")
-    asked.add_argument("--json", type=Path, metavar="OUT", help="write all figures as JSON, too")
     given = parse(asked, argv)
     with tempfile.TemporaryDirectory() as scratch, refusing():
         if given.smoke and given.labels is None:
@@ -222,8 +201,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             asked.error("the following arguments are required: PREDICTIONS.csv LABELS.csv")
         beside = read_beside(given.predictions, given.labels)
         mechanisms, rates = by_mechanism(beside), by_rate(beside)
-        if given.json is not None:
-            write_json(given.json, mechanisms, rates)
     print(tables(mechanisms, rates, inspection(beside)))
 
 

@@ -1,4 +1,4 @@
-"""Figures of one city: answers beside labels, and the bars that issue 4 sets."""
+"""Figures of one city: answers beside labels, and the bars of a kind of city."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOWEST_PERMILLE = 0.5
 
 
 class Bar(NamedTuple):
-    """What issue 4 asks of a kind of city."""
+    """What is asked of a kind of city."""
 
     judged: float
     quadrant: float
@@ -126,20 +126,7 @@ def table(rows: list[tuple[str, str, str, Scores]]) -> str:
 
     Where a bar is set, it stands in brackets; what misses it is bold.
     """
-    lines = [
-        head(
-            "city",
-            "who",
-            "buildings",
-            "judged",
-            "median points",
-            "quadrant accuracy",
-            "severity MAE, permille",
-            "interval coverage",
-            "calibration error; by chance",
-            f"accuracy at {COVERED:.0%}",
-        )
-    ]
+    lines = [head("city", "who", *FIGURES)]
     for city, kind, who, scores in rows:
         own = who == MODEL
         bar = BARS.get(kind) if own else None
@@ -157,6 +144,8 @@ def table(rows: list[tuple[str, str, str, Scores]]) -> str:
     return "\n".join(lines)
 
 
+FIGURES = ("buildings", "judged", "median points", "quadrant accuracy", "severity MAE, permille", "interval coverage",
+           "calibration error; by chance", f"accuracy at {COVERED:.0%}")  # fmt: skip
 MODEL, ENGINEER, ENGINEER_ALL = "model", "least squares, the same buildings", "least squares, all with enough points"
 
 

@@ -1,4 +1,4 @@
-"""Take figures of a ranking of buildings in a city where another share is damaged."""
+"""Take figures of a list of buildings to inspect: at another share of damaged ones, and as a user finds it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ PRECISE, ALARM, BINS = 0.5, 2, 10
 """Precision at which recall is taken; least category that is an alarm; bins of the calibration error."""
 ALIKE = 0.01
 """Relative difference up to which two rates are the same."""
+FLAGGED = 0.5
+"""Least `p_damaged` of a building that is flagged."""
 
 
 class Triage(NamedTuple):
@@ -120,3 +122,39 @@ def calibration_error(probability: Array, damaged: Bools, weight: Array, bins: i
 
 def _share(which: Bools, weight: Array) -> float:
     return float(weight[which].sum() / weight.sum()) if weight.sum() > 0 else float("nan")
+
+
+class Inspection(NamedTuple):
+    """Numbers of buildings."""
+
+    buildings: int
+    damaged: int
+    left_out: int
+    left_out_damaged: int
+    flagged: int
+    flagged_damaged: int
+    missed: int
+    """Damaged, judged and not flagged."""
+    in_first_20: int
+    """Damaged among the first 20 of the list, sorted by `p_damaged`."""
+    in_first_50: int
+    in_first_100: int
+
+
+def inspection(beside: pd.DataFrame) -> Inspection:
+    """Count the buildings of one table of `mechanisms.read_beside`; predictions without `p_damaged` flag none."""
+    damaged, judged = beside["true"] >= LOWEST_PERMILLE, beside["status"] == "ok"
+    sorted_by = beside["p_damaged"] if "p_damaged" in beside else pd.Series(float("nan"), beside.index)
+    p_damaged = sorted_by.where(judged)
+    flagged = p_damaged >= FLAGGED
+    listed = damaged[p_damaged.dropna().sort_values(ascending=False, kind="stable").index]
+    return Inspection(
+        len(beside),
+        int(damaged.sum()),
+        int((~judged).sum()),
+        int((damaged & ~judged).sum()),
+        int(flagged.sum()),
+        int((damaged & flagged).sum()),
+        int((damaged & judged & ~flagged).sum()),
+        *(int(listed[:first].sum()) for first in (20, 50, 100)),
+    )

@@ -1,10 +1,10 @@
 """Judge `plumbline restore` on held-out scenes, beside a Gaussian process fitted to the same points in the same run.
 
-python -m benchmarks.restoration --scenes DIR... [--output REPORT.md] [--variant NAME=OPTIONS ...] [--process-only]
+python -m benchmarks.restoration --scenes DIR... [--variant NAME=OPTIONS ...] [--process-only]
 
-A scene that is not there is made where its folder's name says how: DOMAIN-SEED, as `atmosphere-7`. `--output` also
-writes REPORT.json. A variant is judged beside the default, with more options for `plumbline restore`:
-`--variant "noise=--adapter noise"`. `--process-only` judges the Gaussian process alone, on all cells.
+A scene that is not there is made where its folder's name says how: DOMAIN-SEED, as `atmosphere-7`. A variant is judged
+beside the default, with more options for `plumbline restore`: `--variant "noise=--adapter noise"`.
+`--process-only` judges the Gaussian process alone, on all cells.
 """
 
 from __future__ import annotations
@@ -20,30 +20,22 @@ import numpy as np
 from benchmarks.common import parse, parser, refusing
 from benchmarks.makers.fields.scene import make_scene
 from benchmarks.makers.fields.settings import DOMAINS
-from benchmarks.restoration.changes import WAYS, take_changes
+from benchmarks.restoration.changes import take_changes
 from benchmarks.restoration.fields import Truth, read_truth, restore
 from benchmarks.restoration.gaussian_process import COMPONENTS, CORRELATIONS, fit, predict_grid
 from benchmarks.restoration.metrics import Estimate, score
-from benchmarks.restoration.report import DEFAULT, PROCESS, Row, Steps, markdown, write_report
+from benchmarks.restoration.report import DEFAULT, PROCESS, Row, markdown
 from plumbline.core.errors import InputError
 from plumbline.sources.city.in_memory import read_tracks
-
-CAREFUL = ("25", "50")
-"""Steps whose errors are compared."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Judge, and print the report."""
     asked = parser("restoration", __doc__)
     asked.add_argument("--scenes", type=Path, nargs="+", default=[])
-    asked.add_argument("--output", type=Path, help="also write the report here, and its figures as .json beside it")
     asked.add_argument("--variant", action="append", default=[], metavar="NAME=OPTIONS")
-    asked.add_argument(
-        "--steps-of", type=int, default=3, help="scenes on which 25 and 50 steps are compared; default 3"
-    )
     asked.add_argument("--process-only", action="store_true", help="judge the Gaussian process alone")
     asked.add_argument("--covariance", choices=["likelier", *CORRELATIONS], default="exponential")
-    asked.add_argument("--changes", choices=WAYS, default=WAYS[0], help="how each point's change is taken")
     given = parse(asked, argv, process_only=True)
     with tempfile.TemporaryDirectory() as scratch, refusing():
         if given.smoke and not given.scenes:
@@ -52,29 +44,23 @@ def main(argv: Sequence[str] | None = None) -> None:
             asked.error("--scenes is needed; see --help")
         variants = {DEFAULT: ""} | dict(_variant(text) for text in given.variant)
         rows: list[Row] = []
-        steps: list[Steps] = []
-        for number, scene in enumerate(given.scenes):
+        for scene in given.scenes:
             _make(scene)
             kind = None if given.covariance == "likelier" else given.covariance
-            rows += judge(scene, {} if given.process_only else variants, kind, given.changes)
-            if not given.process_only and number < given.steps_of:
-                steps.append(compare_steps(scene))
-        if given.output:
-            write_report(rows, steps, given.output)
-        print(markdown(rows, steps))
+            rows += judge(scene, {} if given.process_only else variants, kind)
+        print(markdown(rows))
 
 
-def judge(scene: Path, variants: dict[str, str], kind: str | None, way: str) -> list[Row]:
+def judge(scene: Path, variants: dict[str, str], kind: str | None) -> list[Row]:
     """Return the scores of each variant and of the Gaussian process; that one on the default's cells.
 
     Args:
         scene: folder.
         variants: name -> options of `plumbline restore`; none judges the Gaussian process alone.
         kind: of covariance; None takes the likelier one.
-        way: how changes are taken.
     """
     truth, products = read_truth(scene), sorted(scene.glob("EGMS*.csv"))
-    points = take_changes(read_tracks(products), way).known()
+    points = take_changes(read_tracks(products)).known()
     found = fit(points, kind)
     process = predict_grid(found, points, truth.left, truth.top, truth.cell_m, truth.shape)
     if len(process) != len(COMPONENTS):
@@ -89,17 +75,6 @@ def judge(scene: Path, variants: dict[str, str], kind: str | None, way: str) -> 
             answered = np.isfinite(estimates[0].mean) & np.isfinite(estimates[1].mean)
     rows.append(_row(scene.name, PROCESS, [one.at(answered) for one in process], truth))
     return rows
-
-
-def compare_steps(scene: Path) -> Steps:
-    """Return the root mean square errors of 25 and of 50 steps on one scene, of up and east together, mm."""
-    truth, products = read_truth(scene), sorted(scene.glob("EGMS*.csv"))
-    errors = []
-    for steps in CAREFUL:
-        run = restore(products, ["--steps", steps])
-        parts = [run.field.on(name, truth).mean - truth.component[name] for name in COMPONENTS]
-        errors.append(float(np.sqrt(np.nanmean(np.square(parts)))))
-    return Steps(scene.name, errors[0], errors[1])
 
 
 def _row(

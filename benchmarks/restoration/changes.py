@@ -14,7 +14,6 @@ from plumbline.sources.points.track import Track
 Array = NDArray[np.float64]
 GROUP_M = 50.0
 """Side of the squares whose points of a track choose one course in time together."""
-WAYS = ("course", "line")
 DAYS, OUTLYING = 365.25, 4.0
 """Of a year; and the number of standard deviations from which a value is an outlier."""
 
@@ -47,14 +46,11 @@ class Changes(NamedTuple):
         return len(np.unique(np.sign(self.los[:, 0])))
 
 
-def take_changes(tracks: Sequence[Track], way: str = WAYS[0]) -> Changes:
-    """Return every point's change.
+def take_changes(tracks: Sequence[Track]) -> Changes:
+    """Return every point's change by the curve that suits its square of 50 m best; `tracks` are of one place.
 
-    Args:
-        tracks: of one place.
-        way: `line` fits a straight line, `course` the curve that suits a square of 50 m best. Both have the
-            errors of the line: those of a course are larger where something moves, and a process would smooth just
-            that away.
+    Errors are those of a line: those of a course are larger where something moves, and a process would smooth just
+    that away.
     """
     first, last = min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks)
     days = float((last - first) / np.timedelta64(1, "D"))
@@ -72,8 +68,8 @@ def take_changes(tracks: Sequence[Track], way: str = WAYS[0]) -> Changes:
         trend = estimate_trend(track.displacement[order], when, days / DAYS, group.ravel()[order])
         found = np.empty((2, len(track)))
         found[:, order] = trend.change, trend.line_se
-        line, error = line_changes(track.displacement, when, days / DAYS)
-        parts.append(np.stack([line if way == "line" else found[0], error, found[1]]))
+        _, error = line_changes(track.displacement, when, days / DAYS)
+        parts.append(np.stack([found[0], error, found[1]]))
     change, error, own_error = np.concatenate(parts, axis=1)
     return Changes(place, np.concatenate([track.los for track in tracks]), change, error, own_error)
 

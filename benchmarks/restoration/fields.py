@@ -5,24 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 import rasterio
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
+from benchmarks.common import watched
 from benchmarks.restoration.metrics import Estimate
 from plumbline.core.errors import InputError
 
 Array = NDArray[np.float64]
 SUFFIXES = ("_mm", "_std_mm", "_low_mm", "_high_mm")
-EVERY_S = 0.05
-"""Between two looks at a command's memory."""
 
 
 class Truth(NamedTuple):
@@ -130,26 +127,9 @@ def restore(points: Sequence[Path], options: Sequence[str] = ()) -> Run:
         output, said = Path(folder) / "field.tif", Path(folder) / "said"
         given = [word for path in points for word in ("--points", str(path))]
         command = [sys.executable, "-m", "plumbline", "restore", *given, "--output", str(output), *options]
-        begun, peak = time.monotonic(), 0
         with said.open("wb") as stream:
-            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
-            while process.poll() is None:
-                peak = max(peak, _resident(process.pid))
-                time.sleep(EVERY_S)
-        seconds = time.monotonic() - begun
-        if process.returncode:
+            seconds, peak_mb, code = watched(command, stdout=stream, stderr=subprocess.STDOUT)
+        if code:
             last = said.read_text(encoding="utf-8", errors="replace").strip()[-2000:]
-            raise InputError(f"plumbline restore ended with {process.returncode}: {last}")
-        return Run(read_field(output), seconds, peak / 2**20)
-
-
-def _resident(pid: int) -> int:
-    """Return bytes of a process and its children together; 0 when it has ended."""
-    total = 0
-    try:
-        process = psutil.Process(pid)
-        for one in [process, *process.children(recursive=True)]:
-            total += one.memory_info().rss
-    except psutil.Error:
-        pass
-    return total
+            raise InputError(f"plumbline restore ended with {code}: {last}")
+        return Run(read_field(output), seconds, peak_mb)

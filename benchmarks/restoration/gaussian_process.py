@@ -82,23 +82,15 @@ def weights(points: Changes, part: Changes) -> Array:
     return part.los[:, [2, 0]] if points.directions > 1 else np.ones((len(part.los), 1))
 
 
-def fit(points: Changes, kind: str | None = None, most: int = BLOCK, seed: int = 0, blocks: bool = True) -> Fit:
+def fit(points: Changes, kind: str | None = None, most: int = BLOCK) -> Fit:
     """Fit by maximum likelihood; without a `kind`, the more likely covariance is taken.
 
-    Args:
-        points: all of them.
-        kind: of covariance.
-        most: points of a block, or of the subsample.
-        seed: of the subsample.
-        blocks: takes the likelihood as the product over blocks of neighbours, all points in one of them (composite
-            likelihood: Varin, Reid and Firth 2011); otherwise that of one random subsample.
+    The likelihood is the product over blocks of at most `most` neighbours (composite likelihood: Varin, Reid and Firth
+    2011).
     """
     if kind is None:
-        return max((fit(points, one, most, seed, blocks) for one in CORRELATIONS), key=lambda found: found.likelihood)
-    if blocks:
-        parts = [points.take(rows) for rows in split(points.place, most)]
-    else:
-        parts = [points.take(np.random.default_rng(seed).permutation(len(points.change))[:most])]
+        return max((fit(points, one, most) for one in CORRELATIONS), key=lambda found: found.likelihood)
+    parts = [points.take(rows) for rows in split(points.place, most)]
     data = [_Block(part, weights(points, part), cdist(part.place, part.place)) for part in parts]
     fields = data[0].weight.shape[1]
     spread = max(float(np.std(points.change)), 0.5)

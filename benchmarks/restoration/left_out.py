@@ -1,6 +1,6 @@
 """Judge `plumbline restore` on real points that it was not given, beside a Gaussian process.
 
-python -m benchmarks.restoration.left_out --points A.zip --points B.zip [--output R.md] [--window SIDE_M]
+python -m benchmarks.restoration.left_out --points A.zip --points B.zip [--window SIDE_M]
     [--params params.yaml] [--options "..."] [--process-only]
 
 A fifth of the points is left out, once in blocks of 50 m and once at random. `--window` takes the square with the most
@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from benchmarks.common import head, line, parse, parser, refusing, stamp
 from benchmarks.makers.fields.scene import make_scene
-from benchmarks.restoration.changes import WAYS, Changes, take_changes
+from benchmarks.restoration.changes import Changes, take_changes
 from benchmarks.restoration.fields import Field, restore
 from benchmarks.restoration.gaussian_process import CORRELATIONS, Fit, fit, predict, weights
 from benchmarks.restoration.hold_out import HOLD_OUTS, cut_window, read_lines
 from benchmarks.restoration.metrics import Z90, crps
 from benchmarks.restoration.report import COVERAGE, DEFAULT, PROCESS
-from plumbline.core.files import atomic_file
 from plumbline.params import Ingest, load_ingest
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.points.track import Track, concatenate_tracks
@@ -65,13 +64,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Judge, and print the report."""
     asked = parser("restoration.left_out", __doc__)
     asked.add_argument("--points", type=Path, action="append", default=[])
-    asked.add_argument("--output", type=Path, help="also write the report here")
     asked.add_argument("--window", type=float, metavar="SIDE_M")
     asked.add_argument("--params", type=Path, help="params.yaml with ingest.products")
     asked.add_argument("--options", default="", help="more options for `plumbline restore`")
     asked.add_argument("--process-only", action="store_true", help="judge the Gaussian process alone")
     asked.add_argument("--covariance", choices=["likelier", *CORRELATIONS], default="likelier")
-    asked.add_argument("--changes", choices=WAYS, default=WAYS[0])
     asked.add_argument("--seed", type=int, default=0, help="of what is left out")
     given = parse(asked, argv, process_only=True, covariance="matern32")
     with tempfile.TemporaryDirectory() as scratch, refusing():
@@ -93,15 +90,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 ingest=ingest,
                 options=None if given.process_only else options,
                 kind=kind,
-                way=given.changes,
                 seed=given.seed,
             )
-        text = markdown([path.name for path in given.points], results)
-        if given.output:
-            given.output.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(given.output) as path:
-                path.write_text(text + "\n", encoding="utf-8")
-        print(text)
+        print(markdown([path.name for path in given.points], results))
 
 
 def judge(
@@ -113,7 +104,6 @@ def judge(
     ingest: Ingest | None = None,
     options: Sequence[str] | None = None,
     kind: str | None = None,
-    way: str = WAYS[0],
     seed: int = 0,
 ) -> list[Result]:
     """Leave points out, have the others predict them, and compare with what they did.
@@ -126,7 +116,6 @@ def judge(
         ingest: what products do not say themselves.
         options: of `plumbline restore`; None judges the Gaussian process alone.
         kind: of its covariance; None takes the likelier one.
-        way: how changes are taken.
         seed: of what is left out.
     """
     products = read_lines(points)
@@ -136,8 +125,8 @@ def judge(
     left = [one.take(rows).write(scratch / "left") for one, rows in zip(products, chosen, strict=True) if rows.any()]
     ingest = ingest or Ingest()
     tracks, missing = read_tracks(kept, ingest), read_tracks(left, ingest)
-    own = _own_changes(tracks, missing, way)
-    given = take_changes(tracks, way).known()
+    own = _own_changes(tracks, missing)
+    given = take_changes(tracks).known()
     found = fit(given, kind)
     said = {PROCESS: by_process(found, given, own)}
     if options is not None:
@@ -218,12 +207,12 @@ def _covered(share: float) -> str:
     return f"{share:.3f}" if COVERAGE[0] <= share <= COVERAGE[1] else f"**{share:.3f}**"
 
 
-def _own_changes(tracks: Sequence[Track], missing: Sequence[Track], way: str) -> Changes:
+def _own_changes(tracks: Sequence[Track], missing: Sequence[Track]) -> Changes:
     """Return changes of the left-out points over the period of all tracks."""
     own = {track.name: track for track in missing}
     whole = [concatenate_tracks([one, own[one.name]]) if one.name in own else one for one in tracks]
     left = np.concatenate([np.arange(len(both)) >= len(one) for both, one in zip(whole, tracks, strict=True)])
-    return take_changes(whole, way).take(left).known()
+    return take_changes(whole).take(left).known()
 
 
 def _compare(

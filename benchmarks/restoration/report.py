@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from benchmarks.common import head, line, stamp
 from benchmarks.restoration.metrics import HIGHER, Scores, mean_of
-from plumbline.core.files import atomic_file, write_json
 
 DEFAULT, PROCESS = "restore", "Gaussian process"
 COVERAGE = (0.87, 0.93)
 MAX_SECONDS = 60.0
-STEPS_WITHIN = 0.02
 
 
 class Row(NamedTuple):
@@ -38,14 +33,6 @@ class Row(NamedTuple):
         return mean_of([self.up, self.east])
 
 
-class Steps(NamedTuple):
-    """Root mean square errors of one scene, mm."""
-
-    scene: str
-    default: float
-    careful: float
-
-
 class Bar(NamedTuple):
     """What is asked, and what was found."""
 
@@ -54,7 +41,7 @@ class Bar(NamedTuple):
     met: bool
 
 
-def markdown(rows: Sequence[Row], steps: Sequence[Steps]) -> str:
+def markdown(rows: Sequence[Row]) -> str:
     """Return the page."""
     parts = [
         "# Restoration on held-out scenes",
@@ -65,29 +52,11 @@ def markdown(rows: Sequence[Row], steps: Sequence[Steps]) -> str:
         _score_table(rows),
     ]
     if any(row.who == DEFAULT for row in rows):
-        parts += ["## Bars", _bar_table(bars(rows, steps)), "## Cost", _cost_table(rows)]
-    if steps:
-        parts += ["## 25 and 50 steps", _steps_table(steps)]
+        parts += ["## Bars", _bar_table(bars(rows)), "## Cost", _cost_table(rows)]
     return "\n\n".join(parts)
 
 
-def write_report(rows: Sequence[Row], steps: Sequence[Steps], path: Path) -> None:
-    """Write the page, and all figures as strict JSON beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as part:
-        part.write_text(markdown(rows, steps) + "\n", encoding="utf-8")
-    content = {
-        "rows": [
-            {**_finite(row._asdict()), "up": _finite(row.up._asdict()), "east": _finite(row.east._asdict())}
-            for row in rows
-        ],
-        "steps": [_finite(one._asdict()) for one in steps],
-        "bars": [bar._asdict() for bar in bars(rows, steps)] if any(row.who == DEFAULT for row in rows) else [],
-    }
-    write_json(path.with_suffix(".json"), content)
-
-
-def bars(rows: Sequence[Row], steps: Sequence[Steps]) -> list[Bar]:
+def bars(rows: Sequence[Row]) -> list[Bar]:
     """Compare the default with the Gaussian process of the same scenes, by the mean of up and east."""
     own = {row.scene: row for row in rows if row.who == DEFAULT}
     other = {row.scene: row for row in rows if row.who == PROCESS}
@@ -101,7 +70,7 @@ def bars(rows: Sequence[Row], steps: Sequence[Steps]) -> list[Bar]:
         if _worse(getattr(own[name].both, figure), getattr(other[name].both, figure), higher)
     ]
     slowest = max(row.seconds for row in own.values())
-    found = [
+    return [
         Bar("PSNR at least 2 dB better", f"{gain:+.2f} dB", gain >= 2),
         Bar("SSIM at least 0.08 better", f"{similar:+.3f}", similar >= 0.08),
         Bar("gradient error at least 20 % less", f"{slopes:+.1%}", slopes <= -0.2),
@@ -110,10 +79,6 @@ def bars(rows: Sequence[Row], steps: Sequence[Steps]) -> list[Bar]:
         Bar("no scene worse than the Gaussian process", ", ".join(worse) or "none", not worse),
         Bar(f"at most {MAX_SECONDS:.0f} s", f"{slowest:.1f} s", slowest <= MAX_SECONDS),
     ]
-    if steps:
-        ratio = float(np.sqrt(sum(one.default**2 for one in steps) / sum(one.careful**2 for one in steps))) - 1
-        found.append(Bar("25 steps within 2 % of 50 in RMSE", f"{ratio:+.2%}", ratio <= STEPS_WITHIN))
-    return found
 
 
 def _worse(mine: float, theirs: float, higher: bool) -> bool:
@@ -165,12 +130,3 @@ def _cost_table(rows: Sequence[Row]) -> str:
         if row.who != PROCESS:
             lines.append(line(row.scene, row.who, f"{row.answered:.1%}", f"{row.seconds:.1f}", f"{row.peak_mb:.0f}"))
     return "\n".join(lines)
-
-
-def _steps_table(steps: Sequence[Steps]) -> str:
-    lines = [head("scene", "25 steps: RMSE, mm", "50 steps: RMSE, mm")]
-    return "\n".join([*lines, *(line(one.scene, f"{one.default:.3f}", f"{one.careful:.3f}") for one in steps)])
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

@@ -1,6 +1,6 @@
 """Load `plumbline serve` with locust, beside the bare ONNX session in the same run; print Markdown.
 
-python -m benchmarks.service [--seconds 20] [--processes 1 2] [--batches 1 16 256] [--output REPORT.md]
+python -m benchmarks.service [--seconds 20] [--processes 1 2] [--batches 1 16 256]
 
 `make load` installs locust and runs this. All runs on this machine, users and service side by side.
 """
@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
-from benchmarks.common import ROOT, head, line, parse, parser, refusing, stamp
+from benchmarks.common import ROOT, head, line, parse, parser, refusing, resident_mb, stamp
 from benchmarks.service import BODY, HEADER, WHERE
 from plumbline.core.errors import InputError
 from plumbline.export.package import open_package
@@ -54,7 +53,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument("--seconds", type=int, default=20, help="of each measurement")
     asked.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     asked.add_argument("--batches", type=int, nargs="+", default=[1, 16, 256])
-    asked.add_argument("--output", type=Path)
     given = parse(asked, argv, seconds=2, processes=[1], batches=[4])
     rows = [
         head("processes", "batch", "users", "requests/s", "buildings/s", "of the bare session", "p50, ms", "p99, ms",
@@ -65,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         bare = {size: bare_session(make_batch(size), given.seconds / 2) for size in given.batches}
         for processes in given.processes:
             with service(Path(scratch) / f"service-{processes}", processes) as (address, process):
-                before = _memory_mb(process)
+                before = resident_mb(process.pid)
                 for size in given.batches:
                     count = USERS.get(size, 1) * processes
                     seen = load(address, make_batch(size), count, given.seconds, Path(scratch))
@@ -78,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                             *(of_bare, f"{seen.median_ms:.1f}", f"{seen.p99_ms:.1f}", beyond, seen.failed),
                         )
                     )
-                memory.append(line(processes, f"{before:.0f}", f"{_memory_mb(process):.0f}"))
+                memory.append(line(processes, f"{before:.0f}", f"{resident_mb(process.pid):.0f}"))
     bare_rows = [head("batch", "buildings/s", "p99, ms")]
     bare_rows += [line(size, f"{rate:.0f}", f"{p99:.1f}") for size, (rate, p99) in bare.items()]
     text = "\n\n".join(
@@ -92,8 +90,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             "\n".join([head("processes", "before", "after"), *memory]),
         ]
     )
-    if given.output:
-        given.output.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
@@ -197,11 +193,6 @@ def load(address: str, batch: Batch, count: int, seconds: int, scratch: Path) ->
     except (OSError, StopIteration):
         raise InputError(f"locust ended with {done.returncode}: {done.stderr[-500:]}") from None
     return Loaded(float(row["Requests/s"]), float(row["50%"]), float(row["99%"]), int(row["Failure Count"]))
-
-
-def _memory_mb(process: subprocess.Popen[bytes]) -> float:
-    whole = psutil.Process(process.pid)
-    return float(sum(one.memory_info().rss for one in (whole, *whole.children(recursive=True)))) / 1e6
 
 
 if __name__ == "__main__":

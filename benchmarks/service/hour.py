@@ -1,6 +1,6 @@
 """Keep `plumbline serve` at work for an hour: its memory, and the time of jobs of both kinds; print Markdown.
 
-python -m benchmarks.service.hour [--minutes 60] [--output REPORT.md]
+python -m benchmarks.service.hour [--minutes 60]
 
 Tensors of 16 buildings ten times a second, one nonsense request a second, a city of 60 buildings to judge each minute,
 a field of 320 m to restore every six minutes, with 25 and 50 steps in turn. All of it on this machine. Memory is that
@@ -113,7 +113,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Ask, and print the page."""
     asked = parser("service.hour", __doc__)
     asked.add_argument("--minutes", type=float, default=60)
-    asked.add_argument("--output", type=Path)
     given = parse(asked, argv, minutes=0.5)
     seconds = 60 * given.minutes
     memory: list[list[float]] = []
@@ -147,8 +146,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"Failed: {len(users.failed)}. {' '.join(users.failed[:5])}",
         ]
     )
-    if given.output:
-        given.output.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 

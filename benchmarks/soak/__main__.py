@@ -24,9 +24,8 @@ from typing import Any
 import psutil
 
 from benchmarks.common import commit, parse, parser
-from benchmarks.soak.measure import disk, memory
 from benchmarks.soak.project import Stand, make_stand
-from benchmarks.soak.report import bounds, figures, page
+from benchmarks.soak.report import bounds, disk, figures, memory, page
 from plumbline.export.package import verify_package
 from plumbline.release.promotion import rollback
 from plumbline.release.registry import Registry

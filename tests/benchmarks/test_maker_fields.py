@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.makers.fields.__main__ import main
-from benchmarks.makers.fields.delays import draw_patches, draw_screen, draw_screens
 from benchmarks.makers.fields.edges import Embankment, Fault, Slide
 from benchmarks.makers.fields.lines import Line
 from benchmarks.makers.fields.movements import COURSES, KINDS, draw_course, draw_movements, total
-from benchmarks.makers.fields.noise import draw_noise
+from benchmarks.makers.fields.noise import draw_noise, draw_patches, draw_screen, draw_screens
 from benchmarks.makers.fields.satellites import draw_orbits, draw_scatterers
 from benchmarks.makers.fields.scene import make_scene
 from benchmarks.makers.fields.settings import CELL_M, DOMAINS, SIDE_M, WAVELENGTH_MM, cell_centres

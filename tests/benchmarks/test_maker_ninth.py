@@ -11,10 +11,9 @@ import shapely
 
 from benchmarks.makers.ninth.__main__ import main
 from benchmarks.makers.ninth.city import make_city
-from benchmarks.makers.ninth.courses import draw_course
 from benchmarks.makers.ninth.failures import FAILURES, MECHANISMS, NONE, largest_settlement, peck
-from benchmarks.makers.ninth.noise import draw_gaps, draw_noise
 from benchmarks.makers.ninth.observe import Track
+from benchmarks.makers.ninth.series import draw_course, draw_gaps, draw_noise
 from benchmarks.makers.ninth.settings import BANDS
 from benchmarks.makers.ninth.strain import QUADRANTS, lay_lattice
 from benchmarks.makers.ninth.structure import draw_structure, draw_structures

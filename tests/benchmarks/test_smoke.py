@@ -14,63 +14,34 @@ import pytest
 import torch
 
 from benchmarks.common import ROOT
-from benchmarks.heldout.inspection import Inspection
 from benchmarks.heldout.mechanisms import ALARMS, Figures
-from benchmarks.heldout.triage import SCORES
-from benchmarks.shifted import DOMAINS, make_domain
-from plumbline.params.plugins import PADDING
-from plumbline.sources.city.files import find_files
-from plumbline.sources.city.labels import read_labels
+from benchmarks.heldout.triage import SCORES, Inspection
 from tests.browser import BROWSER
 
 NUMBER = re.compile(r"[-+*]*(\d[\d,]*(\.\d+)?(e[-+]\d+)?|nan)\b")
 EMPTY = ("", "–")
-WRITTEN = (("file", "rows", "epochs"), 4)
+WRITTEN = ("file", "rows", "epochs")
 ARTIFACTS = ("artifact", "file, bytes", "weights, bytes", *(f"B {count}: buildings/s (x)" for count in (1, 64, 256)))
 # The tables of each: columns, number of rows.
 TABLES = {
-    "adapt": [
-        (
-            (
-                "city",
-                "who",
-                "quadrant accuracy",
-                "severity MAE, permille",
-                "interval coverage",
-                "recovered: quadrant / severity",
-                "CPU s",
-                "chosen",
-            ),
-            3,
-        )
-    ],
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
-    "attention": [
-        (
-            (
-                "scatterers",
-                "precision",
-                "kernel",
-                "moved, forward / with backward",
-                "forward, ms",
-                "with backward, ms",
-                "share of the roofline",
-            ),
-            70 if torch.cuda.is_available() else 15,
-        )
-    ],
-    "borrowed": [(("level", "buildings", "rank correlation", "median absolute error, permille", "quadrant right"), 4)],
     "communication": [(("hook", "bytes a step", "of `none`", "quadrant accuracy", "severity MAE, permille"), 1)],
     "data": [
-        (("", "s", "ratio", "bar"), 6),
-        (("buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2"), 2),
-    ],
-    "decompose": [
-        (("points of each track", "cells", "component", "correlation", "slope", "difference, mm/yr: median, sd"), 6)
+        (
+            (
+                "buildings",
+                "csv, MB",
+                "floor, s",
+                "ingest, s",
+                "ratio, at most 2",
+                "prepare, s",
+                "buildings/s of both",
+            ),
+            2,
+        )
     ],
     "flow": [(("", "s", "ratio", "bar"), 13)],
     "handoff": [(("", "s", "bar"), 9)],
-    "heldout": [WRITTEN],
     "heldout.judge": [
         (
             (
@@ -96,40 +67,16 @@ TABLES = {
         ),  # the estimated rate, too
         (tuple(name.replace("_", " ") for name in Inspection._fields), 1),
     ],
-    "field_data": [(("way", "examples a second", "of the project's own", "bytes"), 1)],
-    "makers.eighth": [WRITTEN],
-    "makers.ninth": [(WRITTEN[0], 3)],
-    "makers.fields": [(WRITTEN[0], 2)],
-    "makers.seventh": [WRITTEN],
+    "makers.ninth": [(WRITTEN, 3)],
+    "makers.fields": [(WRITTEN, 2)],
     "map_page": [(("figure", "measured", "bar"), 10)],
-    "padding": [
-        (
-            ("strategy", "time of an epoch of batches (x)", "largest difference: probability", "severity, permille"),
-            len(PADDING),
-        ),
-        (
-            (
-                "padding",
-                "counts as",
-                "quadrant accuracy: in batch",
-                "at 128",
-                "severity error: in batch",
-                "at 128",
-                "other quadrant at 128",
-                "severity moved",
-            ),
-            1 + len(PADDING),
-        ),
-    ],
     "restoration": [
         (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)
     ],
     "restoration.left_out": [
         (("left out", "who", "own noise", "points", "answered", "RMSE, mm", "CRPS, mm", "coverage of 90 %"), 4)
     ],
-    "scale": [(("stage", "s", "points/s", "peak memory of all its processes, MB"), 3)],
     "simulate": [
-        (("histories to text", "million numbers/s", "times the baseline"), 3),
         (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
     ],
     "slices": [(("slice", "buildings", "pruned, F1 lost", "pruned, error", "int8, F1 lost", "int8, error"), 18)],
@@ -139,18 +86,22 @@ TABLES = {
         (("part", "MiB", "files"), 8),
     ],
     "train": [
-        (("way", "buildings/s", "times", "memory, MB"), 3),
-        (("processes", "buildings/s", "efficiency", "memory of the first, MB"), 1),
-        (("scatterers a building", "math, ms", "math, MB", "sdpa, ms", "sdpa, MB"), 1),
-        (("checkpoint_activations", "ms", "memory, MB"), 2),
+        (
+            (
+                "processes",
+                "threads of each",
+                "buildings/s",
+                "memory of the first, MB",
+                "time between the steps",
+            ),
+            1,
+        )
     ],
 }
-WORDS = {"who", "own noise", "component", "bar", "counts as", "chosen", "holds", "recovered: quadrant / severity"}
-WORDS |= {"precision", "kernel", "forward, ms", "with backward, ms", "share of the roofline"}
-"""Columns that hold no number, or none without a GPU."""
+WORDS = {"who", "own noise", "component", "bar", "holds"}
+"""Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),
-    "padding": ("--data", "data"),
     "slices": ("data/prepare/test", "--package", "data/package", "--unpruned", "data/train"),
     "train": ("--data", "data"),
 }
@@ -158,8 +109,8 @@ TRAINED = {
 WHOLE_SYSTEM = ("handoff", "soak")
 PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
-SLOW = {"artifacts", "data", "field_data", "map_page", "scale", "simulate", "train"}  # measure, or start processes
-SLOW |= {"adapt", "heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # train or judge
+SLOW = {"artifacts", "data", "map_page", "simulate", "train"}  # measure, or start processes
+SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # judge
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 
@@ -264,19 +215,10 @@ def test_a_benchmark_of_a_whole_system_begins(name, apart, capsys):
     assert (ended.value.code, "--smoke" in capsys.readouterr().out) == (0, True)
 
 
-@pytest.mark.parametrize("name", DOMAINS)
-def test_a_domain_to_adapt_to_is_a_city_that_is_read(name, tmp_path):
-    make_domain(tmp_path / name, name, 6, 11)
-    city = find_files(tmp_path / name)
-    assert city.products
-    assert len(read_labels(city.labels)) == 6
-
-
 def test_every_benchmark_is_asked():
     folder = ROOT / "benchmarks"
     found = [path for path in folder.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")]
     names = {path.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for path in found}
-    # The case alone in its process that `train` starts; what needs the libraries that `make load` installs; and
-    # what `test_gpu.py` asks.
-    apart = {"speed.cases", "service", "service.hour", "service.nonsense", "gpu"}
+    # What needs the libraries that `make load` installs, and what `test_gpu.py` asks.
+    apart = {"service", "service.hour", "service.nonsense", "gpu"}
     assert {name.removesuffix(".__main__") for name in names} - apart == set(TABLES)

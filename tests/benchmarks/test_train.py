@@ -8,7 +8,7 @@ from benchmarks import train
 
 
 def test_a_case_that_fails_ends_the_benchmark(tmp_path, monkeypatch):
-    failed = subprocess.CompletedProcess([], 1, "", "KeyError: 'case'")
+    failed = subprocess.CompletedProcess([], 1, "", "KeyError: 'threads'")
     monkeypatch.setattr(train.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(SystemExit, match="KeyError"):
-        train.compare({"one": {"case": "attention"}}, tmp_path, 1)
+        train.run({}, tmp_path)

@@ -2,8 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
+from plumbline.prepare.response.decompose import decompose
+from plumbline.prepare.series.trend import estimate_trend
+from plumbline.sources.points.read import read_points
+from plumbline.sources.points.track import Track
+
+CELL_M = 100
 ROOT = Path(__file__).parents[2]
 USTICA = ROOT.parent / "shared/data/ustica"
 pytestmark = [
@@ -12,18 +21,71 @@ pytestmark = [
 ]
 
 
+def cells_of(track: Track) -> pd.MultiIndex:
+    """Cell of the L3 grid of each point."""
+    return pd.MultiIndex.from_arrays([np.floor(at / CELL_M).astype(int) for at in (track.easting, track.northing)])
+
+
+def velocities(track: Track, start: np.datetime64, end: np.datetime64, cell: NDArray[np.intp]) -> pd.DataFrame:
+    """Mean velocity of each point and its standard errors (mm/yr) from `start` to `end`; points of a cell together."""
+    inside = (track.epochs >= start) & (track.epochs <= end)
+    when = ((track.epochs[inside] - start) / (end - start)).astype(float)
+    years = float((end - start) / np.timedelta64(1, "D")) / 365.25
+    rows = np.argsort(cell, kind="stable")
+    rows = rows[cell[rows] >= 0]
+    found = estimate_trend(track.displacement[rows][:, inside], when, years, cell[rows])
+    east, north, up = track.los[rows].T
+    values = {"velocity": found.line / years, "se": found.line_se / years, "common_se": found.common_se / years}
+    return pd.DataFrame({"cell": cell[rows], "east": east, "north": north, "up": up, **values})
+
+
+def compare(folder: Path) -> pd.DataFrame:
+    """One row a cell of L3: ours and the service's velocity up and east (mm/yr), our errors, points of each track."""
+    tracks = [read_points(path) for path in sorted(folder.glob("EGMS_L2b*.zip"))]
+    service = {name: read_points(next(folder.glob(f"EGMS_L3*_{name}_*.zip"))) for name in ("U", "E")}
+    everything = [*tracks, *service.values()]
+    start = max(track.epochs[0] for track in everything)
+    end = min(track.epochs[-1] for track in everything)
+    grid = cells_of(service["U"])
+    points = pd.concat(
+        [velocities(track, start, end, grid.get_indexer(cells_of(track))) for track in tracks], keys=range(len(tracks))
+    )
+    track = points.index.get_level_values(0).to_numpy()
+    cell = points["cell"].to_numpy()
+    found = decompose(
+        cell,
+        track,
+        points[["east", "north", "up"]].to_numpy(),
+        points["velocity"].to_numpy(),
+        points["se"].to_numpy(),
+        points["common_se"].to_numpy(),
+        len(grid),
+        len(tracks),
+    )
+    theirs = {
+        name: velocities(other, start, end, grid.get_indexer(cells_of(other))).set_index("cell")["velocity"]
+        for name, other in service.items()
+    }
+    least = np.min([np.bincount(cell[track == number], minlength=len(grid)) for number in range(len(tracks))], axis=0)
+    ours = {"up": found.up, "up_se": found.up_se, "east": found.east, "east_se": found.east_se}
+    return pd.DataFrame({**ours, "service_up": theirs["U"], "service_east": theirs["E"], "points": least})
+
+
+def agreement(ours: pd.Series, service: pd.Series) -> tuple[float, float]:
+    """Correlation, and the slope of total least squares of ours on theirs (both have errors)."""
+    covariance = np.cov(service, ours)
+    largest = np.linalg.eigh(covariance)[1][:, -1]
+    return float(np.corrcoef(service, ours)[0, 1]), float(largest[1] / largest[0])
+
+
 @pytest.fixture(scope="module")
 def cells():
-    from benchmarks.decompose import compare
-
     return compare(USTICA)
 
 
 @pytest.mark.parametrize("component", ["up", "east"])
 @pytest.mark.parametrize("points", [1, 3])
 def test_cell_means_are_those_of_the_services_own_decomposition(cells, component, points):
-    from benchmarks.decompose import agreement
-
     part = cells[cells["points"] >= points]
     assert len(part) > 400
     correlation, slope = agreement(part[component], part[f"service_{component}"])

@@ -12,9 +12,8 @@ import pandas as pd
 from numpy.random import Generator
 from pyproj import Transformer
 
-from benchmarks.makers.fields.delays import draw_patches, draw_screens
 from benchmarks.makers.fields.movements import Movement, draw_movements, total
-from benchmarks.makers.fields.noise import draw_gaps, draw_noise, draw_season
+from benchmarks.makers.fields.noise import draw_gaps, draw_noise, draw_patches, draw_screens, draw_season
 from benchmarks.makers.fields.satellites import NAMES, Orbit, Scatterers, draw_density, draw_orbits, draw_scatterers
 from benchmarks.makers.fields.settings import (
     CELL_M,

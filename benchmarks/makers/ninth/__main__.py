@@ -8,23 +8,34 @@ Labels also have `accepted` quadrants, the `mechanism` and its `parts`.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks.common import maker, write_city
+from benchmarks.common import head, line, parse, parser, refusing
 from benchmarks.makers.ninth.city import SOUND, make_city
 from benchmarks.makers.ninth.settings import BANDS
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write one city of the ninth maker."""
-    asked = maker("makers.ninth", __doc__, BANDS, 1500, "--band")
+    """Write one city, and print what it holds."""
+    asked = parser("makers.ninth", __doc__)
+    asked.add_argument("out", type=Path, nargs="?", help="city folder to write; its name is the city's")
+    asked.add_argument("--band", choices=list(BANDS), help="needed, but for --smoke")
+    asked.add_argument("--buildings", type=int, default=1500)
+    asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--sound", type=float, default=SOUND, help=f"share of sound buildings; default {SOUND:g}")
-    write_city(
-        asked,
-        argv,
-        lambda given: make_city(given.out, given.kind, given.buildings, given.seed, given.sound),
-        "X",
-    )
+    given = parse(asked, argv, band="X", buildings=12)
+    with tempfile.TemporaryDirectory() as scratch, refusing():
+        if given.smoke and given.out is None:
+            given.out = Path(scratch) / "xband-smoke"
+        if given.out is None or given.band is None:
+            asked.error("OUT and --band are needed; see --help")
+        make_city(given.out, given.band, given.buildings, given.seed, given.sound)
+        print(head("file", "rows", "epochs"))
+        for path in sorted(given.out.glob("*.csv")):
+            columns, *rows = path.read_text(encoding="utf-8").splitlines()
+            print(line(path.name, f"{len(rows):,}", sum(name.isdigit() for name in columns.split(","))))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from benchmarks.makers.ninth.noise import draw_gaps, draw_noise
 from benchmarks.makers.ninth.scatterers import Scatterers, draw_scatterers
+from benchmarks.makers.ninth.series import draw_gaps, draw_noise
 from benchmarks.makers.ninth.settings import FIRST_DAY, HEADING_DEG, Array, Band, log_uniform
 from benchmarks.makers.ninth.structure import CAUSES, Structure
 

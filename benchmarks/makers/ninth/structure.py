@@ -8,8 +8,8 @@ import numpy as np
 from numpy.random import Generator, SeedSequence
 from numpy.typing import NDArray
 
-from benchmarks.makers.ninth.courses import Course, draw_course
 from benchmarks.makers.ninth.failures import FAILURES, MECHANISMS, NONE, SEVERAL, Field
+from benchmarks.makers.ninth.series import Course, draw_course
 from benchmarks.makers.ninth.settings import EXPANSION, SETTLEMENT_M, SWING_K, TARGET_PERMILLE, TILT, Array, log_uniform
 from benchmarks.makers.ninth.strain import Label, Lattice, lay_lattice
 from benchmarks.makers.ninth.town import Building
@@ -115,10 +115,7 @@ def draw_structure(generator: Generator, building: Building, mechanism: str) -> 
         np.array([-settlement, lean * np.cos(towards), lean * np.sin(towards)]),
         (first, second, first, own),
         np.array(
-            [
-                generator.uniform(*EXPANSION) * generator.uniform(*SWING_K),
-                generator.normal(WARMEST, WARMEST_SPREAD),
-            ]
+            [generator.uniform(*EXPANSION) * generator.uniform(*SWING_K), generator.normal(WARMEST, WARMEST_SPREAD)]
         ),
         lattice.label(moved),
     )

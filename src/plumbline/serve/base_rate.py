@@ -98,7 +98,7 @@ def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageR
     """Estimate the share of damaged buildings, and an interval that also holds what the model may be wrong by.
 
     The odds are divided by `CAUTION` first. The ends of the interval are those of odds divided and multiplied by
-    `DOUBT`. Where many answers are sure, neither changes much (docs/decisions/0042).
+    `DOUBT`. Where many answers are sure, neither changes much (docs/decisions/0037).
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`.

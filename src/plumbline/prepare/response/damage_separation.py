@@ -7,7 +7,7 @@ course times an error of position, and noise. Which course the damage has, how l
 is asked of all scatterers of a building together, on a grid; answers count by their likelihood (Bayesian model
 averaging, Hoeting et al. 1999). Damage has heavy tails (a mixture of two normal distributions, Tukey 1960): most of a
 building hardly moves while a corner may sink by 100 mm. With one normal distribution positions wrong by tens of metres
-were likelier than that, and large steady damage was lost (docs/decisions/0027).
+were likelier than that, and large steady damage was lost (docs/decisions/0036).
 """
 
 from __future__ import annotations
