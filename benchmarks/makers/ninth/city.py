@@ -12,7 +12,7 @@ from pyproj import Transformer
 from benchmarks.makers.ninth.failures import NONE
 from benchmarks.makers.ninth.observe import draw_tracks, observe
 from benchmarks.makers.ninth.scatterers import draw_counts
-from benchmarks.makers.ninth.settings import BANDS, CRS
+from benchmarks.makers.ninth.settings import BANDS, CRS, FIRST_DAY
 from benchmarks.makers.ninth.structure import Structure, draw_structures
 from benchmarks.makers.ninth.town import draw_town
 from plumbline.core.errors import InputError
@@ -21,7 +21,7 @@ from plumbline.core.files import atomic_folder
 SOUND = 0.2
 
 
-def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SOUND) -> None:
+def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SOUND, courses: str = "any") -> None:
     """Write a city folder: two products, footprints and labels.
 
     Args:
@@ -30,6 +30,7 @@ def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SO
         buildings: how many.
         seed: of everything drawn.
         sound: share of buildings in which nothing fails.
+        courses: of the failures in time, one of `series.COURSES`.
 
     Raises:
         InputError: a number is out of its range.
@@ -42,7 +43,7 @@ def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SO
     layout, moving, seeing, *own = np.random.SeedSequence(seed).spawn(5)
     generator = np.random.default_rng(seeing)
     with atomic_folder(out) as folder:
-        structures = draw_structures(moving, draw_town(np.random.default_rng(layout), buildings), sound)
+        structures = draw_structures(moving, draw_town(np.random.default_rng(layout), buildings), sound, courses)
         tracks = draw_tracks(generator, BANDS[band])
         counts = draw_counts(generator, BANDS[band], structures)
         period = min(int(track.days[0]) for track in tracks), max(int(track.days[-1]) for track in tracks)
@@ -51,7 +52,7 @@ def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SO
             product = observe(drawn, BANDS[band], structures, counts[:, number], track, period)
             product.to_csv(folder / f"EGMS_L2b_{track.name}.csv", index=False)
         write_footprints(folder / "footprints.geojson", structures)
-        write_labels(folder / "labels.csv", structures)
+        write_labels(folder / "labels.csv", structures, period)
 
 
 def write_footprints(path: Path, structures: list[Structure]) -> None:
@@ -67,8 +68,13 @@ def write_footprints(path: Path, structures: list[Structure]) -> None:
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
 
 
-def write_labels(path: Path, structures: list[Structure]) -> None:
-    """Write what is true of each building; below category 1 no quadrant is."""
+def write_labels(path: Path, structures: list[Structure], period: tuple[int, int]) -> None:
+    """Write what is true of each building; below category 1 no quadrant is.
+
+    `begins`: day on which the first of its failures begins; none of a sound one.
+    """
+    first = [min([course.begins for course in one.courses[: len(one.parts)]], default=np.nan) for one in structures]
+    days = pd.to_timedelta(period[0] + np.array(first) * (period[1] - period[0]), unit="D")
     columns = {
         "building_id": names_of(structures),
         "severity_permille": [one.label.severity for one in structures],
@@ -76,6 +82,7 @@ def write_labels(path: Path, structures: list[Structure]) -> None:
         "accepted": ["|".join(one.label.accepted) for one in structures],
         "mechanism": [one.mechanism for one in structures],
         "parts": ["|".join(one.parts) or NONE for one in structures],
+        "begins": (pd.Timestamp(FIRST_DAY) + days).strftime("%Y-%m-%d"),
     }
     pd.DataFrame(columns).to_csv(path, index=False)
 

@@ -13,6 +13,17 @@ from benchmarks.makers.ninth.settings import Array, Band
 KINDS = ("linear", "exponential", "onset", "accelerating")
 TIME, START, LASTS, POWER = (0.2, 1.0), (0.1, 0.6), (0.3, 1.0), (1.5, 3.0)
 """Of exponential: its time; of onset: its day, and how much of the rest it takes; of accelerating."""
+LATE, SUDDEN, QUICK, TURN = (0.8, 0.95), (0.1, 0.95), 5.0, 0.9
+"""Beginning of late onsets, and day of a movement between two epochs; a movement that becomes so many times as fast at
+that share of the time."""
+COURSES = {
+    "any": KINDS,
+    "late": ("late",),
+    "sudden": ("sudden",),
+    "quickening": ("quickening",),
+    "linear": ("linear",),
+}
+"""What `--courses` asks of the failures."""
 
 
 class Course(NamedTuple):
@@ -22,20 +33,39 @@ class Course(NamedTuple):
     first: float
     second: float
 
+    @property
+    def begins(self) -> float:
+        """Return the share of the time at which it begins."""
+        return self.first if self.kind in ("onset", "late", "sudden") else 0.0
+
     def at(self, share: Array) -> Array:
         """Return (E,) of shares (E,)."""
         if self.kind == "exponential":
             return np.asarray(np.expm1(-share / self.first) / np.expm1(-1 / self.first))
-        if self.kind == "onset":
+        if self.kind == "sudden":
+            return np.asarray((share > self.first).astype(float))
+        if self.kind == "quickening":
+            moved = share + (QUICK - 1) * np.maximum(share - self.first, 0)
+            return np.asarray(moved / (1 + (QUICK - 1) * (1 - self.first)))
+        if self.kind in ("onset", "late"):
             way = np.clip((share - self.first) / (self.second * (1 - self.first)), 0, 1)
             return np.asarray(way * (2 - way))
         return np.asarray(share**self.first)
 
 
-def draw_course(generator: Generator) -> Course:
-    """Draw one of four kinds."""
-    kind = KINDS[int(generator.integers(len(KINDS)))]
-    first = {"linear": (1.0, 1.0), "exponential": TIME, "onset": START, "accelerating": POWER}[kind]
+def draw_course(generator: Generator, courses: str = "any") -> Course:
+    """Draw one of the kinds of `COURSES`."""
+    kinds = COURSES[courses]
+    kind = kinds[int(generator.integers(len(kinds)))]
+    first = {
+        "linear": (1.0, 1.0),
+        "exponential": TIME,
+        "onset": START,
+        "accelerating": POWER,
+        "late": LATE,
+        "sudden": SUDDEN,
+        "quickening": (TURN, TURN),
+    }[kind]
     return Course(kind, generator.uniform(*first), generator.uniform(*LASTS))
 
 

@@ -75,13 +75,14 @@ class Structure:
         return np.asarray(self.thermal[0] * np.column_stack([xy @ self.building.axes, height]))
 
 
-def draw_structures(seed: SeedSequence, town: list[Building], sound: float) -> list[Structure]:
+def draw_structures(seed: SeedSequence, town: list[Building], sound: float, courses: str = "any") -> list[Structure]:
     """Draw the movements of a town.
 
     Args:
         seed: of everything drawn; each building has its own part of it.
         town: its buildings.
         sound: share of them in which nothing fails; mechanisms have equal shares of the others.
+        courses: of the failures, one of `series.COURSES`.
     """
     own, *each = seed.spawn(len(town) + 1)
     generator = np.random.default_rng(own)
@@ -89,12 +90,12 @@ def draw_structures(seed: SeedSequence, town: list[Building], sound: float) -> l
     dealt = np.resize(generator.permutation(MECHANISMS), len(town) - healthy)
     mechanisms = generator.permutation(np.concatenate([np.full(healthy, NONE, dealt.dtype), dealt]))
     return [
-        draw_structure(np.random.default_rng(one), building, str(mechanism))
+        draw_structure(np.random.default_rng(one), building, str(mechanism), courses)
         for one, building, mechanism in zip(each, town, mechanisms, strict=True)
     ]
 
 
-def draw_structure(generator: Generator, building: Building, mechanism: str) -> Structure:
+def draw_structure(generator: Generator, building: Building, mechanism: str, courses: str = "any") -> Structure:
     """Draw one building's movement; `mechanism` is one of `MECHANISMS`, or `NONE`."""
     parts: NDArray[np.str_] | list[str] = [] if mechanism == NONE else [mechanism]
     if mechanism == SEVERAL:
@@ -104,7 +105,8 @@ def draw_structure(generator: Generator, building: Building, mechanism: str) -> 
     moved, scales = _scaled(generator, lattice, fields)
     towards, lean = generator.uniform(0, 2 * np.pi), TILT * generator.random() ** 2
     settlement = SETTLEMENT_M * generator.random() ** 2
-    first, second, own = (draw_course(generator) for _ in range(3))
+    first, second = (draw_course(generator, courses) for _ in range(2))
+    own = draw_course(generator)
     return Structure(
         building,
         mechanism,
