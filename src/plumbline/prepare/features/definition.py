@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import FAILURES
 
-PREPARATION = 7
+PREPARATION = 8
 """Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
 2: standard errors know of noise with a long memory (docs/decisions/0036).
 3: changes are without what wrong positions make of a tilt (docs/decisions/0036).
 4: large steady damage is not taken for that (docs/decisions/0036).
 5: a point between two houses counts for the one that it moves with (docs/decisions/0036).
 6: a corner may also move away from its building (docs/decisions/0036).
-7: ends, steps, bowls and bending are fitted, too (docs/decisions/0037)."""
+7: ends, steps, bowls and bending are fitted, too (docs/decisions/0037).
+8: movements that begin near the end of the record have curves of their own (docs/decisions/0047)."""
 Kind = Literal["even", "x", "y", "xx", "yy", "ne", "nw", "sw", "se"]
 
 

@@ -1,7 +1,4 @@
-"""Move buildings: rigid motion, warmth and courses in time, summed up.
-
-temperature.
-"""
+"""Move buildings: rigid motion, warmth and courses in time, summed up."""
 
 from __future__ import annotations
 
@@ -98,8 +95,20 @@ def draw_thermal(rng: np.random.Generator, side: Array) -> Thermal:
     )
 
 
-LINEAR, SETTLING, ONSET, ACCELERATING = range(4)
+LINEAR, SETTLING, ONSET, ACCELERATING, PIECEWISE = range(5)
 SHARES = (0.3, 0.25, 0.25, 0.2)
+"""Of the first four families, of ground that moves."""
+LATE, SUDDEN, QUICKENING, SLOWING, PAUSED = range(5)
+KINDS = (0.5, 0.15, 0.2, 0.075, 0.075)
+"""Shares of what is piecewise, of buildings that fail."""
+BROKEN = 0.4
+"""Share of the buildings whose course is piecewise: it begins near the end, is over within a day, or changes its speed.
+Creep before a failure goes on at one speed for years, then becomes faster (Fukuzono 1985; Voight 1989)."""
+LATEST = 0.97
+"""Share of the time after which nothing begins: less than an epoch or two would be left."""
+AT_ONCE = 0.003
+TIMES = (2.0, 10.0)
+"""How many times as fast a movement becomes."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +116,32 @@ class Histories:
     """Time functions of B buildings; times are fractions of the observation."""
 
     family: NDArray[np.intp]
-    """(B,) LINEAR, SETTLING, ONSET or ACCELERATING."""
+    """(B,) LINEAR, SETTLING, ONSET, ACCELERATING or PIECEWISE."""
     first: Array
-    """(B,) SETTLING: time constant. ONSET: beginning. ACCELERATING: exponent."""
+    """(B,) SETTLING: time constant. ONSET: beginning. ACCELERATING: exponent. PIECEWISE: time of the first change of
+    speed."""
     second: Array
-    """(B,) ONSET: end. Unused by the others."""
+    """(B,) ONSET: end. PIECEWISE: time of the second change. Unused by the others."""
+    reached: Array
+    """(B, 2) PIECEWISE: share of the final displacement at these two times. Unused by the others."""
 
     def take(self, index: NDArray[np.intp]) -> Histories:
         """Select the histories of buildings `index`."""
-        return Histories(self.family[index], self.first[index], self.second[index])
+        return Histories(self.family[index], self.first[index], self.second[index], self.reached[index])
+
+    def where(self, mask: NDArray[np.bool_], other: Histories) -> Histories:
+        """Return these histories where `mask` (B,) is true, and `other` elsewhere."""
+        return Histories(
+            np.where(mask, self.family, other.family),
+            np.where(mask, self.first, other.first),
+            np.where(mask, self.second, other.second),
+            np.where(mask[:, None], self.reached, other.reached),
+        )
 
     def at(self, time: Array) -> Array:
         """Return the share (B, T) of the final displacement reached at times (T,) in 0 to 1."""
         share = np.empty((len(self.first), len(time)))
-        for family in range(len(SHARES)):
+        for family in range(PIECEWISE + 1):
             rows = self.family == family
             first, second = self.first[rows, None], self.second[rows, None]
             if family == LINEAR:
@@ -129,8 +150,13 @@ class Histories:
                 share[rows] = np.expm1(-time / first) / np.expm1(-1 / first)
             elif family == ONSET:
                 share[rows] = np.clip((time - first) / (second - first), 0, 1)
-            else:
+            elif family == ACCELERATING:
                 share[rows] = time**first
+            else:
+                low, high = self.reached[rows, :1], self.reached[rows, 1:]
+                between = low + (high - low) * (time - first) / (second - first)
+                after = high + (1 - high) * (time - second) / (1 - second)
+                share[rows] = np.where(time < first, low * time / first, np.where(time < second, between, after))
         return share
 
 
@@ -143,13 +169,47 @@ def draw_histories(rng: np.random.Generator, count: int) -> Histories:
         family=family,
         first=np.choose(family, [np.ones(count), settling, beginning, exponent]),
         second=beginning + rng.uniform(0.2, 1, count) * (1 - beginning),
+        reached=np.zeros((count, 2)),
     )
+
+
+def draw_any_beginning(rng: np.random.Generator, count: int) -> Histories:
+    """Draw courses as `draw_histories`, but a share `BROKEN` of them piecewise, of `KINDS`."""
+    usual = draw_histories(rng, count)
+    kind = rng.choice(len(KINDS), size=count, p=KINDS)
+    late, day, turn, stop = (
+        rng.uniform(low, high, count) for low, high in ((0.6, LATEST), (0.02, LATEST), (0.3, 0.95), (0.1, 0.6))
+    )
+    first = np.choose(kind, [late, day, turn, turn, stop])
+    lasts = np.choose(
+        kind,
+        [
+            rng.uniform(0.3, 1, count) * (1 - late),
+            np.full(count, AT_ONCE),
+            (1 - turn) / 2,
+            (1 - turn) / 2,
+            rng.uniform(0.15, 0.35, count),
+        ],
+    )
+    second = np.minimum(first + lasts, 1 - 1e-6)
+    times = np.where(kind == SLOWING, 1 / log_uniform(rng, *TIMES, count), log_uniform(rng, *TIMES, count))
+    turned = first / (first + times * (1 - first))
+    level = rng.uniform(0.2, 0.8, count)
+    reached = np.stack(
+        [
+            np.choose(kind, [np.zeros(count), np.zeros(count), turned, turned, level]),
+            np.choose(kind, [np.ones(count), np.ones(count), (1 + turned) / 2, (1 + turned) / 2, level]),
+        ],
+        axis=1,
+    )
+    broken = Histories(np.full(count, PIECEWISE), first, second, reached)
+    return broken.where(rng.random(count) < BROKEN, usual)
 
 
 def passages(rng: np.random.Generator, arrival: Array) -> Histories:
     """Return histories of buildings under which a tunnel passes at times `arrival` (B,), below 0.7."""
     duration = rng.uniform(0.1, 0.3, len(arrival))
-    return Histories(np.full(len(arrival), ONSET), arrival, arrival + duration)
+    return Histories(np.full(len(arrival), ONSET), arrival, arrival + duration, np.zeros((len(arrival), 2)))
 
 
 @dataclass(frozen=True)
@@ -198,7 +258,7 @@ def draw_motion(
         mechanisms: what fails there.
     """
     count, side = len(layout.height), layout.frames.side
-    failing, sinking = draw_histories(rng, count), draw_histories(rng, count)
+    failing, sinking = draw_any_beginning(rng, count), draw_any_beginning(rng, count)
     together = rng.random(count) < 0.5
     outline = own_outlines(layout.polygon, layout.frames)
     local = draw_local_failures(rng, side, layout.standing, damaged, mechanisms, outline)
@@ -207,11 +267,7 @@ def draw_motion(
         local=local,
         failing=failing,
         rigid=draw_rigid(rng, count),
-        sinking=Histories(
-            np.where(together, failing.family, sinking.family),
-            np.where(together, failing.first, sinking.first),
-            np.where(together, failing.second, sinking.second),
-        ),
+        sinking=failing.where(together, sinking),
         response=draw_response(rng, tunnels, layout.frames),
         passing=passages(rng, arrival(tunnels, layout.frames.centre, layout.extent)),
         thermal=draw_thermal(rng, side),
