@@ -50,6 +50,9 @@ rule = {"metric": "severity_mae", "artifact": "int8", "slice": "all", "value": 0
 (out / "gate.json").write_text(json.dumps({"verdict": "fail" if bad else "pass", "rules": [rule]}))
 figures = {"severity_mae": 0.4, "size_bytes": 12345}
 (out / "metrics.json").write_text(json.dumps({"all": {"int8": figures, "baseline": figures}}))
+if name == "train":  # a copy, as in dvc.yaml
+    pathlib.Path("metrics").mkdir(exist_ok=True)
+    pathlib.Path("metrics/train.json").write_bytes((out / "metrics.json").read_bytes())
 """
 
 # Stands in for the package's own command line, which the flow calls for the release alone.
@@ -201,6 +204,7 @@ def make_project(folder: Path) -> Project:
             "params": [stage],
             "outs": [f"data/{stage}"],
         }
+    stages["train"]["metrics"] = [{"metrics/train.json": {"cache": False}}]
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
     scratch = Project(folder)

@@ -107,6 +107,7 @@ def test_a_stage_goes_on_elsewhere_with_what_another_made(machines: tuple[Projec
     one.stand()
     assert reproduce("train", str, pull=True, only=()) == "restored"
     assert Path("data/train/file.txt").read_text() == "train"
+    assert Path("metrics/train.json").exists()  # figures that git keeps go with the result
 
     # The next commit changes what comes before: nobody takes the old result for the new one.
     project.behave(prepare={"other": 1})
