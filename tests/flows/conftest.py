@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "predict")
 
-# Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
+# Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep. A machine that
+# makes other bytes of the same has a variable `BYTES`.
 STAGE = """
 import ctypes, json, os, pathlib, sys, time
 ctypes.CDLL(None).prctl(1, 9)  # as the package's own command line does under DVC: die with the parent
@@ -42,7 +43,7 @@ if want.get("exit"):
     sys.exit(want["exit"])
 out = pathlib.Path("data") / name
 out.mkdir(parents=True)
-(out / "file.txt").write_text(name)
+(out / "file.txt").write_text(name + os.environ.get("BYTES", ""))
 (out / "manifest.json").write_text(json.dumps({"version": "abc123"}))
 bad = want.get("fail_gate", False)
 rule = {"metric": "severity_mae", "artifact": "int8", "slice": "all", "value": 0.4, "passed": not bad,
