@@ -15,8 +15,8 @@ from flows.versioning.stage_runner import BAD_INPUT, StageFailedError, Unreachab
 LIMIT_S = 600.0
 _FULL_HASH = re.compile(r"[0-9a-f]{40}")
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,39}")
-# Each run writes them anew: those of this machine's last run are no part of the commit.
-_OWN_RECORDS = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
+WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
+"""Each run writes them anew: those of this machine's last run are no part of the commit."""
 # What git calls the folder of a family in a commit that has none: then all in it was left by runs of other commits.
 _FAMILY = "restoration/"
 
@@ -67,7 +67,8 @@ def refuse_changes(folder: Path = HERE) -> None:
 
 
 def _is_own_record(path: str) -> bool:
-    return path == _FAMILY or any(path == record or path.startswith(f"{record}/") for record in _OWN_RECORDS)
+    """Return whether a run here has written it, so that it is no part of the commit."""
+    return path == _FAMILY or any(path == record or path.startswith(f"{record}/") for record in WRITTEN)
 
 
 def _fetched(revision: str, folder: Path) -> str:
@@ -90,7 +91,7 @@ def _fetched(revision: str, folder: Path) -> str:
 
 def _forget_own_record(commit: str, folder: Path) -> None:
     """Remove this machine's own records of its runs where the commit has them."""
-    for record in _OWN_RECORDS:
+    for record in WRITTEN:
         if _git(folder, "ls-files", "--error-unmatch", record)[0] == 0:
             _git(folder, "checkout", "--quiet", "HEAD", "--", record)
         if _git(folder, "cat-file", "-e", f"{commit}:{record}")[0] == 0:

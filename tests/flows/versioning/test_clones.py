@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.versioning import clones
 from flows.versioning.clones import take
 from flows.versioning.stage_runner import StageFailedError, UnreachableError
+from plumbline.train.monitor import record
 from tests.flows.conftest import IDENTITY
 
 
@@ -94,6 +96,10 @@ def test_a_record_in_no_commit_makes_way_for_that_of_a_commit(origin: Path) -> N
     commit(origin, "two")
     take("HEAD")
     assert Path("dvc.lock").read_text() == "of the commit"
+
+
+def test_what_a_run_writes_is_no_change_for_a_record_of_training_either() -> None:
+    assert clones.WRITTEN == record.WRITTEN
 
 
 def test_figures_of_the_last_run_make_way_for_those_of_a_commit(origin: Path) -> None:

@@ -133,7 +133,7 @@ def surroundings() -> dict[str, Any]:
 
 
 WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
-"""Files and folders in git that each run of the pipeline writes anew, before and after this stage."""
+"""Files and folders in git that each run of the pipeline writes anew: DVC's locks, and the figures of both families."""
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
