@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _pass_over_lost_results() -> None:
-    """Remove from the lock of the working directory the stages whose results are neither here nor in the remote.
+    """Remove stages from the lock of the working directory if their results are neither here nor in the remote.
 
     A commit's lock names results that may have gone to no remote. DVC takes them for the only ones, and does not look
     for another machine's in the run-cache.

@@ -43,7 +43,9 @@ if want.get("exit"):
     sys.exit(want["exit"])
 out = pathlib.Path("data") / name
 out.mkdir(parents=True)
-(out / "file.txt").write_text(name + os.environ.get("BYTES", ""))
+(out / "file.txt").write_text(name)
+with (out / "file.txt").open("a") as stream:
+    stream.write(os.environ.get("BYTES", ""))
 (out / "manifest.json").write_text(json.dumps({"version": "abc123"}))
 bad = want.get("fail_gate", False)
 rule = {"metric": "severity_mae", "artifact": "int8", "slice": "all", "value": 0.4, "passed": not bad,
