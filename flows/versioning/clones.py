@@ -15,8 +15,8 @@ from flows.versioning.stage_runner import BAD_INPUT, StageFailedError, Unreachab
 LIMIT_S = 600.0
 _FULL_HASH = re.compile(r"[0-9a-f]{40}")
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,39}")
-# DVC writes them as it works; what they say of this machine's last run is no part of the commit.
-_OWN_RECORDS = ("dvc.lock", "restoration/dvc.lock")
+WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
+"""Each run writes them anew: those of this machine's last run are no part of the commit."""
 # What git calls the folder of a family in a commit that has none: then all in it was left by runs of other commits.
 _FAMILY = "restoration/"
 
@@ -55,7 +55,7 @@ def refuse_changes(folder: Path = HERE) -> None:
     code, said = _git(folder, "status", "--porcelain", "--untracked-files=normal")
     if code:
         raise StageFailedError(f"No clone to work in: {' '.join(said)}", BAD_INPUT)
-    changed = [line[3:] for line in said if line[3:] not in (*_OWN_RECORDS, _FAMILY)]
+    changed = [line[3:] for line in said if not _is_own_record(line[3:])]
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise StageFailedError(
@@ -64,6 +64,11 @@ def refuse_changes(folder: Path = HERE) -> None:
             "own: commit them elsewhere, then `git stash --include-untracked` here.",
             BAD_INPUT,
         )
+
+
+def _is_own_record(path: str) -> bool:
+    """Return whether a run here has written it, so that it is no part of the commit."""
+    return path == _FAMILY or any(path == record or path.startswith(f"{record}/") for record in WRITTEN)
 
 
 def _fetched(revision: str, folder: Path) -> str:
@@ -85,12 +90,12 @@ def _fetched(revision: str, folder: Path) -> str:
 
 
 def _forget_own_record(commit: str, folder: Path) -> None:
-    """Remove this machine's own DVC records where the commit has them."""
-    for record in _OWN_RECORDS:
+    """Remove this machine's own records of its runs where the commit has them."""
+    for record in WRITTEN:
         if _git(folder, "ls-files", "--error-unmatch", record)[0] == 0:
             _git(folder, "checkout", "--quiet", "HEAD", "--", record)
-        elif _git(folder, "cat-file", "-e", f"{commit}:{record}")[0] == 0:
-            (folder / record).unlink(missing_ok=True)
+        if _git(folder, "cat-file", "-e", f"{commit}:{record}")[0] == 0:
+            _git(folder, "clean", "--quiet", "--force", "-d", "--", record)
 
 
 def _git(folder: Path, *arguments: str) -> tuple[int, list[str]]:

@@ -90,6 +90,7 @@ def main(arguments: list[str]) -> int:
             _print(f"DVC's remote {place} answers")
             return 0
         if "push" not in arguments:
+            _pass_over_lost_results()
             watched.set()  # a stage may be at work for hours without the store
         code: int = dvc(arguments[1:])
         if "push" in arguments:
@@ -98,6 +99,24 @@ def main(arguments: list[str]) -> int:
     except Exception as error:  # every kind of store fails in its own ways; each means that nothing can be handed over
         _print(f"DVC's remote {place} does not answer: {' '.join(str(error).split()) or type(error).__name__}")
         return UNREACHABLE
+
+
+def _pass_over_lost_results() -> None:
+    """Remove stages from the lock of the working directory if their results are neither here nor in the remote.
+
+    A commit's lock names results that may have gone to no remote. DVC takes them for the only ones, and does not look
+    for another machine's in the run-cache.
+    """
+    from dvc.repo import Repo
+    from dvc.stage import PipelineStage
+
+    with Repo() as repo, repo.lock:
+        remote = repo.cloud.get_remote_odb()
+        for stage in repo.index.stages:
+            if isinstance(stage, PipelineStage) and Path(stage.path).parent == Path.cwd():
+                named = [out.hash_info.value for out in stage.outs if out.use_cache and out.hash_info]
+                if not all(repo.cache.local.exists(one) or remote.exists(one) for one in named):
+                    stage.dvcfile._lockfile.remove_stage(stage)
 
 
 def _try(files: Any, place: str) -> None:

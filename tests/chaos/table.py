@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 
+from plumbline.train.monitor.record import WRITTEN
+
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / ".plumbline/chaos"
 PAGE = ROOT / "docs/faults.md"
@@ -101,6 +103,7 @@ def _commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
-    # The page itself changes with every run.
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE.relative_to(ROOT)}")
+    # The page itself changes with every run, and what the pipeline writes with every run of that.
+    written = [f":!{path}" for path in (PAGE.relative_to(ROOT), *WRITTEN)]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
     return git("rev-parse", "--short=7", "HEAD") + ("-dirty" if changed else "")

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "predict")
 
-# Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
+# Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep. A machine that
+# makes other bytes of the same has a variable `BYTES`.
 STAGE = """
 import ctypes, json, os, pathlib, sys, time
 ctypes.CDLL(None).prctl(1, 9)  # as the package's own command line does under DVC: die with the parent
@@ -43,6 +44,8 @@ if want.get("exit"):
 out = pathlib.Path("data") / name
 out.mkdir(parents=True)
 (out / "file.txt").write_text(name)
+with (out / "file.txt").open("a") as stream:
+    stream.write(os.environ.get("BYTES", ""))
 (out / "manifest.json").write_text(json.dumps({"version": "abc123"}))
 bad = want.get("fail_gate", False)
 rule = {"metric": "severity_mae", "artifact": "int8", "slice": "all", "value": 0.4, "passed": not bad,
@@ -50,6 +53,9 @@ rule = {"metric": "severity_mae", "artifact": "int8", "slice": "all", "value": 0
 (out / "gate.json").write_text(json.dumps({"verdict": "fail" if bad else "pass", "rules": [rule]}))
 figures = {"severity_mae": 0.4, "size_bytes": 12345}
 (out / "metrics.json").write_text(json.dumps({"all": {"int8": figures, "baseline": figures}}))
+if name == "train":  # a copy, as in dvc.yaml
+    pathlib.Path("metrics").mkdir(exist_ok=True)
+    pathlib.Path("metrics/train.json").write_bytes((out / "metrics.json").read_bytes())
 """
 
 # Stands in for the package's own command line, which the flow calls for the release alone.
@@ -201,6 +207,7 @@ def make_project(folder: Path) -> Project:
             "params": [stage],
             "outs": [f"data/{stage}"],
         }
+    stages["train"]["metrics"] = [{"metrics/train.json": {"cache": False}}]
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
     scratch = Project(folder)

@@ -11,7 +11,7 @@ import yaml
 
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import open_package, verify_package
+from plumbline.export.package import open_package, origin_of, verify_package
 from plumbline.release.package import FILES, package, require_pass
 from tests.tiny import PARAMS, run_cli
 
@@ -46,6 +46,25 @@ def test_the_record_of_both_runs_is_in_the_manifest(tiny):
         assert len(record["curve"]) == getattr(tiny.params, stage).epochs
         assert record["parameters"]["total"] > 0
         assert {"git", "params", "hardware", "versions", "metrics"} <= set(record)
+
+
+def test_the_origin_is_the_commit_of_training_and_what_dvcs_lock_says_of_its_evidence(project, monkeypatch):
+    record = read_json(project / "data" / "train" / "record.json")
+    write_json(project / "data" / "train" / "record.json", record | {"git": {"commit": "c" * 40, "changed": True}})
+    outs = [
+        {"path": "data/validate", "md5": f"{'a' * 32}.dir"},
+        {"path": "metrics/validate/gate.json", "md5": "b" * 32},
+    ]
+    lock = {"schema": "2.0", "stages": {"prepare": {"cmd": "plumbline prepare"}, "validate": {"outs": outs}}}
+    (project / "dvc.lock").write_text(yaml.safe_dump(lock))
+    by_hand, by_dvc = {"git_commit": "c" * 40}, {"git_commit": "c" * 40, "lock_md5": f"{'a' * 32}.dir"}
+    for expected in (by_hand, by_dvc):
+        assert run_cli("package", cwd=project).code == 0
+        assert origin_of(verify_package(project / "data" / "package").records) == expected
+        monkeypatch.setenv("DVC_STAGE", "package")
+    card = (project / "data" / "package" / "MODEL_CARD.md").read_text().split("## Origin\n\n")[1]
+    assert card.startswith(f"Trained at commit `{'c' * 40}`, with changes that are in no commit.\n")
+    assert f"`git log --reverse -S {'a' * 32}.dir -- '*dvc.lock'`" in card
 
 
 def test_packing_again_gives_the_same_version(tiny, project):

@@ -78,11 +78,12 @@ def test_the_same_package_again_registers_nothing(registry: Registry, make_packa
     assert len(list_versions()) == 1
 
 
-def test_figures_and_hashes_go_on_record(registry: Registry, make_package: MakePackage) -> None:
+def test_figures_hashes_and_origin_go_on_record(registry: Registry, make_package: MakePackage) -> None:
     promote(make_package("one"), never)
     client = registry.server.client
     (item,) = client.search_model_versions("name='plumbline'")
     assert item.tags["data_hash"] == "d" * 64
+    assert (item.tags["git_commit"], item.tags["lock_md5"]) == ("c" * 40, "e" * 32)
     assert client.get_run(item.run_id).data.metrics == {"int8.severity_mae": 0.25}
 
 

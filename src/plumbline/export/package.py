@@ -54,8 +54,22 @@ class PackageManifest(BaseModel):
     """On the whole test split, per artifact, and of the baseline."""
     gate: dict[str, Any]
     records: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Stage -> record of its run: data, commit, params, parameters, hardware, curve, metrics."""
+    """Stage -> record of its run: data, commit, params, parameters, hardware, curve, metrics. Of `validate` only the
+    MD5 of its output in DVC's lock (`lock_md5`)."""
     files: dict[str, File]
+
+
+def origin_of(records: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the commit of training (`git_commit`), and in DVC's lock the MD5 of the stage `validate` (`lock_md5`).
+
+    What is not known is left out.
+
+    Args:
+        records: those of a manifest.
+    """
+    commit = (records.get("train", {}).get("git") or {}).get("commit")
+    known = {"git_commit": commit, "lock_md5": records.get("validate", {}).get("lock_md5")}
+    return {name: str(value) for name, value in known.items() if value}
 
 
 class SharedManifest(PackageManifest):

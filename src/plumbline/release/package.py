@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
+
 import plumbline
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import MODELS, write_package
+from plumbline.export.package import MODELS, origin_of, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Params
 from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
@@ -82,6 +85,18 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
             "",
         ]
     )
+
+
+def describe_origin(records: Mapping[str, Any]) -> str:
+    """Return the last part of a card: which commit and which lock of DVC a package comes from; empty if not known."""
+    known, lines = origin_of(records), list[str]()
+    if commit := known.get("git_commit"):
+        changed = ", with changes that are in no commit" if records["train"]["git"]["changed"] else ""
+        lines += ["", f"Trained at commit `{commit}`{changed}."]
+    if md5 := known.get("lock_md5"):
+        asked = f"git log --reverse -S {md5} -- '*dvc.lock'"
+        lines += ["", f"`{asked}` shows first the commit whose `dvc.lock` describes this run."]
+    return "\n".join(["", "## Origin", *lines, ""]) if lines else ""
 
 
 def _metrics(report: Mapping[str, Any]) -> list[str]:
@@ -186,6 +201,7 @@ CODE = (
 NO_PART = {"adapt", "score", "tidy"}
 """Sections that no package is made by; the others are the parameters of dvc.yaml's stage `package`."""
 
+LOCK = Path("dvc.lock")
 RECORD = "record.json"
 RECORDED = ("train", "compress")
 """Stages whose record of the run stands in the manifest."""
@@ -212,6 +228,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
             raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
     figures = read_json(validated / "metrics.json")["all"]
     audit = prepared / "audit" / "audit.json"
+    records = {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED} | record_of_lock(validated)
     about = {
         "name": params.package.name,
         "default_model": "model.onnx",
@@ -225,13 +242,27 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         },
         "metrics": figures,
         "gate": gate,
-        "records": {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED},
+        "records": records,
     }
     report = read_json(validated / "report.json")
     with TemporaryDirectory() as folder:
         reference = Path(folder) / REFERENCE
         write_json(reference, describe_conditions(load_shards(prepared / "train")))
-        write_package({**files, REFERENCE: reference}, about, model_card(report, read_json(audit)), out)
+        card = model_card(report, read_json(audit)) + describe_origin(records)
+        write_package({**files, REFERENCE: reference}, about, card, out)
+
+
+def record_of_lock(validated: Path) -> dict[str, dict[str, str]]:
+    """Return the manifest's record of `validate`: the MD5 of its output in DVC's lock; nothing where DVC runs no stage.
+
+    The lock's own hash would be of no use: DVC writes this stage, and what follows it, into the lock afterwards.
+    """
+    if "DVC_STAGE" not in os.environ or not LOCK.is_file():
+        return {}
+    stages = yaml.safe_load(LOCK.read_text(encoding="utf-8")).get("stages", {})
+    outs = (out for stage in stages.values() for out in stage.get("outs", ()))
+    found = next((out["md5"] for out in outs if Path(out["path"]) == validated and "md5" in out), None)
+    return {validated.name: {"lock_md5": found}} if found else {}
 
 
 def code_sha256(*more: str) -> str:

@@ -14,7 +14,7 @@ from mlflow.entities.model_registry import RegisteredModel
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
-from plumbline.export.package import PackageManifest
+from plumbline.export.package import PackageManifest, origin_of
 from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
 from plumbline.release.server import Server, default_uri, local_folder
 from plumbline.release.signature import signature_of
@@ -102,7 +102,8 @@ class Registry:
             InputError: the registry does not answer.
         """
         version = manifest.version
-        tags = {VERSION_TAG: version, **{f"{key}_hash": value for key, value in manifest.hashes.items()}}
+        hashes = {f"{key}_hash": value for key, value in manifest.hashes.items()}
+        tags = {VERSION_TAG: version, **hashes, **origin_of(manifest.records)}
         with self.server.answering():
             run = self._client.create_run(self.server.experiment(), run_name=f"{self.name} {version}", tags=tags)
             now = int(datetime.now(UTC).timestamp() * 1000)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.versioning import clones
 from flows.versioning.clones import take
 from flows.versioning.stage_runner import StageFailedError, UnreachableError
+from plumbline.train.monitor import record
 from tests.flows.conftest import IDENTITY
 
 
@@ -94,6 +96,35 @@ def test_a_record_in_no_commit_makes_way_for_that_of_a_commit(origin: Path) -> N
     commit(origin, "two")
     take("HEAD")
     assert Path("dvc.lock").read_text() == "of the commit"
+
+
+def test_what_a_run_writes_is_no_change_for_a_record_of_training_either() -> None:
+    assert clones.WRITTEN == record.WRITTEN
+
+
+def test_figures_of_the_last_run_make_way_for_those_of_a_commit(origin: Path) -> None:
+    """Those that commits hold, those of a stage that failed, and those that only the next commit holds."""
+    figures = origin / "metrics/validate"
+    figures.mkdir(parents=True)
+    for name in ("float32.json", "int8.json"):
+        (figures / name).write_text("first")
+    commit(origin, "two")
+    take("HEAD")
+    own = Path("metrics/validate")
+    (own / "float32.json").write_text("of this machine")
+    (own / "int8.json").unlink()
+    (own / "fp16.json").write_text("of this machine")
+    take("HEAD")
+    assert (own / "float32.json").read_text() == "of this machine"
+    for name in ("float32.json", "fp16.json"):
+        (figures / name).write_text("second")
+    commit(origin, "three")
+    take("HEAD")
+    assert {path.name: path.read_text() for path in own.iterdir()} == {
+        "float32.json": "second",
+        "fp16.json": "second",
+        "int8.json": "first",
+    }
 
 
 @pytest.mark.parametrize("revision", ["nothing", "0" * 40, "0" * 8, "--upload-pack=true"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def test_experiments_of_the_docs_set_parameters_that_dvc_finds(page: str, tmp_pa
 def test_a_stage_is_named_as_its_command_and_its_parameters(family: Family) -> None:
     sections = yaml.safe_load((ROOT / family.folder / "params.yaml").read_text())
     for name, stage in GRAPHS[family]["stages"].items():
-        command = stage["cmd"][-1] if isinstance(stage["cmd"], list) else stage["cmd"]
-        assert command.startswith(f"exec plumbline {name}")
+        commands = stage["cmd"] if isinstance(stage["cmd"], list) else [stage["cmd"]]
+        (own,) = (command for command in commands if command.startswith("exec plumbline"))
+        assert own.startswith(f"exec plumbline {name}")
         if name in STAGES:
             assert name in stage["params"]
         for key in stage.get("params", []):
@@ -92,13 +94,43 @@ def test_limits_of_other_sections_that_a_stage_goes_by_are_its_parameters() -> N
 
 
 @EACH
-def test_figures_and_curves_lie_in_outputs(family: Family) -> None:
+def test_curves_lie_in_outputs(family: Family) -> None:
     outs = {out for stage in GRAPHS[family]["stages"].values() for out in stage["outs"]}
-    paths = [*GRAPHS[family]["metrics"]]
+    paths: list[str] = []
     for plot in GRAPHS[family]["plots"]:
         ((name, settings),) = plot.items()
         paths += list(settings["y"]) if isinstance(settings["y"], dict) else [name]
     assert all(outs.intersection(map(str, Path(path).parents)) for path in paths)
+
+
+@EACH
+def test_git_keeps_the_lock_and_the_figures_and_nothing_that_a_stage_makes_else(family: Family) -> None:
+    stages = GRAPHS[family]["stages"].values()
+    figures = [one for stage in stages for one in stage.get("metrics", [])]
+    assert all(settings == {"cache": False} for one in figures for settings in one.values())
+    kept = ["dvc.lock", *(path for one in figures for path in one)]
+    assert ignored(family, kept) == []
+    outs = [out for stage in stages for out in stage["outs"]]
+    assert ignored(family, outs) == outs
+
+
+@EACH
+def test_figures_that_git_keeps_are_copies_of_what_the_stage_makes(family: Family) -> None:
+    """Else a clone that takes the stage from the remote would not find them there."""
+    for name, stage in GRAPHS[family]["stages"].items():
+        if "metrics" in stage:
+            *_, copy = stage["cmd"]
+            files = [word for word in copy.split() if "/" in word and not word.startswith("metrics/")]
+            assert copy.startswith("exec install -D -m 644 ")
+            assert files
+            assert all(file.startswith(f"data/{name}/") for file in files)
+
+
+def ignored(family: Family, paths: list[str]) -> list[str]:
+    command = ["git", "check-ignore", "--no-index", *paths]
+    done = subprocess.run(command, cwd=ROOT / family.folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")

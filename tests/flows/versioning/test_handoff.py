@@ -107,6 +107,7 @@ def test_a_stage_goes_on_elsewhere_with_what_another_made(machines: tuple[Projec
     one.stand()
     assert reproduce("train", str, pull=True, only=()) == "restored"
     assert Path("data/train/file.txt").read_text() == "train"
+    assert Path("metrics/train.json").exists()  # figures that git keeps go with the result
 
     # The next commit changes what comes before: nobody takes the old result for the new one.
     project.behave(prepare={"other": 1})
@@ -115,6 +116,36 @@ def test_a_stage_goes_on_elsewhere_with_what_another_made(machines: tuple[Projec
     assert clones.take(commit) == commit
     with pytest.raises(NotRestoredError, match="result of prepare"):
         reproduce("train", str, pull=True, only=("train",))
+
+
+def test_a_lock_whose_results_nobody_has_is_passed_over(
+    machines: tuple[Project, Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a new clone of a project whose results went to no remote; each machine makes other bytes of the same."""
+    project, one, two = machines
+    os.chdir(project.folder)
+    monkeypatch.setenv("BYTES", "of the commit")
+    reproduce("train", str, only=(*BEFORE, "train"))
+    commit = project.commit()
+
+    one.stand()
+    clones.take(commit)
+    remote.check(str)
+    monkeypatch.setenv("BYTES", "of one")
+    for stage in BEFORE:
+        assert reproduce(stage, str, pull=True) == "ran"
+    remote.push(BEFORE, str)
+
+    two.stand()
+    clones.take(commit)
+    monkeypatch.setenv("BYTES", "of two")
+    assert reproduce("train", str, pull=True, only=("train",)) == "ran"
+    remote.push(["train"], str)
+
+    one.stand()
+    assert reproduce("train", str, pull=True, only=()) == "restored"
+    assert Path("data/prepare/file.txt").read_text() == "prepareof one"
+    assert Path("data/train/file.txt").read_text() == "trainof two"
 
 
 def test_a_remote_that_is_gone_is_an_error_and_no_reason_to_compute(

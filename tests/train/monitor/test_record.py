@@ -54,3 +54,20 @@ def test_changed_files_and_no_repository_are_told(tmp_path, monkeypatch):
     assert git_commit(tmp_path)["changed"] is False
     Path("file").write_text("2")
     assert git_commit(tmp_path)["changed"] is True
+
+
+def test_what_the_pipeline_itself_writes_is_no_change(tmp_path, monkeypatch):
+    """Stages before this one have renewed the lock by then."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    names = ("dvc.lock", "metrics/train.json", "restoration/dvc.lock", "restoration/metrics/train.json")
+    for name in ("restoration/params.yaml", *names):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("1")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    for name in names:
+        Path(name).write_text("2")
+    assert git_commit(Path("restoration"))["changed"] is False
+    Path("restoration/params.yaml").write_text("2")
+    assert git_commit(tmp_path)["changed"] is True

@@ -40,7 +40,7 @@ from plumbline.fields.release.package import (
     verify_fields,
 )
 from plumbline.params.fields import DOMAINS, FieldGate, RestorationParams, ValidateFields
-from plumbline.release.package import code_sha256, require_pass
+from plumbline.release.package import code_sha256, describe_origin, record_of_lock, require_pass
 from plumbline.validate.gates.rules import FORMAT, failed_rules
 
 ADAPTER = "adapter:"
@@ -302,6 +302,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Restoration
         if gate.get(key, {}).get("sha256") != found:
             raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
     metrics = read_json(validated / "metrics.json")
+    records = {"train": read_json(prepared.with_name("train") / RECORD)} | record_of_lock(validated)
     content = {
         "name": params.package.name,
         "default_model": "model.onnx",
@@ -317,9 +318,10 @@ def package(prepared: Path, exported: Path, validated: Path, params: Restoration
         },
         "metrics": metrics["all"],
         "gate": gate,
-        "records": {"train": read_json(prepared.with_name("train") / RECORD)},
+        "records": records,
     }
-    write_folder(package_files(exported), content, model_card(metrics, gate), FieldManifest, out)
+    card = model_card(metrics, gate) + describe_origin(records)
+    write_folder(package_files(exported), content, card, FieldManifest, out)
 
 
 def package_files(exported: Path) -> dict[str, Path]:

@@ -132,8 +132,12 @@ def surroundings() -> dict[str, Any]:
     return {"hardware": hardware(), "versions": {"python": platform.python_version(), **versions}}
 
 
+WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
+"""Files and folders in git that each run of the pipeline writes anew: DVC's locks, and the figures of both families."""
+
+
 def git_commit(folder: Path) -> dict[str, Any] | None:
-    """Return the checked-out commit, and whether its files were changed; None outside a repository."""
+    """Return the checked-out commit, and whether other files than `WRITTEN` were changed; None outside a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -141,7 +145,9 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
         ).stdout.strip()
 
     try:
-        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
+        rest = (":/", *(f":(top,exclude){path}" for path in WRITTEN))
+        changed = bool(git("status", "--porcelain", "-uno", "--", *rest))
+        return {"commit": git("rev-parse", "HEAD"), "changed": changed}
     except (OSError, subprocess.SubprocessError):
         return None
 
