@@ -1,4 +1,4 @@
-"""List what changed, and what is to be sent of it.
+"""Make the messages about changes, drift and deliveries that were set aside.
 
 A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
 One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same.
@@ -9,112 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import geopandas
-import numpy as np
 import pandas as pd
-import shapely
-from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
+from plumbline.serve.score.changes import COMPARED
 from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, DeliveryResult, now, results
-
-COMPARED = ("status", "burland_category", "quadrant", "severity_permille", "severity_low", "severity_high", "n_points")
-KINDS = ("status", "category", "quadrant")
-"""What can have changed, in the order in which `what` names it."""
-COLUMNS = (
-    "building_id",
-    "what",
-    *(f"{name}_{when}" for name in COMPARED for when in ("before", "after")),
-    "intervals_overlap",
-    "longitude",
-    "latitude",
-)
-"""Columns of `changes.csv`."""
-Mask = NDArray[np.bool_]
-
-
-class Changes(NamedTuple):
-    """Changes of the buildings between two deliveries."""
-
-    table: pd.DataFrame
-    """A row a changed building, `COLUMNS`; those that got worse beyond their intervals first, the most so on top."""
-    counts: dict[str, int]
-    """`compared` buildings; of them `changed`, `status`, `category_up`, `category_down`, `quadrant`, and
-    `beyond_intervals`; `new` and `gone` ones, and `moved`: the same identifier on another place, not compared."""
-
-
-def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> Changes:
-    """Compare two predictions tables.
-
-    A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order
-    gives them, and the order may be another one. A quadrant counts from category 1 in both, below which there is none.
-    Intervals can be compared where both are judged. Whether they overlap is a rule of thumb and no test: two deliveries
-    share most of their epochs, so what differs by chance differs less than two independent intervals would say.
-    """
-    old, new = before.set_index("building_id"), after.set_index("building_id")
-    shared = new.index[new.index.isin(old.index)]
-    former = old.loc[shared].to_crs(after.crs) if len(shared) else old.loc[shared]
-    met = np.asarray(shapely.intersects(former.geometry.to_numpy(), new.loc[shared].geometry.to_numpy()), bool)
-    kept = shared[met]
-    old, new = former.loc[kept], new.loc[kept]
-    judged = ((old["status"] == "ok") & (new["status"] == "ok")).to_numpy()
-    was, now = (part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new))
-    changed = {
-        "status": (old["status"] != new["status"]).to_numpy(),
-        "category": judged & (was != now),
-        "quadrant": judged & (was >= 1) & (now >= 1) & (old["quadrant"] != new["quadrant"]).to_numpy(),
-    }
-    overlap = _overlap(old, new)
-    rows = np.logical_or.reduce(list(changed.values())) if len(kept) else np.zeros(0, bool)
-    beyond = judged & ~overlap
-    counts = {
-        "compared": len(kept),
-        "changed": int(rows.sum()),
-        "status": int(changed["status"].sum()),
-        "category_up": int((judged & (now > was)).sum()),
-        "category_down": int((judged & (now < was)).sum()),
-        "quadrant": int(changed["quadrant"].sum()),
-        "beyond_intervals": int((rows & beyond).sum()),
-        "new": int((~after["building_id"].isin(before["building_id"])).sum()),
-        "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
-        "moved": int((~met).sum()),
-    }
-    return Changes(_table(old, new, changed, rows, judged, overlap), counts)
-
-
-def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:
-    """Return (B,) whether the two intervals overlap; True where one is missing."""
-    apart = (new["severity_low"] > old["severity_high"]) | (new["severity_high"] < old["severity_low"])
-    return np.asarray(~apart.to_numpy(), bool)
-
-
-def _table(
-    old: geopandas.GeoDataFrame,
-    new: geopandas.GeoDataFrame,
-    changed: dict[str, Mask],
-    rows: Mask,
-    judged: Mask,
-    overlap: Mask,
-) -> pd.DataFrame:
-    what = [" + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)]
-    old, new = old[rows], new[rows]
-    middle = new.geometry.representative_point().to_crs("EPSG:4326") if len(new) else new.geometry
-    columns: dict[str, object] = {"building_id": new.index.to_numpy(), "what": what}
-    for name in COMPARED:
-        # As arrays, which have no index; not as NumPy's, which would make 4.0 of a 4 beside one that is missing.
-        columns |= {f"{name}_before": old[name].array, f"{name}_after": new[name].array}
-    columns["intervals_overlap"] = pd.arrays.BooleanArray(overlap[rows], ~judged[rows])
-    columns |= {"longitude": middle.x.to_numpy().round(7), "latitude": middle.y.to_numpy().round(7)}
-    table = pd.DataFrame(columns, columns=list(COLUMNS))
-    rise = (table["severity_permille_after"] - table["severity_permille_before"]).to_numpy(float)
-    sure = ~overlap[rows] & judged[rows] & (rise > 0)
-    # Unjudged in one of the two: no rise is known, and they come last.
-    order = np.lexsort((table["building_id"], -np.nan_to_num(rise, nan=-np.inf), ~sure))
-    return table.iloc[order].reset_index(drop=True)
-
 
 TOLD = ("drift", "look")
 """Verdicts of `drift.json` that a person is told of."""
