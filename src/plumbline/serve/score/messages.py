@@ -1,27 +1,55 @@
-"""Make the messages about changes, drift and deliveries that were set aside.
+"""Make the messages about changes, alarms, drift and deliveries that were set aside.
 
 A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
-One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same.
+One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same. Of alarms, a
+record says which buildings have been reported: what is sent is the difference to those of the latest delivery, whatever
+the order in which deliveries were judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
+from plumbline.params.serve import Alarm
+from plumbline.serve.score.alarms import Alarms, read_alarms
 from plumbline.serve.score.changes import COMPARED
-from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, DeliveryResult, now, results
+from plumbline.serve.score.results import (
+    ALARMS,
+    ASIDE,
+    CHANGES,
+    DRIFT,
+    EVENTS,
+    MAP,
+    SENT,
+    DeliveryResult,
+    now,
+    results,
+)
 
 TOLD = ("drift", "look")
 """Verdicts of `drift.json` that a person is told of."""
 MOST = 20
 """Buildings in a message; all of them are in the file that it names."""
+REPORTED = "alarms.json"
+"""In `_sent/PLACE`: rule -> buildings that have an alarm, as far as messages have said."""
+
+
+class Reported(NamedTuple):
+    """Alarms that a message is about."""
+
+    place: str
+    rule: str
+    began: bool
+    """Else they have ended."""
+    buildings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -29,10 +57,14 @@ class Message:
     """A message for people."""
 
     key: str
-    """`PLACE/RESULT` or `_aside/PLACE/RESULT`: the same for the same news."""
+    """`PLACE/RESULT`, with rule and hash behind it for alarms, or `_aside/PLACE/RESULT`: the same for the same news."""
     subject: str
     body: str
     """Markdown."""
+    alarms: Reported | None = None
+
+
+JUDGED_AGAIN = "no alarm any more, because a delivery was judged again, came late, or the rule was changed"
 
 
 def places_with_results(out: Path) -> list[str]:
@@ -41,13 +73,13 @@ def places_with_results(out: Path) -> list[str]:
 
 
 def unsent(out: Path, place: str) -> list[Message]:
-    """Return the unsent messages about changes of a place, the oldest first.
+    """Return the unsent messages about a place: about changes, the oldest first, then about alarms.
 
     Raises:
         InputError: a result is damaged.
     """
     found = [_news(out, one) for one in results(out, place) if one.changes.get("changed") or one.drift in TOLD]
-    return [message for message in found if not _note(out, message.key).is_file()]
+    return [message for message in found if not _note(out, message.key).is_file()] + list(_of_alarms(out, place))
 
 
 def unsent_aside(out: Path) -> list[Message]:
@@ -70,7 +102,14 @@ def mark_called(out: Path, one: DeliveryResult) -> None:
 
 
 def mark_sent(out: Path, message: Message, by: str) -> None:
-    """Record that a message was sent, and through which channel."""
+    """Record that a message was sent, and through which channel; of alarms, which buildings it reported."""
+    if message.alarms is not None:
+        place, rule, began, buildings = message.alarms
+        reported = _reported(out, place)
+        before = set(reported.get(rule, ()))
+        reported[rule] = sorted(before | set(buildings) if began else before - set(buildings))
+        write_json(out / SENT / place / REPORTED, reported)
+        return
     write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 
@@ -115,6 +154,66 @@ def _state(row: Any, when: str) -> str:
     severity, low, high = (said[f"severity_{name}"] for name in ("permille", "low", "high"))
     told = f"category {number}, {severity:.2g} ({low:.2g} to {high:.2g}) permille"
     return told + (f", {said['quadrant']}" if number else "")
+
+
+def _of_alarms(out: Path, place: str) -> Iterator[Message]:
+    found = read_alarms(out, place)
+    if found is None:
+        return
+    reported = _reported(out, place)
+    for rule in found.rules:
+        before, present = set(reported.get(rule.name, ())), found.now(rule)
+        begun = present[~present["building_id"].isin(before)]
+        last = found.last(rule)
+        ended = last[last["building_id"].isin(before - set(present["building_id"]))]
+        lost = sorted(before - set(last["building_id"]))
+        if len(begun):
+            yield _alarm_message(out, place, found, rule, begun["building_id"], map(_alarm_line, begun.itertuples()))
+        if len(ended) or lost:
+            lines = [*map(_alarm_line, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost)]
+            yield _alarm_message(out, place, found, rule, [*ended["building_id"], *lost], lines, began=False)
+
+
+def _alarm_message(
+    out: Path,
+    place: str,
+    found: Alarms,
+    rule: Alarm,
+    buildings: Iterable[str],
+    lines: Iterable[str],
+    began: bool = True,
+) -> Message:
+    names, listed = tuple(buildings), list(lines)
+    many = f"{len(names)} alarm{'s' * (len(names) > 1)}"
+    what = f"{len(names)} new alarm{'s' * (len(names) > 1)}" if began else f"{many} ended"
+    more = [f"- and {len(listed) - MOST} more"] if len(listed) > MOST else []
+    told = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:8]
+    key = f"{place}/{found.delivery}/{rule.name}-{'new' if began else 'ended'}-{told}"
+    ends = "" if rule.bound == rule.limit else f", ends at {rule.bound:g}"
+    body = [
+        f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{ends}), observed to "
+        f"{found.observed_to}: {what}.",
+        "",
+        *listed[:MOST],
+        *more,
+        "",
+        f"All of them: {out / place / ALARMS}",
+        f"Map: {out / place / found.delivery / MAP}",
+        f"Message: {key}",
+    ]
+    reported = Reported(place, rule.name, began, names)
+    return Message(key, f"Plumbline: {place}, {what}: {rule.name}", "\n".join(body), reported)
+
+
+def _alarm_line(row: Any) -> str:
+    value = f"{row.column} {row.value:.3g}" if pd.notna(row.value) else "not judged now"
+    return f"- {row.building_id}: {value}, since {row.since}" + (f" until {row.ended}" if pd.notna(row.ended) else "")
+
+
+def _reported(out: Path, place: str) -> dict[str, list[str]]:
+    path = out / SENT / place / REPORTED
+    found: dict[str, list[str]] = read_json(path) if path.is_file() else {}
+    return found
 
 
 def _of_aside(out: Path) -> Iterator[Message]:
