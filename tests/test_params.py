@@ -383,3 +383,29 @@ def test_a_weight_beyond_which_a_loss_overflows_is_refused(key, value):
 def test_yes_among_numbers_is_refused(key, value):
     assert f"{key}: " in refusal(changed(key, value))
     assert "neither yes nor no is meant here" in refusal(changed(key, value))
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"when": "p_damaged"}, "one column, one of > >= < <=, and one number needed"),
+        ({"when": "p_damaged > 0.5 or 1"}, "one column, one of"),
+        ({"when": "__import__('os') > 1"}, "one column, one of"),
+        ({"when": "p_damaged == 1"}, "one column, one of"),
+        ({"when": "p_damaged > 1e999"}, "one column, one of"),
+        ({"when": "p_damaged > 0.5", "ends": 0.6}, r"ends 0.6 lies above the limit 0.5 of when (p_damaged > 0.5)"),
+        ({"when": "severity_low <= 1", "ends": 0.5}, r"ends 0.5 lies below the limit 1 of when (severity_low <= 1)"),
+        ({"when": "p_damaged > 0.5", "in_a_row": 0}, "score.alarms.0.in_a_row: 0 found"),
+        ({"when": "p_damaged > 0.5", "name": "a b"}, "score.alarms.0.name: 'a b' found"),
+        ({"when": "p_damaged > 0.5", "if": 1}, "score.alarms.0.if: unknown key"),
+        ({"when": "p_damaged > 0.5", "buildings": ["a"]}, "buildings needs place"),
+        ({"when": "p_damaged > 0.5", "buildings": ["a"], "place": "t", "within": "a.gpkg"}, "give one of them"),
+    ],
+)
+def test_a_rule_of_alarms_that_makes_no_sense_is_refused(rule, said):
+    assert said in refusal(changed("score.alarms", [{"name": "bad", **rule}]))
+
+
+def test_two_rules_of_one_name_are_refused():
+    rule = {"name": "same", "when": "p_damaged > 0.5"}
+    assert "two rules have the name same" in refusal(changed("score.alarms", [rule, rule]))

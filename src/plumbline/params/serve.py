@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import operator
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.train import MAX_THREADS, MAX_WEIGHT, Train, check_weights
@@ -115,6 +119,86 @@ class Lend(Section):
     copies: int = Field(default=1, ge=1, le=100)
 
 
+COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", re.ASCII)
+"""One column, one comparison, one number."""
+
+
+class Alarm(Section):
+    """A rule: buildings that meet its condition for some deliveries in a row have an alarm; see docs/score.md."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
+    when: str
+    """`COLUMN > NUMBER` (or `>=`, `<`, `<=`), of a column of the predictions table that holds numbers."""
+    ends: float | None = None
+    """An alarm goes on while the condition holds with this number; None: with that of `when`."""
+    in_a_row: int = Field(default=2, ge=1, le=100)
+    """Deliveries in a row that must meet the condition before an alarm begins."""
+    place: str | None = Field(default=None, pattern=r"^[^/]+$")
+    """Folder of deliveries; None: all."""
+    buildings: list[Annotated[str, Field(min_length=1)]] | None = Field(default=None, min_length=1)
+    """Identifiers of a place; None: all buildings."""
+    within: Path | None = None
+    """Vector file of polygons: only buildings that reach into one count."""
+
+    @field_validator("when")
+    @classmethod
+    def _is_condition(cls, found: str) -> str:
+        parts = CONDITION.fullmatch(found)
+        if parts is None or not math.isfinite(float(parts[3])):
+            raise ValueError('one column, one of > >= < <=, and one number needed, as "p_damaged > 0.5"')
+        return found
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if not (self.bound <= self.limit if self.comparison[0] == ">" else self.bound >= self.limit):
+            side = "above" if self.comparison[0] == ">" else "below"
+            raise ValueError(
+                f"ends {self.bound:g} lies {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
+                "would end as it begins. Give the limit, or a number on its harmless side"
+            )
+        if self.buildings is not None and self.within is not None:
+            raise ValueError("buildings and within found; give one of them")
+        if self.buildings is not None and self.place is None:
+            raise ValueError("buildings needs place: two places may call different buildings by one name")
+        return self
+
+    @property
+    def column(self) -> str:
+        """Return the column of the predictions table."""
+        return self._parts[1]
+
+    @property
+    def comparison(self) -> str:
+        """Return one of `COMPARISONS`."""
+        return self._parts[2]
+
+    @property
+    def limit(self) -> float:
+        """Return the number of the condition."""
+        return float(self._parts[3])
+
+    @property
+    def bound(self) -> float:
+        """Return the number with which an alarm goes on."""
+        return self.limit if self.ends is None else self.ends
+
+    def holds(self, values: Any, number: float) -> Any:
+        """Return where values (B,) meet the comparison with a number; an empty one does not."""
+        return COMPARISONS[self.comparison](values, number)
+
+    @property
+    def _parts(self) -> re.Match[str]:
+        found = CONDITION.fullmatch(self.when)
+        assert found is not None
+        return found
+
+
 class Score(Section):
     """Deliveries to watch for, and what to do with each."""
 
@@ -131,6 +215,17 @@ class Score(Section):
     drift: Drift = Drift()
     lend: dict[str, Lend] = {}
     """Place -> how its points are lent; as `Lend` says by itself for others."""
+    alarms: list[Alarm] = []
+    """Rules by which buildings have alarms."""
+
+    @field_validator("alarms")
+    @classmethod
+    def _names_differ(cls, found: list[Alarm]) -> list[Alarm]:
+        names = [rule.name for rule in found]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two rules have the name {twice[0]}; give each its own")
+        return found
 
 
 class Tidy(Section):

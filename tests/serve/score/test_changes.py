@@ -8,7 +8,7 @@ import geopandas
 import pytest
 import shapely
 
-from plumbline.serve.score.messages import COLUMNS, compare_predictions
+from plumbline.serve.score.changes import COLUMNS, compare_predictions
 from tests.serve.made import table_of
 
 SE = (0.1, 0.1, 0.1, 0.7)

@@ -192,6 +192,35 @@ def test_where_hardly_anybody_is_judged_it_is_said_why(town: Town):
     assert re.search(r"\d+ of \d+ buildings were judged\. \d+ have no scatterer on them", ended.err), ended.err
 
 
+def test_alarms_are_written_beside_the_results_also_after_a_run_that_was_killed(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+):
+    town.settings(alarms=[{"name": "seen", "when": "n_points >= 0", "in_a_row": 2}])
+    town.deliver("first", last=town.days[-2])
+    town.deliver("second")
+    with monkeypatch.context() as patch:
+        patch.setattr("plumbline.serve.score.run.update_alarms", lambda *_: None)
+        assert town.score().code == 0
+    path = town.out / PLACE / "alarms.csv"
+    assert not path.exists()
+    assert town.score().code == 0
+    table = pd.read_csv(path)
+    result = town.results()["second"]
+    assert set(table["building_id"]) == set(read_predictions(result / "predictions.gpkg")["building_id"])
+    assert set(table["state"]) == {"new"}
+    assert set(table["delivery"]) == {result.name}
+
+    # Without an old result the alarms wait, and new deliveries are judged.
+    (town.results()["first"] / "predictions.gpkg").unlink()
+    town.deliver("third", every=2)
+    ended = town.score()
+    assert ended.code == 1
+    assert "alarms were not derived: " in ended.err
+    assert "Bring the file back, or move the folder away" in ended.err
+    assert "third" in town.results()
+    assert set(pd.read_csv(path)["delivery"]) == {result.name}
+
+
 def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.deliver("2026-11")
     monkeypatch.chdir(town.folder)

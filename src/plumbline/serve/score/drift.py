@@ -31,7 +31,7 @@ from plumbline.core.files import atomic_folder, write_json
 from plumbline.params.serve import Drift
 from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues, shift, stability_index
 from plumbline.serve.predictions import write_predictions
-from plumbline.serve.score.messages import compare_predictions
+from plumbline.serve.score.changes import compare_predictions
 from plumbline.serve.score.results import PREDICTIONS, SHADOW, DeliveryResult, now
 from plumbline.serve.score.tiles import Reading, ScoreTile, counts_of, cut_tiles, judge_tiles, read_answers
 

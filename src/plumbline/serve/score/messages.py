@@ -1,125 +1,55 @@
-"""List what changed, and what is to be sent of it.
+"""Make the messages about changes, alarms, drift and deliveries that were set aside.
 
 A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
-One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same.
+One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same. Of alarms, a
+record says which buildings have been reported: what is sent is the difference to those of the latest delivery, whatever
+the order in which deliveries were judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import geopandas
-import numpy as np
 import pandas as pd
-import shapely
-from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, DeliveryResult, now, results
-
-COMPARED = ("status", "burland_category", "quadrant", "severity_permille", "severity_low", "severity_high", "n_points")
-KINDS = ("status", "category", "quadrant")
-"""What can have changed, in the order in which `what` names it."""
-COLUMNS = (
-    "building_id",
-    "what",
-    *(f"{name}_{when}" for name in COMPARED for when in ("before", "after")),
-    "intervals_overlap",
-    "longitude",
-    "latitude",
+from plumbline.params.serve import Alarm
+from plumbline.serve.score.alarms import Alarms, read_alarms
+from plumbline.serve.score.changes import COMPARED
+from plumbline.serve.score.results import (
+    ALARMS,
+    ASIDE,
+    CHANGES,
+    DRIFT,
+    EVENTS,
+    MAP,
+    SENT,
+    DeliveryResult,
+    now,
+    results,
 )
-"""Columns of `changes.csv`."""
-Mask = NDArray[np.bool_]
-
-
-class Changes(NamedTuple):
-    """Changes of the buildings between two deliveries."""
-
-    table: pd.DataFrame
-    """A row a changed building, `COLUMNS`; those that got worse beyond their intervals first, the most so on top."""
-    counts: dict[str, int]
-    """`compared` buildings; of them `changed`, `status`, `category_up`, `category_down`, `quadrant`, and
-    `beyond_intervals`; `new` and `gone` ones, and `moved`: the same identifier on another place, not compared."""
-
-
-def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> Changes:
-    """Compare two predictions tables.
-
-    A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order
-    gives them, and the order may be another one. A quadrant counts from category 1 in both, below which there is none.
-    Intervals can be compared where both are judged. Whether they overlap is a rule of thumb and no test: two deliveries
-    share most of their epochs, so what differs by chance differs less than two independent intervals would say.
-    """
-    old, new = before.set_index("building_id"), after.set_index("building_id")
-    shared = new.index[new.index.isin(old.index)]
-    former = old.loc[shared].to_crs(after.crs) if len(shared) else old.loc[shared]
-    met = np.asarray(shapely.intersects(former.geometry.to_numpy(), new.loc[shared].geometry.to_numpy()), bool)
-    kept = shared[met]
-    old, new = former.loc[kept], new.loc[kept]
-    judged = ((old["status"] == "ok") & (new["status"] == "ok")).to_numpy()
-    was, now = (part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new))
-    changed = {
-        "status": (old["status"] != new["status"]).to_numpy(),
-        "category": judged & (was != now),
-        "quadrant": judged & (was >= 1) & (now >= 1) & (old["quadrant"] != new["quadrant"]).to_numpy(),
-    }
-    overlap = _overlap(old, new)
-    rows = np.logical_or.reduce(list(changed.values())) if len(kept) else np.zeros(0, bool)
-    beyond = judged & ~overlap
-    counts = {
-        "compared": len(kept),
-        "changed": int(rows.sum()),
-        "status": int(changed["status"].sum()),
-        "category_up": int((judged & (now > was)).sum()),
-        "category_down": int((judged & (now < was)).sum()),
-        "quadrant": int(changed["quadrant"].sum()),
-        "beyond_intervals": int((rows & beyond).sum()),
-        "new": int((~after["building_id"].isin(before["building_id"])).sum()),
-        "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
-        "moved": int((~met).sum()),
-    }
-    return Changes(_table(old, new, changed, rows, judged, overlap), counts)
-
-
-def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:
-    """Return (B,) whether the two intervals overlap; True where one is missing."""
-    apart = (new["severity_low"] > old["severity_high"]) | (new["severity_high"] < old["severity_low"])
-    return np.asarray(~apart.to_numpy(), bool)
-
-
-def _table(
-    old: geopandas.GeoDataFrame,
-    new: geopandas.GeoDataFrame,
-    changed: dict[str, Mask],
-    rows: Mask,
-    judged: Mask,
-    overlap: Mask,
-) -> pd.DataFrame:
-    what = [" + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)]
-    old, new = old[rows], new[rows]
-    middle = new.geometry.representative_point().to_crs("EPSG:4326") if len(new) else new.geometry
-    columns: dict[str, object] = {"building_id": new.index.to_numpy(), "what": what}
-    for name in COMPARED:
-        # As arrays, which have no index; not as NumPy's, which would make 4.0 of a 4 beside one that is missing.
-        columns |= {f"{name}_before": old[name].array, f"{name}_after": new[name].array}
-    columns["intervals_overlap"] = pd.arrays.BooleanArray(overlap[rows], ~judged[rows])
-    columns |= {"longitude": middle.x.to_numpy().round(7), "latitude": middle.y.to_numpy().round(7)}
-    table = pd.DataFrame(columns, columns=list(COLUMNS))
-    rise = (table["severity_permille_after"] - table["severity_permille_before"]).to_numpy(float)
-    sure = ~overlap[rows] & judged[rows] & (rise > 0)
-    # Unjudged in one of the two: no rise is known, and they come last.
-    order = np.lexsort((table["building_id"], -np.nan_to_num(rise, nan=-np.inf), ~sure))
-    return table.iloc[order].reset_index(drop=True)
-
 
 TOLD = ("drift", "look")
 """Verdicts of `drift.json` that a person is told of."""
 MOST = 20
 """Buildings in a message; all of them are in the file that it names."""
+REPORTED = "alarms.json"
+"""In `_sent/PLACE`: rule -> buildings that have an alarm, as far as messages have said."""
+
+
+class Reported(NamedTuple):
+    """Alarms that a message is about."""
+
+    place: str
+    rule: str
+    began: bool
+    """Else they have ended."""
+    buildings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -127,10 +57,14 @@ class Message:
     """A message for people."""
 
     key: str
-    """`PLACE/RESULT` or `_aside/PLACE/RESULT`: the same for the same news."""
+    """`PLACE/RESULT`, with rule and hash behind it for alarms, or `_aside/PLACE/RESULT`: the same for the same news."""
     subject: str
     body: str
     """Markdown."""
+    alarms: Reported | None = None
+
+
+JUDGED_AGAIN = "no alarm any more, because a delivery was judged again, came late, or the rule was changed"
 
 
 def places_with_results(out: Path) -> list[str]:
@@ -139,13 +73,13 @@ def places_with_results(out: Path) -> list[str]:
 
 
 def unsent(out: Path, place: str) -> list[Message]:
-    """Return the unsent messages about changes of a place, the oldest first.
+    """Return the unsent messages about a place: about changes, the oldest first, then about alarms.
 
     Raises:
         InputError: a result is damaged.
     """
     found = [_news(out, one) for one in results(out, place) if one.changes.get("changed") or one.drift in TOLD]
-    return [message for message in found if not _note(out, message.key).is_file()]
+    return [message for message in found if not _note(out, message.key).is_file()] + list(_of_alarms(out, place))
 
 
 def unsent_aside(out: Path) -> list[Message]:
@@ -168,7 +102,14 @@ def mark_called(out: Path, one: DeliveryResult) -> None:
 
 
 def mark_sent(out: Path, message: Message, by: str) -> None:
-    """Record that a message was sent, and through which channel."""
+    """Record that a message was sent, and through which channel; of alarms, which buildings it reported."""
+    if message.alarms is not None:
+        place, rule, began, buildings = message.alarms
+        reported = _reported(out, place)
+        before = set(reported.get(rule, ()))
+        reported[rule] = sorted(before | set(buildings) if began else before - set(buildings))
+        write_json(out / SENT / place / REPORTED, reported)
+        return
     write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 
@@ -213,6 +154,66 @@ def _state(row: Any, when: str) -> str:
     severity, low, high = (said[f"severity_{name}"] for name in ("permille", "low", "high"))
     told = f"category {number}, {severity:.2g} ({low:.2g} to {high:.2g}) permille"
     return told + (f", {said['quadrant']}" if number else "")
+
+
+def _of_alarms(out: Path, place: str) -> Iterator[Message]:
+    found = read_alarms(out, place)
+    if found is None:
+        return
+    reported = _reported(out, place)
+    for rule in found.rules:
+        before, present = set(reported.get(rule.name, ())), found.now(rule)
+        begun = present[~present["building_id"].isin(before)]
+        last = found.last(rule)
+        ended = last[last["building_id"].isin(before - set(present["building_id"]))]
+        lost = sorted(before - set(last["building_id"]))
+        if len(begun):
+            yield _alarm_message(out, place, found, rule, begun["building_id"], map(_alarm_line, begun.itertuples()))
+        if len(ended) or lost:
+            lines = [*map(_alarm_line, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost)]
+            yield _alarm_message(out, place, found, rule, [*ended["building_id"], *lost], lines, began=False)
+
+
+def _alarm_message(
+    out: Path,
+    place: str,
+    found: Alarms,
+    rule: Alarm,
+    buildings: Iterable[str],
+    lines: Iterable[str],
+    began: bool = True,
+) -> Message:
+    names, listed = tuple(buildings), list(lines)
+    many = f"{len(names)} alarm{'s' * (len(names) > 1)}"
+    what = f"{len(names)} new alarm{'s' * (len(names) > 1)}" if began else f"{many} ended"
+    more = [f"- and {len(listed) - MOST} more"] if len(listed) > MOST else []
+    told = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:8]
+    key = f"{place}/{found.delivery}/{rule.name}-{'new' if began else 'ended'}-{told}"
+    ends = "" if rule.bound == rule.limit else f", ends at {rule.bound:g}"
+    body = [
+        f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{ends}), observed to "
+        f"{found.observed_to}: {what}.",
+        "",
+        *listed[:MOST],
+        *more,
+        "",
+        f"All of them: {out / place / ALARMS}",
+        f"Map: {out / place / found.delivery / MAP}",
+        f"Message: {key}",
+    ]
+    reported = Reported(place, rule.name, began, names)
+    return Message(key, f"Plumbline: {place}, {what}: {rule.name}", "\n".join(body), reported)
+
+
+def _alarm_line(row: Any) -> str:
+    value = f"{row.column} {row.value:.3g}" if pd.notna(row.value) else "not judged now"
+    return f"- {row.building_id}: {value}, since {row.since}" + (f" until {row.ended}" if pd.notna(row.ended) else "")
+
+
+def _reported(out: Path, place: str) -> dict[str, list[str]]:
+    path = out / SENT / place / REPORTED
+    found: dict[str, list[str]] = read_json(path) if path.is_file() else {}
+    return found
 
 
 def _of_aside(out: Path) -> Iterator[Message]:

@@ -19,8 +19,8 @@ from plumbline.serve.layers import unjudged_layer
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
+from plumbline.serve.score.changes import Changes, compare_predictions
 from plumbline.serve.score.drift import drift_of
-from plumbline.serve.score.messages import Changes, compare_predictions
 from plumbline.serve.score.results import (
     CHANGES,
     DRIFT,

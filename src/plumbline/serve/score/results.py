@@ -1,8 +1,9 @@
 """Read and list published results: one complete folder per delivery, with a record of its inputs.
 
 `OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
-Names that begin with `_` are records: of deliveries that could not be judged, of messages and events that were sent,
-and of what a challenger says, which nobody is told.
+`OUT/PLACE/alarms.csv` is derived from all of them. Names that begin with `_` are records: of deliveries that could not
+be judged, of messages and events that were sent, of what alarms were derived from, and of what a challenger says, which
+nobody is told.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from plumbline.core.files import read_json, sha256_file, write_json
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
 PREDICTIONS, MAP, CHANGES = "predictions.gpkg", "map.html", "changes.csv"
-DRIFT = "drift.json"
+DRIFT, ALARMS = "drift.json", "alarms.csv"
 ASIDE, SENT, EVENTS, SHADOW, LOOKS = "_aside", "_sent", "_events", "_shadow", "_looks.json"
+DERIVED = "_alarms"
 
 
 class DeliveryResult(BaseModel):

@@ -17,10 +17,13 @@ from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
 from plumbline.serve.map.page import check_page
+from plumbline.serve.score.alarms import update_alarms
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.drift import shadow
+from plumbline.serve.score.messages import places_with_results
 from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import ASIDE, LOOKS, MANIFEST, note_latest, now
+from plumbline.serve.score.rules import check_rules
 from plumbline.serve.score.tiles import STAGE, Reading, code_hash, cut_tiles, judge_tiles, plan_reading, read
 
 OF_THE_MACHINE = {
@@ -129,12 +132,12 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
         outcome = Outcome()
         deliveries, damaged = new_deliveries(params)
         outcome.failed |= damaged
-        if not deliveries:
-            return outcome
-        package, challenger = find_models()
-        open_package(package)
-        for delivery in deliveries:
-            _one(delivery, params, package, workers, outcome, challenger)
+        if deliveries:
+            package, challenger = find_models()
+            open_package(package)
+            for delivery in deliveries:
+                _one(delivery, params, package, workers, outcome, challenger)
+        _derive_alarms(params, outcome)
         return outcome
 
 
@@ -142,9 +145,10 @@ def check_settings(params: Params) -> None:
     """Refuse wrong settings, before they make a delivery fail.
 
     Raises:
-        InputError: a place's footprints are not there, or the page of the map was not built.
+        InputError: a place's footprints are not there, the page of the map was not built, or as `check_rules`.
     """
     check_page()
+    check_rules(params)
     for place, path in params.score.footprints.items():
         if not path.is_file():
             raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")
@@ -235,6 +239,23 @@ def _one(
         _note_bug(name, error, outcome)
     else:
         outcome.published.append(name)
+
+
+def _derive_alarms(params: Params, outcome: Outcome) -> None:
+    """Update the alarms of every place with results; what fails holds up neither another place nor a judgement."""
+    for place in places_with_results(params.score.out):
+        if place in outcome.failed:
+            continue
+        try:
+            update_alarms(params, place)
+        except InputError as error:
+            if is_of_the_machine(error):
+                raise
+            told = f"alarms were not derived: {error}"
+            outcome.failed[place] = told
+            log.error("%s: %s", place, told)
+        except Exception as error:
+            _note_bug(place, error, outcome)
 
 
 def _note_bug(name: str, error: Exception, outcome: Outcome) -> None:

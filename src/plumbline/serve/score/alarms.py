@@ -1,0 +1,199 @@
+"""Derive the alarms of a place from its published results, and write `alarms.csv`.
+
+The file is made of all results in the order of their observations each time one is added. So it is the same after a
+run that was killed, for deliveries that arrive in another order, and after one that was judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, read_json, sha256_file, write_json
+from plumbline.params import Params
+from plumbline.params.serve import Alarm
+from plumbline.serve.predictions import read_predictions
+from plumbline.serve.score.changes import same_ground
+from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, results
+from plumbline.serve.score.rules import chosen_by, hash_area, read_area, warn_of_unmet
+
+NEW, GOES_ON, ENDED = "new", "goes_on", "ended"
+ORDER = (NEW, ENDED, GOES_ON)
+"""In which `alarms.csv` lists those of a delivery."""
+COLUMNS = ("building_id", "rule", "state", "since", "ended", "column", "value", "limit", "delivery")
+
+
+class Watch:
+    """State of a rule at a place, from delivery to delivery."""
+
+    def __init__(self, rule: Alarm) -> None:
+        self.rule = rule
+        self.row: dict[str, int] = {}
+        """Building without an alarm -> deliveries in a row, up to now, that met the condition."""
+        self.since: dict[str, str] = {}
+        """Building with an alarm -> date of the delivery at which it began."""
+
+    def take(self, values: pd.Series, date: str, moved: Iterable[str] = ()) -> Iterator[tuple[str, str, str]]:
+        """Take the next delivery; yield building, state and beginning of each alarm that goes on, ends or begins.
+
+        Args:
+            values: by building, of those only that the delivery gives one; the others keep alarm and row.
+            date: of its last observation.
+            moved: buildings that are others than those of the same name before: they begin from nothing.
+        """
+        for name in moved:
+            self.row.pop(name, None)
+            if name in self.since:
+                yield name, ENDED, self.since.pop(name)
+        for name, since in list(self.since.items()):
+            if name in values.index and not self.rule.holds(values[name], self.rule.bound):
+                yield name, ENDED, self.since.pop(name)
+            else:
+                yield name, GOES_ON, since
+        over = values.index[np.asarray(self.rule.holds(values, self.rule.limit), bool)]
+        broken = [name for name in self.row if name in values.index and name not in over]
+        for name in broken:
+            del self.row[name]
+        for name in over:
+            if name in self.since:
+                continue
+            self.row[name] = self.row.get(name, 0) + 1
+            if self.row[name] == self.rule.in_a_row:
+                del self.row[name]
+                self.since[name] = date
+                yield name, NEW, date
+
+
+def update_alarms(params: Params, place: str) -> None:
+    """Write `alarms.csv` of a place, unless it is of these rules and results already; remove it without rules.
+
+    Raises:
+        InputError: a result is damaged, or the disk refused.
+    """
+    out = params.score.out
+    path, record = out / place / ALARMS, out / DERIVED / f"{place}.json"
+    rules = [rule for rule in params.score.alarms if rule.place in (None, place)]
+    known = results(out, place) if rules else []
+    if not known:
+        path.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
+        return
+    derived: dict[str, Any] = {
+        "format": 1,
+        "rules": [{**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules],
+        "results": [[one.folder, one.observed["to"], one.made, one.files.get(PREDICTIONS)] for one in known],
+    }
+    if path.is_file() and _read(record) == {**derived, "sha256": sha256_file(path)}:
+        return
+    table = derive(rules, known, params)
+    with atomic_file(path) as temporary:
+        table.to_csv(temporary, index=False, float_format="%.6g")
+    write_json(record, {**derived, "sha256": sha256_file(path)})
+
+
+def derive(rules: list[Alarm], known: list[DeliveryResult], params: Params) -> pd.DataFrame:
+    """Apply rules to the results of a place, in order; return `COLUMNS`, the latest delivery first.
+
+    Of several deliveries that were observed to the same day, a building's answer in the one judged last counts: they
+    are one step, because they bring no later observation.
+    """
+    watches = [Watch(rule) for rule in rules]
+    areas = {rule.name: read_area(rule, params) for rule in rules if rule.within is not None}
+    ground, met = geopandas.GeoSeries(), set[str]()
+    rows: list[tuple[Any, ...]] = []
+    for step, (date, group) in enumerate(groupby(known, key=lambda one: one.observed["to"])):
+        same_day = list(group)
+        table = _join([_predictions(params.score.out / one.place / one.folder) for one in same_day])
+        moved = _moved(ground, table.geometry)
+        ground = _renew(ground, table.geometry)
+        for number, watch in enumerate(watches):
+            rule = watch.rule
+            chosen = chosen_by(rule, table, areas)
+            met |= {rule.name} if chosen.any() else set()
+            column = table[rule.column].to_numpy(float, na_value=np.nan)
+            values = pd.Series(column, table.index)[chosen].dropna()
+            for name, state, since in watch.take(values, date, moved):
+                value = np.nan if state == ENDED and name in moved else values.get(name, np.nan)
+                order = -step, ORDER.index(state), number, -value if rule.comparison[0] == ">" else value
+                ended = date if state == ENDED else None
+                folder = same_day[-1].folder
+                rows.append((name, rule.name, state, since, ended, rule.column, value, rule.limit, folder, *order))
+    warn_of_unmet(rules, met, ground.index)
+    keys = ["_step", "_state", "_rule", "_beyond", "building_id"]
+    return pd.DataFrame(rows, columns=[*COLUMNS, *keys[:-1]]).sort_values(keys)[list(COLUMNS)]
+
+
+def _moved(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Index:
+    """Return the buildings that stand on other ground than those of the same name before."""
+    if not len(before):
+        return pd.Index([])
+    met = same_ground(before, after)
+    return met.index[~met.to_numpy(bool)]
+
+
+def _renew(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> geopandas.GeoSeries:
+    """Return the latest footprint of every building up to now, in the CRS of the first delivery."""
+    if not len(before):
+        return after
+    own = after.to_crs(before.crs)
+    return geopandas.GeoSeries(pd.concat([before[~before.index.isin(own.index)], own]), crs=before.crs)
+
+
+def _predictions(folder: Path) -> geopandas.GeoDataFrame:
+    try:
+        return read_predictions(folder / PREDICTIONS)
+    except InputError as error:
+        advice = "Bring the file back, or move the folder away; its delivery is then judged again."
+        raise InputError(f"{error} {advice}") from error
+
+
+def _join(tables: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
+    """Join the tables of one day, by building; the last one's answer counts."""
+    joined = pd.concat([table.to_crs(tables[-1].crs) for table in tables]) if len(tables) > 1 else tables[0]
+    return joined.drop_duplicates("building_id", keep="last").set_index("building_id")
+
+
+def _read(record: Path) -> Any:
+    try:
+        return read_json(record)
+    except InputError:
+        return None
+
+
+class Alarms(NamedTuple):
+    """Alarms of a place, as they were derived last."""
+
+    rules: list[Alarm]
+    delivery: str
+    """Folder of the latest result."""
+    observed_to: str
+    table: pd.DataFrame
+    """`COLUMNS`."""
+
+    def now(self, rule: Alarm) -> pd.DataFrame:
+        """Return the rows of the alarms of a rule that the latest delivery has."""
+        table = self.table
+        return table[(table["rule"] == rule.name) & (table["delivery"] == self.delivery) & (table["state"] != ENDED)]
+
+    def last(self, rule: Alarm) -> pd.DataFrame:
+        """Return the latest row of every building that has ever had an alarm of a rule."""
+        return self.table[self.table["rule"] == rule.name].drop_duplicates("building_id")
+
+
+def read_alarms(out: Path, place: str) -> Alarms | None:
+    """Read the alarms of a place; None if it has none, or a killed run has left them to the next."""
+    path, derived = out / place / ALARMS, _read(out / DERIVED / f"{place}.json")
+    if derived is None or not path.is_file() or sha256_file(path) != derived["sha256"]:
+        return None
+    rules = [Alarm(**{key: value for key, value in rule.items() if key != "area"}) for rule in derived["rules"]]
+    texts = dict.fromkeys(("building_id", "rule", "state", "since", "ended", "column", "delivery"), str)
+    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])  # a building may be called NA
+    folder, observed_to = derived["results"][-1][:2]
+    return Alarms(rules, folder, observed_to, table)

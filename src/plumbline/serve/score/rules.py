@@ -1,0 +1,118 @@
+"""Check the rules of alarms, and find the buildings that each is about."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import shapely
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_file, sha256_folder
+from plumbline.params import Footprints, Params
+from plumbline.params.serve import Alarm
+from plumbline.serve.predictions import DTYPES
+from plumbline.sources.files.opened import fits
+from plumbline.sources.footprints.buildings import check_crs, reprojected
+from plumbline.sources.footprints.geometry import take_polygons, unlike_polygons
+from plumbline.sources.footprints.open import read_vector
+
+SHARES = ("quadrant_confidence", "damage_rate")
+"""Columns from 0 to 1, beside those that begin with `p_`."""
+MOST_IDS = 5
+"""Unknown identifiers that are named."""
+
+
+def check_rules(params: Params) -> None:
+    """Refuse rules that cannot be applied, before anything is judged; warn of places that are not there.
+
+    Raises:
+        InputError: the predictions table has no such column, or no numbers in it; a limit is no share where the column
+            holds shares; or a file of polygons is missing or not readable.
+    """
+    source = params.score.source
+    places = [path.name for path in source.iterdir() if path.is_dir()] if source.is_dir() else []
+    for rule in params.score.alarms:
+        what, kind = f"score.alarms, rule {rule.name}", DTYPES.get(rule.column)
+        if kind is None:
+            near = get_close_matches(rule.column, DTYPES, n=1, cutoff=0.0)
+            raise InputError(f"{what}: the predictions table has no column {rule.column}; nearest: {near[0]}.")
+        if not kind.lower().startswith(("int", "float")):
+            raise InputError(f"{what}: column {rule.column} holds text or dates, and a rule compares numbers.")
+        for number in (rule.limit, rule.bound):
+            if (rule.column.startswith("p_") or rule.column in SHARES) and not 0 <= number <= 1:
+                raise InputError(f"{what}: {number:g} found; {rule.column} is from 0 to 1. Write 50 % as 0.5.")
+        if rule.within is not None:
+            read_area(rule, params)
+        if rule.place is not None and rule.place not in places:
+            log.warning("%s: no folder %s in %s%s", what, rule.place, source, _nearest(rule.place, places))
+
+
+def chosen_by(rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopandas.GeoDataFrame]) -> pd.Series:
+    """Return which buildings of a predictions table a rule is about."""
+    if rule.name in areas:
+        shapes = reprojected(str(rule.within), areas[rule.name], table.crs.to_string()).geometry.to_numpy()
+        seen = shapes[np.isfinite(shapely.bounds(shapes)).all(axis=1)]
+        within = shapely.union_all(shapely.make_valid(seen))
+        shapely.prepare(within)
+        return pd.Series(shapely.intersects(within, table.geometry.to_numpy()), table.index)
+    return pd.Series(True if rule.buildings is None else table.index.isin(rule.buildings), table.index)
+
+
+def warn_of_unmet(rules: list[Alarm], met: set[str], ids: pd.Index) -> None:
+    """Warn of identifiers that no delivery has, and of areas without a building."""
+    for rule in rules:
+        unknown = [name for name in rule.buildings or () if name not in ids]
+        for name in unknown[:MOST_IDS]:
+            near = _nearest(name, list(ids))
+            log.warning(
+                "score.alarms, rule %s: no delivery of %s has a building %s%s", rule.name, rule.place, name, near
+            )
+        if len(unknown) > MOST_IDS:
+            log.warning("score.alarms, rule %s: nor %d others of its buildings", rule.name, len(unknown) - MOST_IDS)
+        if rule.within is not None and rule.name not in met:
+            log.warning("score.alarms, rule %s: no building reaches into %s. Is it there?", rule.name, rule.within)
+
+
+def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
+    """Read the polygons of a rule.
+
+    Raises:
+        InputError: the file is missing or not readable, has no CRS, or something else than polygons.
+    """
+    path, stated = Path(str(rule.within)), _stated(rule, params)
+    try:
+        frame = read_vector(path, stated.layer, stated.crs)
+        if not len(frame):
+            raise InputError(f"{path}: it holds no polygon.")
+        shapes = take_polygons(frame.geometry.to_numpy())
+        if odd := [why for why in unlike_polygons(shapes) if why is not None]:
+            raise InputError(f"{path}: {odd[0]}. Give polygons; of a line, a buffer.")
+        frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(shapes), index=frame.index, crs=frame.crs))
+        check_crs(path, frame)
+        return frame
+    except InputError as error:
+        raise InputError(f"score.alarms, rule {rule.name}: {error}") from None
+
+
+def hash_area(rule: Alarm, params: Params) -> str | None:
+    """Return what the polygons of a rule depend on; None without any."""
+    if rule.within is None:
+        return None
+    content = sha256_folder(rule.within) if rule.within.is_dir() else sha256_file(rule.within)
+    return f"{content} {_stated(rule, params).model_dump_json()}"
+
+
+def _stated(rule: Alarm, params: Params) -> Footprints:
+    """Return what `ingest.footprints` states of the file of polygons."""
+    stated = params.ingest.footprints.items()
+    return next((about for pattern, about in stated if fits(Path(str(rule.within)), pattern)), Footprints())
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"; nearest: {near[0]}" if near else ""
