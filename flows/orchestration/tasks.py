@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -23,8 +23,6 @@ UNREACHABLE = "Unreachable"
 NAMES = {stage_runner.BAD_INPUT: "BadInput", stage_runner.REFUSED: "Refused", 1: "Failed"}
 """Exit code -> name of the failed state."""
 RETRY_DELAYS_S = [10.0, 60.0]
-
-Result = TypeVar("Result")
 
 
 def failed(error: StageFailedError) -> State[Any]:

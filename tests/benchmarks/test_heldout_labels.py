@@ -9,7 +9,7 @@ from benchmarks.heldout.structure import draw_structures
 from benchmarks.heldout.town import build_town
 from benchmarks.heldout.trough import Trough, Tunnel, draw_trough, draw_tunnels
 from plumbline.core.compass import QUADRANTS, frames
-from plumbline.core.strain import structure_strain
+from tests.strain import structure_strain
 
 HOUSE = shapely.affinity.rotate(shapely.box(500_000, 600_000, 500_020, 600_012), 30, origin="centroid")
 FRAME = frame_of(HOUSE)
