@@ -189,9 +189,6 @@ def random_inputs(trained: Trained) -> BenchInputs:
     )
 
 
-if TYPE_CHECKING:
-    from plumbline.model.diagnosis import Diagnosis
-
 BATCHES = (1, 16, 64, 256)
 ROUNDS = 3
 """Rounds in which every contender has a turn, so that a change of the machine's speed meets all of them."""
