@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 
 from packaging.requirements import Requirement
@@ -133,8 +133,6 @@ ASK_TORCH = """
 import json, torch
 known = {"version": torch.__version__, "cuda": torch.version.cuda, "available": torch.cuda.is_available()}
 if known["available"]:
-    known["kinds"] = torch.cuda.get_arch_list()
-    known["capability"] = [torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
     torch.zeros(1, device="cuda").add_(1).item()  # that it is there is not yet that it computes
 print(json.dumps(known))
 """
@@ -163,8 +161,6 @@ class Torch:
     version: str
     cuda: str | None
     available: bool
-    kinds: list[str] = field(default_factory=list)
-    capability: list[tuple[int, int]] = field(default_factory=list)
 
 
 def check_gpu(place: Place) -> Iterator[Finding]:
@@ -218,14 +214,9 @@ def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -
             f"nvidia-smi is there and fails: {driver}",
             "Install the driver again, and restart: after an update the old one is still loaded.",
         )
-    elif driver is None:
-        yield from _without(torch, extra)
-    else:
+    elif driver is not None:
         yield from _with(driver, torch, extra)
-
-
-def _without(torch: Torch | None, extra: bool) -> Iterator[Finding]:
-    if extra:
+    elif extra:
         yield fault(
             "the extra `gpu` is installed and no NVIDIA driver is found",
             "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
@@ -260,11 +251,6 @@ def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]
             f"{told}; PyTorch {torch.version} sees no GPU",
             "See whether CUDA_VISIBLE_DEVICES hides it, and whether this user may open /dev/nvidia*.",
         )
-    elif old := [f"{a}.{b}" for a, b in torch.capability if not _runs(torch.kinds, a, b)]:
-        yield fault(
-            f"{told}; PyTorch {torch.version} has no code for compute capability {', '.join(old)}",
-            "Install a PyTorch that is built for this GPU.",
-        )
     else:
         yield ok(f"{told}; PyTorch {torch.version} computes on it")
     if not extra:
@@ -276,16 +262,3 @@ def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]
 
 def _major(version: str) -> int:
     return int(version.split(".")[0])
-
-
-def _runs(kinds: list[str], major: int, minor: int) -> bool:
-    """Check whether a GPU of this capability can run code compiled for `kinds`: same major, or PTX (`compute_`)."""
-    for kind in kinds:
-        name, _, digits = kind.partition("_")
-        number = re.match(r"\d+", digits)
-        if number is None:
-            continue
-        a, b = divmod(int(number[0]), 10)
-        if (name == "sm" and a == major and b <= minor) or (name == "compute" and (a, b) <= (major, minor)):
-            return True
-    return False
