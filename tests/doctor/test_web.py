@@ -10,17 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.probes import State, ask, mlflow_headers, prefect_api
+from plumbline.doctor.probes import State, ask, prefect_api
 from plumbline.doctor.servers import check_server
 from tests.doctor.conftest import faults, states
 
-VARIABLES = (
-    "PREFECT_API_KEY",
-    "PREFECT_API_AUTH_STRING",
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-)
+VARIABLES = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING")
 
 
 class Telling(BaseHTTPRequestHandler):
@@ -67,15 +61,6 @@ def test_prefects_word_goes_before_its_key_as_for_prefect(host: str, monkeypatch
     told = prefect_api()
     assert told is not None
     assert sent(told[1]["Authorization"]) == "me:word"
-
-
-def test_mlflows_login_is_that_of_its_variables(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ask(f"http://{host}/health", headers=mlflow_headers()) == "none"
-    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "token")
-    assert ask(f"http://{host}/health", headers=mlflow_headers()) == "Bearer token"
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "word")
-    assert sent(ask(f"http://{host}/health", headers=mlflow_headers())) == "me:word"
 
 
 def test_no_prefect_server(folder: Path, host: str, dead: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,12 +247,3 @@ def prefect_api() -> tuple[str, dict[str, str]] | None:
     elif key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
     return url, headers
-
-
-def mlflow_headers() -> dict[str, str]:
-    """Return the login headers for an MLflow server, from the same environment variables that MLflow reads."""
-    name, password = (os.environ.get(f"MLFLOW_TRACKING_{what}") for what in ("USERNAME", "PASSWORD"))
-    if name and password:
-        return {"Authorization": basic(f"{name}:{password}")}
-    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
-    return {"Authorization": f"Bearer {token}"} if token else {}

@@ -24,7 +24,6 @@ from plumbline.doctor.probes import (
     dvc_settings,
     fault,
     importing,
-    mlflow_headers,
     nothing,
     ok,
     prefect_api,
@@ -154,12 +153,6 @@ def check_registry(_: Place) -> Iterator[Finding]:
             return
         if problem := _database(database):
             yield problem
-            return
-    elif uri.startswith("http"):
-        try:
-            ask(f"{uri.rstrip('/')}/health", headers=mlflow_headers())
-        except (OSError, ValueError) as error:
-            yield fault(f"{uri}: the registry does not answer ({error})", f"Start the MLflow server. {ADDRESS}")
             return
     try:
         registry = Registry(_name())
