@@ -23,7 +23,7 @@ Cases = Iterator[Case]
 
 
 def in_tracks(look: Callable[[Report], Told]) -> Callable[[Facts], Cases]:
-    """Return what yields a case for each track in whose report `look` finds a figure."""
+    """Return what yields a case for each track with a figure that `look` finds in its report."""
 
     def cases(facts: Facts) -> Cases:
         for city, report in facts.cities.items():
@@ -36,7 +36,7 @@ def in_tracks(look: Callable[[Report], Told]) -> Callable[[Facts], Cases]:
 
 
 def in_cities(look: Callable[[Report], Told]) -> Callable[[Facts], Cases]:
-    """Return what yields a case for each city in whose report `look` finds a figure."""
+    """Return what yields a case for each city with a figure that `look` finds in its report."""
 
     def cases(facts: Facts) -> Cases:
         for city, report in facts.cities.items():
@@ -147,7 +147,7 @@ def split_sizes(facts: Facts) -> Cases:
 
 
 def without_quadrant(split: Summary) -> Told:
-    """Return the share of the damaged buildings whose quadrant is unknown; training leaves them out of its loss."""
+    """Return the share of damaged buildings of unknown quadrant, which training leaves out of the quadrant loss."""
     damaged = int(split.categories[1:].sum())
     unknown = split.quadrant_unknown
     return (unknown / damaged, f"{unknown} of {damaged} damaged buildings have no quadrant") if damaged else None
