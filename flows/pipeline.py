@@ -8,27 +8,25 @@ parameter `dask`. The deployment of prefect.yaml takes a commit and hands stages
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from flows.orchestration.embedded_server import begin_run
 
 if __name__ == "__main__":
     begin_run()  # before Prefect is loaded below, which takes seconds
 
-from prefect import flow, tags
+from prefect import flow
 from prefect.artifacts import create_markdown_artifact
-from prefect.client.schemas import State
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from rich.console import Console
 
 from flows import report
 from flows.orchestration import embedded_server, tasks
-from flows.orchestration.run_records import TAG, close_leftover_runs
+from flows.orchestration.run_records import close_leftover_runs
 from flows.versioning import dvc_process, stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
 from flows.versioning.families import DIAGNOSIS, Family, inside
@@ -131,28 +129,28 @@ def _run_stages(
 def main() -> int:
     """Run the flow here and now, print its outcome, return the exit code."""
     made = {"predictions": str(report.PREDICTIONS), "map": str(Path.cwd() / report.MAP)}
-    return run_here(lambda: cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True)), made)
+    return run_here(lambda: pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True), made)
 
 
-def run_here(run: Callable[[], State[Any]], made: Mapping[str, str], family: Family = DIAGNOSIS) -> int:
+def run_here(run: Callable[[], Any], made: Mapping[str, str], family: Family = DIAGNOSIS) -> int:
     """Run a flow here and now, print its outcome, return the exit code.
 
     Args:
         run: the flow. made: what to point to where it went well. family: of which the figures are.
     """
     console = Console()
-    # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
+
+    def begun() -> Any:
         embedded_server.wait()
+        return run()
+
+    try:
+        state = tasks.run_by_hand(begun)
     except embedded_server.ServerFailedError as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         return 1
-    with tags(TAG):
-        state = run()
-    result: Any = state.result(raise_on_failure=False)
-    done = state.is_completed()
-    if done:
+    if state.is_completed():
+        result: Any = state.result()
         closing = {"champion": result["champion"], **made, "this run": result["told"]}
     else:
         closing = {"failed": state.message or "without a message"}
@@ -161,12 +159,7 @@ def run_here(run: Callable[[], State[Any]], made: Mapping[str, str], family: Fam
             report.show(console, {"gate": report.verdict(), **closing})
     except StageFailedError:  # there is no such folder, as the message says
         report.show(console, closing)
-    return 0 if done else _exit_code(result)
-
-
-def _exit_code(result: Any) -> int:
-    """Return the exit code of a failed step; 1 after an unexpected exception."""
-    return result if isinstance(result, int) else 1
+    return tasks.exit_code(state)
 
 
 if __name__ == "__main__":

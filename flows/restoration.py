@@ -7,7 +7,7 @@ deployment of prefect.yaml takes a commit and hands training over to another poo
 from __future__ import annotations
 
 import sys
-from typing import Any, cast
+from typing import Any
 
 from flows.orchestration.embedded_server import begin_run
 
@@ -15,7 +15,6 @@ if __name__ == "__main__":
     begin_run(ask=False)  # what is stale in another folder is asked there
 
 from prefect import flow
-from prefect.client.schemas import State
 
 from flows import report
 from flows.pipeline import run_alone, run_here
@@ -37,7 +36,7 @@ def restoration(
 def main() -> int:
     """Run the flow here and now, print its outcome, return the exit code."""
     made = {"field": str(RESTORATION.folder / report.FIELD)}
-    return run_here(lambda: cast(State[Any], restoration(return_state=True)), made, RESTORATION)
+    return run_here(lambda: restoration(return_state=True), made, RESTORATION)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ it.
 
 from __future__ import annotations
 
-import signal
 import sys
-from typing import Any, cast
+from typing import Any
 
-from prefect import flow, get_run_logger, tags
-from prefect.client.schemas import State
+from prefect import flow, get_run_logger
 from prefect.states import Completed, Failed
 
-from flows.orchestration import embedded_server
-from flows.orchestration.run_records import TAG
+from flows.orchestration import embedded_server, tasks
 from flows.pipeline import run_stages
 from flows.versioning import stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
@@ -40,7 +37,7 @@ def retrain(place: str, result: str) -> Any:
             embedded_server.remember()
             city = lend(place, result)
             try:
-                done: State[Any] = run_stages(None)
+                done: Any = run_stages(None)
             except BaseException:  # Ctrl-C and a cancelled run too
                 take_back(city)
                 raise
@@ -62,13 +59,7 @@ def main() -> int:
     if len(sys.argv) != 3:
         sys.stderr.write("usage: python -m flows.retrain PLACE RESULT\n")
         return stage_runner.BAD_INPUT
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with tags(TAG):
-        state = cast(State[Any], retrain(sys.argv[1], sys.argv[2], return_state=True))
-    found: Any = state.result(raise_on_failure=False)
-    if state.is_completed():
-        return 0
-    return found if isinstance(found, int) else 1
+    return tasks.exit_code(tasks.run_by_hand(lambda: retrain(sys.argv[1], sys.argv[2], return_state=True)))
 
 
 if __name__ == "__main__":

@@ -7,22 +7,19 @@ set aside is told of and fails nothing.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from prefect import flow, get_run_logger, tags, task
+from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas import State
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Completed, Failed
 
-from flows.orchestration import cluster, embedded_server
+from flows.orchestration import embedded_server, tasks
 from flows.orchestration.notifications import sink
-from flows.orchestration.run_records import TAG
 from flows.versioning import dvc_process, process, stage_runner
 from flows.versioning.stage_runner import StageFailedError
 from plumbline.core.errors import PlumblineError
@@ -58,7 +55,7 @@ def judge(dask: str | None = None) -> Any:
     say, lines = get_run_logger().info, list[str]()
     try:
         if dask is not None:
-            cluster.score_on_dask(dask, say)
+            tasks.score_on_dask(dask, say)
     except StageFailedError as error:
         return Failed(message=str(error), data=error.exit_code)
     code = process.run([sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say))
@@ -137,12 +134,11 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
     if not failures:
         # A source that was fetched in part could pass for a whole delivery.
         state = judge(dask, return_state=True)
-        result: Any = state.result(raise_on_failure=False)
         if state.is_completed():
-            aside = str(result)
+            aside = str(state.result())
         else:
             failures.append(state.message or "score")
-            code = result if isinstance(result, int) else 1
+            code = tasks.exit_code(state)
     messages: list[Message] = []
     for place in places_with_results(params.out):
         try:
@@ -164,14 +160,8 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
 
 def main() -> int:
     """Run the flow here and now, return the exit code."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     dask, block = os.environ.get("PLUMBLINE_DASK"), os.environ.get("PLUMBLINE_BLOCK")
-    with tags(TAG):
-        state = cast(State[Any], score(dask, block, return_state=True))
-    result: Any = state.result(raise_on_failure=False)
-    if state.is_completed():
-        return 0
-    return result if isinstance(result, int) else 1
+    return tasks.exit_code(tasks.run_by_hand(lambda: score(dask, block, return_state=True)))
 
 
 if __name__ == "__main__":

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
-from prefect import flow, get_run_logger, tags
-from prefect.client.schemas import State
+from prefect import flow, get_run_logger
 from prefect.states import Completed, Failed
 
-from flows.orchestration import run_records, services
-from flows.orchestration.run_records import TAG
+from flows.orchestration import run_records, services, tasks
 from flows.versioning import caches, clones, stage_runner
 from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
 from flows.versioning.families import FAMILIES, RESTORATION
@@ -147,14 +144,9 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--dry-run"]):
         sys.stderr.write("usage: python -m flows.tidy [--dry-run]\n")
         return stage_runner.BAD_INPUT
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with tags(TAG):
-        state = cast(State[Any], tidy(bool(arguments), return_state=True))
+    state = tasks.run_by_hand(lambda: tidy(bool(arguments), return_state=True))
     sys.stdout.write(f"{state.message}\n")
-    result: Any = state.result(raise_on_failure=False)
-    if state.is_completed():
-        return 0
-    return result if isinstance(result, int) else 1
+    return tasks.exit_code(state)
 
 
 if __name__ == "__main__":

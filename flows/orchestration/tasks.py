@@ -6,25 +6,27 @@ name says what kind of failure it is; only `Unreachable`, which may go well in a
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, cast
 
-from prefect import get_run_logger, task
+from prefect import get_run_logger, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Failed
 
-from flows.orchestration import cluster, handover
+from flows.orchestration import handover
+from flows.orchestration.run_records import TAG
 from flows.versioning import clones, remote, stage_runner
-from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import NotRestoredError, Say, StageFailedError, UnreachableError
+from plumbline.core.errors import PlumblineError
 
 UNREACHABLE = "Unreachable"
 NAMES = {stage_runner.BAD_INPUT: "BadInput", stage_runner.REFUSED: "Refused", 1: "Failed"}
 """Exit code -> name of the failed state."""
 RETRY_DELAYS_S = [10.0, 60.0]
-
-Result = TypeVar("Result")
 
 
 def failed(error: StageFailedError) -> State[Any]:
@@ -35,8 +37,23 @@ def failed(error: StageFailedError) -> State[Any]:
 
 def passed_on(state: State[Any]) -> State[Any]:
     """Return a flow's state with the name and message of a step's; Prefect would only count the state itself."""
-    code = state.result(raise_on_failure=False)
-    return Failed(name=state.name, message=state.message, data=code if isinstance(code, int) else 1)
+    return Failed(name=state.name, message=state.message, data=exit_code(state))
+
+
+def exit_code(state: State[Any]) -> int:
+    """Return 0 for what completed, else the exit code of the step that failed; 1 after an unexpected exception."""
+    result: Any = state.result(raise_on_failure=False)
+    if state.is_completed():
+        return 0
+    return result if isinstance(result, int) else 1
+
+
+def run_by_hand(run: Callable[[], Any]) -> State[Any]:
+    """Run a flow in this process, with the tag of our runs; return its state."""
+    # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with tags(TAG):
+        return cast(State[Any], run())
 
 
 def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -79,7 +96,7 @@ def step(
         say(f"Stage '{name}' didn't change")
         return "unchanged"
     if dask is not None:
-        cluster.on_dask(name, dask, say)
+        on_dask(name, dask, say)
     if name == "release":
         return stage_runner.promote(say)
     return stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
@@ -102,6 +119,44 @@ def step_elsewhere(
     outcome = handover.make(name, deployment, commit, say, limit_s)
     stage_runner.reproduce(name, say, pull=True, only=(), limit_s=limit_s)
     return outcome
+
+
+def on_dask(stage: str, address: str, say: Say) -> None:
+    """Do the portions of `stage` on the cluster at `address` (its scheduler), if the stage must be made.
+
+    Raises:
+        StageFailedError: bad input, or a cluster that does not answer.
+    """
+    if stage not in stage_runner.stale():
+        return
+    # The package's readers take seconds to load, and a run without a cluster has no need of them here.
+    from flows.orchestration import portions
+
+    count = _on_cluster(stage, address, lambda: portions.on_dask(stage, address))
+    say(f"{stage}: {count} portions done on {address}")
+
+
+def score_on_dask(address: str, say: Say) -> None:
+    """Judge the tiles of new deliveries on the cluster at `address`.
+
+    Raises:
+        StageFailedError: as `on_dask`.
+    """
+    from flows.orchestration import portions
+
+    count = _on_cluster("score", address, lambda: portions.score_on_dask(address))
+    say(f"score: {count} tiles judged on {address}")
+
+
+def _on_cluster(stage: str, address: str, work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except PlumblineError as error:
+        raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
+    except OSError as error:
+        raise StageFailedError(
+            f"{stage}: no Dask scheduler answers at {address} ({error}).", stage_runner.BAD_INPUT
+        ) from error
 
 
 @_step("{name}: restore and make")

@@ -7,13 +7,12 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import (
     CATEGORY_BOUNDS_PERMILLE,
     LEVEL_EDGES_PERMILLE,
-    Field,
     bay_length,
     category,
     category_of_levels,
     principal_tensile_strain,
-    structure_strain,
 )
+from tests.strain import Field, structure_strain
 
 sides = st.floats(4, 60)
 

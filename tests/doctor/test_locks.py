@@ -86,8 +86,8 @@ def owners(pid: int) -> None:
 
 
 def test_dvcs_list_of_busy_paths(folder: Path) -> None:
-    owners(dead_pid())
-    assert "which is dead" in warnings(check_locks)
+    owners(dead_pid())  # DVC takes it off by itself
+    assert states(check_locks) == [State.OK]
     owners(os.getpid())  # a number that has gone to a process that is no DVC
     assert "DVC waits for it without end" in faults(check_locks)
     with subprocess.Popen([sys.executable, "-c", "input()", "/srv/dvc-cache/x"], stdin=subprocess.PIPE) as other:
@@ -108,9 +108,7 @@ def test_a_half_written_output_of_a_killed_process(folder: Path) -> None:
         "    (folder / 'big').write_bytes(bytes(5000)); os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    said = warnings(check_leftovers)
-    assert "half-written, of processes that died: data/.train." in said
-    assert "5.0 kB" in said
+    assert "half-written, of processes that died: data/.train." in warnings(check_leftovers)
     with atomic_folder(Path("data/prepare")):  # of this process, which is at it
         assert "prepare" not in warnings(check_leftovers)
 
@@ -141,14 +139,6 @@ def test_what_is_to_be_removed_is_quoted(folder: Path) -> None:
     command = finding.mend.split("`")[1]
     assert subprocess.run(command, shell=True, check=True).returncode == 0
     assert states(check_leftovers) == [State.OK]
-
-
-def test_portions_that_nobody_goes_on_with(folder: Path) -> None:
-    portion = Path(".plumbline/ingest/0123456789abcdef")
-    portion.mkdir(parents=True)
-    assert "1 folders in .plumbline that a run may go on from" in told(check_leftovers, State.OK, PLACE)
-    os.utime(portion, (time.time() - 8 * 86_400,) * 2)
-    assert f"not touched for a week: {portion}" in warnings(check_leftovers)
 
 
 def test_what_a_system_keeps_is_never_named_for_removal(folder: Path) -> None:

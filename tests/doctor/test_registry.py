@@ -13,7 +13,7 @@ import pytest
 
 from plumbline.core.files import sha256_file
 from plumbline.doctor.probes import State
-from plumbline.doctor.project import check_registry
+from plumbline.doctor.servers import check_registry
 from plumbline.release.promotion import promote
 from plumbline.release.registry import Registry
 from tests.doctor.conftest import PLACE, faults, states

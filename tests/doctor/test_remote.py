@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.machine import check_remote
 from plumbline.doctor.probes import State
+from plumbline.doctor.servers import check_remote
 from tests.doctor.conftest import PLACE, faults, states, warnings
 
 

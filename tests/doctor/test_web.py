@@ -1,4 +1,4 @@
-"""A server behind a login is asked with the name and password that its own clients would send."""
+"""A server behind a login is asked as its own clients would ask it; and one that is no Prefect."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import base64
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.probes import ask, mlflow_headers, prefect_api
+from plumbline.doctor.probes import State, ask, prefect_api
+from plumbline.doctor.servers import check_server
+from tests.doctor.conftest import faults, states
 
-VARIABLES = (
-    "PREFECT_API_KEY",
-    "PREFECT_API_AUTH_STRING",
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-)
+VARIABLES = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING")
 
 
 class Telling(BaseHTTPRequestHandler):
@@ -27,6 +24,8 @@ class Telling(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(self.headers.get("Authorization", "none").encode())
+
+    do_POST = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
@@ -50,8 +49,8 @@ def sent(word: str) -> str:
 
 
 def test_a_password_in_an_address_is_sent_as_it_is_and_not_as_it_is_written(host: str) -> None:
-    assert sent(ask(f"http://me:p%40ss%2Fword@{host}/health").content) == "me:p@ss/word"
-    assert sent(ask(f"http://me@{host}/health").content) == "none"
+    assert sent(ask(f"http://me:p%40ss%2Fword@{host}/health")) == "me:p@ss/word"
+    assert sent(ask(f"http://me@{host}/health")) == "none"
 
 
 def test_prefects_word_goes_before_its_key_as_for_prefect(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +63,11 @@ def test_prefects_word_goes_before_its_key_as_for_prefect(host: str, monkeypatch
     assert sent(told[1]["Authorization"]) == "me:word"
 
 
-def test_mlflows_login_is_that_of_its_variables(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ask(f"http://{host}/health", headers=mlflow_headers()).content == "none"
-    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "token")
-    assert ask(f"http://{host}/health", headers=mlflow_headers()).content == "Bearer token"
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "word")
-    assert sent(ask(f"http://{host}/health", headers=mlflow_headers()).content) == "me:word"
+def test_no_prefect_server(folder: Path, host: str, dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert states(check_server) == [State.NOTHING]
+    monkeypatch.setenv("PREFECT_API_URL", f"http://{host}/api")
+    assert "is no Prefect server" in faults(check_server)
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{dead}/api")
+    assert "Connection refused" in faults(check_server)
+    monkeypatch.setenv("PREFECT_API_URL", "localhost:4200/api")
+    assert "no address" in faults(check_server)

@@ -18,12 +18,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.core.files import read_json, write_json
-from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, version_of, write_package
+from plumbline.core.files import read_json
+from plumbline.export.package import MANIFEST, MODELS, open_package, verify_package, version_of, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.features.definition import GEOMETRY, PREPARATION, names
 from plumbline.prepare.features.shards import load_shards
-from plumbline.pretrained import PACKAGE
 
 ROOT = Path(__file__).parents[2]
 FILES = (
@@ -114,22 +113,6 @@ def test_no_version_is_read_as_a_number(number, form):
     assert (version == digest[:12]) == (read(digest[:12]) == digest[:12])
 
 
-def test_a_package_of_format_1_is_read_and_held_to_its_own_rule(tmp_path):
-    """One that an earlier version wrote: its version is of all that its manifest says."""
-    older = shutil.copytree(PACKAGE, tmp_path / "older")
-    content = read_json(older / MANIFEST)
-    content |= {"format": 1}
-    del content["version"]
-    content.pop("evidence", None)
-    version = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-    write_json(older / MANIFEST, {**content, "version": version})
-    assert verify_package(older).version == version
-    content["metrics"]["int8"]["latency_ms"] += 1
-    write_json(older / MANIFEST, {**content, "version": version})
-    with pytest.raises(InputError, match=r"manifest\.json: changed since it was released"):
-        verify_package(older)
-
-
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.999], ids=["first byte", "within", "last byte"])
 @pytest.mark.parametrize("name", FILES)
 def test_one_changed_byte_in_any_file_is_found(package, name, place):
@@ -164,10 +147,8 @@ def test_every_single_changed_byte_of_the_manifest_is_found(package):
         lambda content: content.update(version="0" * 12),
         lambda content: content["prepare"].update(min_points=3),
         lambda content: content.update(evidence="0" * 64),
-        lambda content: content.update(format=1),
-        lambda content: content.update(format=1, evidence=""),
     ],
-    ids=["a figure", "the verdict", "a NaN", "the version", "how to prepare", "its evidence", "format", "as before"],
+    ids=["a figure", "the verdict", "a NaN", "the version", "how to prepare", "its evidence"],
 )
 def test_a_manifest_that_was_edited_well_is_found_too(package, change):
     content = read_json(package / MANIFEST)
@@ -327,10 +308,3 @@ def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
     assert [float(word) for word in said[1::2]] == pytest.approx(answers.severity_permille.tolist(), abs=1e-4)
     order = np.array(["NE", "NW", "SW", "SE"])[answers.quadrant_probability.argmax(1)]
     assert said[::2] == list(np.where(answers.novelty <= 1, order, "unknown"))
-
-
-def test_a_package_from_before_there_was_a_limit_of_probability_judges_whom_it_judged():
-    content = read_json(PACKAGE / MANIFEST)
-    assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.65
-    del content["prepare"]["min_quadrant_confidence"]
-    assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.0

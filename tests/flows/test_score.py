@@ -180,7 +180,7 @@ def test_a_damaged_result_holds_up_the_news_of_no_other_place(
 
 def test_bad_input_ends_with_2_and_one_message(tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("flows.score.signal.signal", lambda *_: None)  # the test's process keeps its own
+    monkeypatch.setattr("flows.orchestration.tasks.signal.signal", lambda *_: None)  # the test's process keeps its own
     (tmp_path / "params.yaml").write_text("score: {settle_s: soon}")
     kind, said = ended()
     assert kind == "FAILED"

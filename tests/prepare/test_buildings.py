@@ -11,7 +11,7 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, nam
 from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.sources.points.track import Track
 from plumbline.train.data.batches import Buildings
-from plumbline.train.data.sampler import Symmetry, apply_symmetry
+from plumbline.train.data.sampler import Symmetry
 from tests.prepare.made import (
     ASCENDING,
     DESCENDING,
@@ -25,6 +25,7 @@ from tests.prepare.made import (
     make_track,
     series,
 )
+from tests.train.made import apply_symmetry
 
 
 def column(table, name):

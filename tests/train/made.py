@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, MECHANISMS
@@ -15,9 +16,15 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, nam
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.data.batches import Batch, Buildings
+from plumbline.train.data.sampler import SYMMETRIES, Symmetry, turn
 
 SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
 SPLITS = {"train": 160, "tune": 60, "calibrate": 60, "test": 60}
+
+
+def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
+    """The same buildings in one other frame."""
+    return turn(batch, torch.full_like(batch.quadrant_B, SYMMETRIES.index(which)))
 
 
 def column(columns: Any, name: str) -> int:

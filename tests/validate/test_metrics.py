@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.params.validate import HIGHER_IS_BETTER
 from plumbline.validate.metrics import (
-    HIGHER_IS_BETTER,
     Judged,
     accuracy_figures,
     macro_f1,

@@ -9,11 +9,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, release, restore, serve, service, stages
-from plumbline.cli import tools as bench
-from plumbline.cli import tools as doctor
-from plumbline.cli import tools as tensorrt
-from plumbline.cli import tools as triton
+from plumbline.cli import adapters, release, restore, serve, service, stages, tools
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.extras import missing_extra
@@ -28,14 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(stages.app)
-app.add_typer(serve.app)
-app.add_typer(restore.app)
-app.add_typer(service.app)
-app.add_typer(bench.app)
-app.add_typer(triton.app)
-app.add_typer(tensorrt.app)
-app.add_typer(doctor.app)
+for group in (stages, serve, restore, service, tools):
+    app.add_typer(group.app)
 app.add_typer(release.app, name="release")
 app.add_typer(adapters.app, name="adapters")
 

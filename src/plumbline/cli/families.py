@@ -1,43 +1,123 @@
-"""Choose the family of models from `params.yaml`, and define what a family does in each stage."""
+"""List what the families of models do in each stage; `params.yaml` chooses the family."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
-from plumbline.core.errors import InputError
+from plumbline.cli.options import on_all_devices
+from plumbline.core.errors import InputError, ParameterError
+from plumbline.core.extras import need
+from plumbline.params import Simulate, is_partial, load_params, load_section
+from plumbline.params.load import load_restoration
+
+LEARNING = ("train", "compress", "export", "validate", "package")
+"""Stages that need the extras of their family."""
 
 
-class Family(Protocol):
-    """Stages of a family, in order; each reads and writes below `data`."""
+@dataclass(frozen=True)
+class Step:
+    """What a family does in one stage: a function of input folders, sections of the parameters, and the output."""
+
+    place: str
+    """Module and function, loaded when the stage runs: `MODULE:FUNCTION`."""
+    reads: tuple[str, ...] = ()
+    """Folders below `data`."""
+    sections: tuple[str, ...] = ()
+    """Of the parameters; without any, all of them are given."""
+    trains: bool = False
+    """Whether it runs on all devices."""
+    given: Callable[[Path, Path], list[Any]] | None = None
+    """Makes the arguments before the output from the params file and `data`, where that is not folders and sections."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models."""
 
     name: str
+    load: Callable[[Path], Any]
+    """Reads its parameters."""
+    extras: tuple[str, ...]
+    steps: Mapping[str, Step]
 
-    def simulate(self, params: Path, data: Path) -> None:
-        """Simulate training data, as products."""
+    def run(self, stage: str, params: Path, data: Path, *more: Any) -> None:
+        """Run a stage, which reads and writes below `data`; `more` follows the output: the number of processes.
 
-    def ingest(self, params: Path, data: Path, workers: int | None) -> None:
-        """Read products."""
+        Raises:
+            InputError: see the stage.
+        """
+        for extra in self.extras if stage in LEARNING else ():
+            need(extra, stage)
+        step = self.steps[stage]
+        try:
+            given = step.given(params, data) if step.given else self._given(step, params, data)
+            module, _, function = step.place.partition(":")
+            getattr(importlib.import_module(module), function)(*given, data / stage, *more)
+        except ParameterError as error:
+            raise InputError(f"{params}: {error}") from None
 
-    def prepare(self, params: Path, data: Path, workers: int | None) -> None:
-        """Make the inputs of the network."""
+    def _given(self, step: Step, params: Path, data: Path) -> list[Any]:
+        loaded = self.load(params)
+        if step.trains:
+            on_all_devices(loaded.train)
+        sections = [getattr(loaded, section) for section in step.sections] or [loaded]
+        return [*(data / folder for folder in step.reads), *sections]
 
-    def train(self, params: Path, data: Path) -> None:
-        """Train and calibrate."""
 
-    def compress(self, params: Path, data: Path) -> None:
-        """Make the network smaller and faster."""
+def _simulation(params: Path, data: Path) -> list[Any]:
+    # A file that only makes a city to try commands on needs no other section.
+    alone = load_section(params, "simulate", Simulate) if is_partial(params) else None
+    return [alone or load_params(params).simulate]
 
-    def export(self, params: Path, data: Path) -> None:
-        """Write ONNX."""
 
-    def validate(self, params: Path, data: Path) -> None:
-        """Measure the models, and apply the gates."""
+def _cities(params: Path, data: Path) -> list[Any]:
+    from plumbline.sources.city.files import city_folders
 
-    def package(self, params: Path, data: Path) -> None:
-        """Write the package, if every gate was passed."""
+    given, cities = load_params(params), city_folders(data)
+    if cities:
+        given.validate_.check_cities(folder.name for folder in cities)  # else the run would end with it
+    return [cities, given.ingest]
+
+
+DIAGNOSIS = Family(
+    "diagnosis",
+    load_params,
+    ("pipeline",),
+    {
+        "simulate": Step("plumbline.simulate.stage:simulate", given=_simulation),
+        "ingest": Step("plumbline.sources.city.ingest:ingest", given=_cities),
+        "prepare": Step("plumbline.prepare.stage:prepare", ("ingest",), ("prepare",)),
+        "train": Step("plumbline.train.stage:train", ("prepare",), trains=True),
+        "compress": Step("plumbline.compress.stage:compress", ("prepare", "train"), trains=True),
+        "export": Step("plumbline.export.stage:export", ("prepare", "train", "compress"), ("export",)),
+        "validate": Step(
+            "plumbline.validate.stage:validate", ("prepare", "train", "compress", "export"), ("validate_", "prepare")
+        ),
+        "package": Step("plumbline.release.package:package", ("prepare", "export", "validate")),
+    },
+)
+RESTORATION = Family(
+    "restoration",
+    load_restoration,
+    ("pipeline", "restore"),
+    {
+        "simulate": Step("plumbline.fields.simulate.stage:simulate", (), ("simulate",)),
+        "ingest": Step("plumbline.fields.simulate.stage:ingest", ("simulate/scenes",), ("ingest",)),
+        "prepare": Step("plumbline.fields.prepare.stage:prepare", ("ingest",), ("prepare",)),
+        "train": Step("plumbline.fields.train.stage:train", ("prepare",), trains=True),
+        "compress": Step("plumbline.fields.release.onnx:compress", ("prepare", "train")),
+        "export": Step("plumbline.fields.release.onnx:export", ("prepare", "train")),
+        "validate": Step("plumbline.fields.release.validate:validate", ("prepare", "export")),
+        "package": Step("plumbline.fields.release.validate:package", ("prepare", "export", "validate")),
+    },
+)
+FAMILIES = {family.name: family for family in (DIAGNOSIS, RESTORATION)}
 
 
 def family_in(params: Path) -> Family:
@@ -46,15 +126,11 @@ def family_in(params: Path) -> Family:
     Raises:
         InputError: it says another.
     """
-    from plumbline.cli import diagnosis, restoration
-
-    known: dict[str, Any] = {"diagnosis": diagnosis, "restoration": restoration}
     try:
         content = yaml.safe_load(params.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError):
         content = None  # whoever reads it for its values says what is wrong
     name = content.get("family", "diagnosis") if isinstance(content, dict) else "diagnosis"
-    if not isinstance(name, str) or name not in known:
-        raise InputError(f"{params}: family: {name!r} found, one of {', '.join(known)} needed.")
-    found: Family = known[name]
-    return found
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise InputError(f"{params}: family: {name!r} found, one of {', '.join(FAMILIES)} needed.")
+    return FAMILIES[name]

@@ -13,13 +13,15 @@ from plumbline.cli.options import DATA, PARAMS, RARE, PackageArgument, ParamsOpt
 from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.params import Tidy, load_params
+from plumbline.params.load import load_restoration
 
+FolderArgument = Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")]
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 
 
 @app.command(epilog="Example: `plumbline release promote data/package`")
 def promote(
-    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    package: FolderArgument,
     again: Annotated[
         bool, typer.Option("--again", help="Also if it was rolled back or replaced before.", rich_help_panel=RARE)
     ] = False,
@@ -36,7 +38,6 @@ def promote(
         # Seconds to load, and seldom needed.
         if family_in(params).name == "restoration":
             from plumbline.fields.release.validate import compare_fields
-            from plumbline.params.load import load_restoration
 
             return compare_fields(candidate, champion, DATA / "prepare", load_restoration(params), DATA / "release")
         from plumbline.release.compare import compare_with_champion
@@ -57,11 +58,7 @@ def promote(
 
 def _name_in(params: Path) -> str:
     """Return the name of a project's registered model, of either family."""
-    if family_in(params).name == "restoration":
-        from plumbline.params.load import load_restoration
-
-        return load_restoration(params).package.name
-    return load_params(params).package.name
+    return str(family_in(params).load(params).package.name)
 
 
 def _warn_of_name(package: Path, given: str) -> None:
@@ -81,7 +78,7 @@ def _warn_of_name(package: Path, given: str) -> None:
 
 @app.command("is-champion", epilog="Example: `plumbline release is-champion data/package`")
 def is_champion(
-    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    package: FolderArgument,
 ) -> None:
     """Say whether an unharmed package is the champion, with exit code 0, or not (3). Nothing is changed."""
     from plumbline.release.promotion import is_champion as run
@@ -131,7 +128,7 @@ def challenge(
 
 @app.command(epilog="Example: `plumbline release sign data/package --sign-key KEY.pem`")
 def sign(
-    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    package: FolderArgument,
     sign_key: Annotated[
         Path, typer.Option("--sign-key", metavar="KEY.pem", help="Private key of an elliptic curve, PEM.")
     ],

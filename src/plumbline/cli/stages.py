@@ -20,33 +20,33 @@ app = typer.Typer()
 @app.command(epilog="Example: `plumbline simulate`")
 def simulate(params: ParamsOption = PARAMS) -> None:
     """Write labelled cities and a showcase, as EGMS and GeoJSON files, into data/simulate."""
-    family_in(params).simulate(params, DATA)
+    family_in(params).run("simulate", params, DATA)
 
 
 @app.command(epilog="Example: `plumbline ingest` after putting a city's files into data/raw/CITY/")
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
     one_thread()
-    family_in(params).ingest(params, DATA, workers)
+    family_in(params).run("ingest", params, DATA, workers)
 
 
 @app.command(epilog="Example: `plumbline prepare`")
 def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Assign points to buildings, decouple, and write split sequences into data/prepare."""
     one_thread()
-    family_in(params).prepare(params, DATA, workers)
+    family_in(params).run("prepare", params, DATA, workers)
 
 
 @app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
 def train(params: ParamsOption = PARAMS) -> None:
     """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and MLflow."""
-    family_in(params).train(params, DATA)
+    family_in(params).run("train", params, DATA)
 
 
 @app.command(epilog="Example: `plumbline compress`")
 def compress(params: ParamsOption = PARAMS) -> None:
     """Prune channels of the trained network and fine-tune what is left."""
-    family_in(params).compress(params, DATA)
+    family_in(params).run("compress", params, DATA)
 
 
 @app.command(
@@ -73,7 +73,7 @@ def export(
         section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
         export_model(base_of(model), section or Export(), output)
         return
-    family_in(params).export(params, DATA)
+    family_in(params).run("export", params, DATA)
 
 
 @app.command(epilog="Example: `plumbline validate`, then read data/validate/gate.json")
@@ -82,10 +82,10 @@ def validate(params: ParamsOption = PARAMS) -> None:
 
     Ends with 0 whatever the verdict: the evidence is the result. `plumbline package` is what refuses.
     """
-    family_in(params).validate(params, DATA)
+    family_in(params).run("validate", params, DATA)
 
 
 @app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
 def package(params: ParamsOption = PARAMS) -> None:
     """Write the model package into data/package, if every gate was passed."""
-    family_in(params).package(params, DATA)
+    family_in(params).run("package", params, DATA)

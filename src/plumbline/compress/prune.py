@@ -238,10 +238,12 @@ def _pruner(
     )
 
 
-def _copy(model: Diagnosis) -> Diagnosis:
-    """Return the same model, rebuilt from the widths of its layers: a check that they describe it completely."""
-    copy = Diagnosis(spec_of(model.network))
-    copy.load_state_dict(model.state_dict())
+def _copy(
+    model: Diagnosis, widths: Mapping[str, Any] | None = None, state: Mapping[str, Tensor] | None = None
+) -> Diagnosis:
+    """Return the same model, rebuilt from the widths of its layers (a check that they describe it), or other ones."""
+    copy = Diagnosis(spec_of(model.network).model_copy(update=widths))
+    copy.load_state_dict(model.state_dict() if state is None else state)
     copy.preparation = model.preparation
     return copy.eval()
 
@@ -364,7 +366,6 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
     hidden = _hidden(model, stream)
     kept = [number for number in range(len(hidden)) if number != gone]
     widths = {f"{stream}_hidden": [hidden[number] for number in kept]}
-    copy = Diagnosis(spec_of(model.network).model_copy(update=widths))
     blocks = f"network.encoder.{stream}.blocks."
     state = {name: value for name, value in model.state_dict().items() if not name.startswith(blocks)}
     for place, number in enumerate(kept):
@@ -374,9 +375,7 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
             for name, value in model.state_dict().items()
             if name.startswith(own)
         }
-    copy.load_state_dict(state)
-    copy.preparation = model.preparation
-    return copy.eval()
+    return _copy(model, widths, state)
 
 
 @torch.inference_mode()

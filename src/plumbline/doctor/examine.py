@@ -15,38 +15,24 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.core.console import hidden
-from plumbline.doctor import installation as gpu
-from plumbline.doctor import installation as runtime
-from plumbline.doctor import installation as versions
-from plumbline.doctor import machine as clock
-from plumbline.doctor import machine as disk
-from plumbline.doctor import machine as leftovers
-from plumbline.doctor import machine as locks
-from plumbline.doctor import machine as prefect_server
-from plumbline.doctor import machine as remote
-from plumbline.doctor import project
-from plumbline.doctor import project as checkout
-from plumbline.doctor import project as package
-from plumbline.doctor import project as registry
+from plumbline.doctor import installation, machine, project, servers
 from plumbline.doctor.probes import Check, Finding, Place, State, fault
 
 CHECKS: Mapping[str, Check] = {
-    "python": versions.check_python,
-    "versions": versions.check_versions,
-    "extras": versions.check_extras,
-    "onnxruntime": runtime.check_onnxruntime,
-    "gpu": gpu.check_gpu,
-    "package": package.check_package,
+    "python": installation.check_python,
+    "extras": installation.check_extras,
+    "onnxruntime": installation.check_onnxruntime,
+    "gpu": installation.check_gpu,
+    "package": project.check_package,
     "params.yaml": project.check_params,
     "dvc.yaml": project.check_graph,
-    "checkout": checkout.check_checkout,
-    "dvc remote": remote.check_remote,
-    "registry": registry.check_registry,
-    "prefect": prefect_server.check_server,
-    "disk": disk.check_disk,
-    "clock": clock.check_clock,
-    "locks": locks.check_locks,
-    "leftovers": leftovers.check_leftovers,
+    "checkout": project.check_checkout,
+    "dvc remote": servers.check_remote,
+    "registry": servers.check_registry,
+    "prefect": servers.check_server,
+    "disk": machine.check_disk,
+    "locks": machine.check_locks,
+    "leftovers": machine.check_leftovers,
 }
 """In the order in which they are shown: what the others rest on comes first."""
 

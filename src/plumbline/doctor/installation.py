@@ -1,4 +1,4 @@
-"""Check Python, packages, ONNX Runtime and the GPU."""
+"""Check Python, the extras, ONNX Runtime and the GPU."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import platform
 import re
 import shutil
 import sys
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 
 from plumbline.core.extras import install, is_installed
 from plumbline.doctor.probes import Finding, Place, fault, nothing, ok, python, run, warning
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
-PACKAGES = (CPU, GPU)
 """The first comes with Plumbline, the second with its extra `gpu`. Both write into one folder, and pip says nothing."""
 NAME = "plumbline"
 # Never by its name alone: on the public index "plumbline" is another project.
@@ -32,8 +28,9 @@ GIVES = {
     "torch": "explain, adapt, adapters and --adapter",
     "pipeline": "training to release, --model champion and the challenger",
     "sign": "--sign-key and --verify-key",
+    "serve": "serve",
 }
-"""What the extras are for that a user may miss. Of the others each package counts by itself, where it is installed."""
+"""What the extras are for that a user may miss."""
 
 
 def check_python(_: Place) -> Iterator[Finding]:
@@ -46,43 +43,10 @@ def check_python(_: Place) -> Iterator[Finding]:
         yield ok(f"Python {found} in {sys.prefix}")
 
 
-def check_versions(_: Place) -> Iterator[Finding]:
-    """Check that the installed packages meet the requirements of Plumbline and of its dependencies.
-
-    A package of an extra is asked for where it is there; of `torch` and `pipeline` also where most of the extra is.
-    """
-    own, own_names = 0, set()
-    clashes = False
-    installed = _Installed()
-    for requirement in _asked_for(installed):
-        own_names.add(canonicalize_name(requirement.name))
-        version = installed.version(requirement.name)
-        own += 1
-        if version is None:
-            clashes = True
-            yield fault(f"{requirement.name} is not installed; {_plain(requirement)} is needed", _mend(requirement))
-        elif not _fits(requirement, version):
-            clashes = True
-            yield fault(
-                f"{requirement.name} {version} is installed; {_plain(requirement)} is needed", _mend(requirement)
-            )
-    seen, others = _closure(installed)
-    for owner, requirement, version in others:
-        if canonicalize_name(requirement.name) in own_names and version is None:
-            continue  # told above
-        clashes = True
-        state = f"{version} is installed" if version else "is not installed"
-        yield warning(f"{owner} needs {requirement}; {requirement.name} {state}", _mend(requirement))
-    yield from _older_metadata()
-    if not clashes:
-        yield ok(f"{own} packages that Plumbline asks for fit, and so do {seen - own} that those ask for")
-
-
 def check_extras(_: Place) -> Iterator[Finding]:
     """Report what this installation can do. A missing extra is not a fault."""
-    there = _extras_there(_Installed())
-    shown = GIVES | {"serve": "serve"}
-    missing = [f"{told} ({extra})" for extra, told in shown.items() if extra not in there]
+    there = _extras_there()
+    missing = [f"{told} ({extra})" for extra, told in GIVES.items() if extra not in there]
     yield ok(
         "; ".join(
             [
@@ -93,127 +57,26 @@ def check_extras(_: Place) -> Iterator[Finding]:
     )
 
 
-def _own() -> dict[str, list[Requirement]]:
-    """Return Plumbline's requirements by extra; the basic ones under an empty name."""
-    found: dict[str, list[Requirement]] = {"": []} | {e: [] for e in _metadata().get_all("Provides-Extra") or []}
-    for requirement in map(Requirement, metadata.requires(NAME) or []):
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            found[""].append(requirement)
-        else:
-            for extra in found.keys() - {""}:
-                if requirement.marker.evaluate({"extra": extra}):
-                    found[extra].append(requirement)
-    return found
-
-
-def _extras_there(installed: _Installed) -> list[str]:
+def _extras_there() -> list[str]:
     """Return the extras of which more than half of the packages are installed."""
-    counts = {
-        extra: sum(installed.version(one.name) is not None for one in asked) / max(1, len(asked))
-        for extra, asked in _own().items()
-        if extra
-    }
-    return sorted(extra for extra, share in counts.items() if share > 0.5)
+    packages: dict[str, list[str]] = {extra: [] for extra in _metadata().get_all("Provides-Extra") or []}
+    for one in map(Requirement, metadata.requires(NAME) or []):
+        if one.marker is not None and not one.marker.evaluate({"extra": ""}):
+            for extra in packages:
+                if one.marker.evaluate({"extra": extra}):
+                    packages[extra].append(one.name)
+    return sorted(extra for extra, names in packages.items() if len(_installed(names)) > len(names) / 2)
 
 
-def _asked_for(installed: _Installed) -> list[Requirement]:
-    """Return the requirements of this installation, each once even if several extras share it."""
-    there = {"", *(GIVES.keys() & _extras_there(installed))}
-    asked = {
-        _plain(one): one
-        for extra, requirements in _own().items()
-        for one in requirements
-        if extra in there or installed.version(one.name) is not None
-    }
-    # The runtime for GPUs takes the place of the other one.
-    gpu = installed.version(GPU) is not None and installed.version(CPU) is None
-    return [one for one in asked.values() if not (gpu and one.name == CPU)]
-
-
-class _Installed:
-    """Versions and requirements of installed packages, each package's metadata read once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, list[Requirement]] | None] = {}
-
-    def version(self, name: str) -> str | None:
-        """Return the version of a package; None where it is not installed."""
-        found = self._find(name)
-        return found[0] if found else None
-
-    def requires(self, name: str) -> list[Requirement]:
-        """Return the requirements of an installed package, including those of its extras."""
-        found = self._find(name)
-        return found[1] if found else []
-
-    def _find(self, name: str) -> tuple[str, list[Requirement]] | None:
-        key = canonicalize_name(name)
-        if key not in self._known:
-            try:
-                about = metadata.distribution(name)
-                self._known[key] = about.version, [Requirement(text) for text in about.requires or []]
-            except metadata.PackageNotFoundError:
-                self._known[key] = None
-        return self._known[key]
-
-
-def _closure(installed: _Installed) -> tuple[int, list[tuple[str, Requirement, str | None]]]:
-    """Count all direct and indirect dependencies, and list the unmet requirements between them."""
-    waiting = [(requirement.name, frozenset(requirement.extras)) for requirement in _asked_for(installed)]
-    asked: set[tuple[str, frozenset[str]]] = set()
-    unmet: dict[str, tuple[str, Requirement, str | None]] = {}
-    while waiting:
-        name, extras = waiting.pop()
-        key = (canonicalize_name(name), extras)
-        if key in asked or installed.version(name) is None:
+def _installed(names: Iterable[str]) -> dict[str, str]:
+    """Return the version of each package that is installed, without loading it: it may be broken."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
-        asked.add(key)
-        for requirement in installed.requires(name):
-            if requirement.marker and not any(requirement.marker.evaluate({"extra": e}) for e in ("", *extras)):
-                continue
-            waiting.append((requirement.name, frozenset(requirement.extras)))
-            version = installed.version(requirement.name)
-            if version is None or not _fits(requirement, version):
-                unmet[f"{name} {requirement}"] = (name, requirement, version)
-    return len({name for name, _ in asked}), list(unmet.values())
-
-
-def _older_metadata() -> Iterator[Finding]:
-    """Warn if pyproject.toml lists other packages than at the time of installation."""
-    path = Path("pyproject.toml")
-    if not path.is_file():
-        return
-    project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-    if project.get("name") != NAME:
-        return
-    there = ["", *_extras_there(_Installed())]
-    listed = _names({"": project.get("dependencies", []), **project.get("optional-dependencies", {})}, there)
-    installed = _names({extra: map(str, asked) for extra, asked in _own().items()}, there)
-    if listed != installed:
-        changed = ", ".join(sorted(listed ^ installed))
-        yield warning(
-            f"{path} asks for other packages than when this was installed ({changed})",
-            "Install again: `make run`, or `pip install --no-deps -e .`, and what is new.",
-        )
-
-
-def _names(texts: Mapping[str, Iterable[str]], extras: Iterable[str]) -> set[str]:
-    """Return name and version range of the requirements of these extras."""
-    asked = (Requirement(text) for extra in extras for text in texts.get(extra, ()))
-    return {_plain(one) for one in asked}
-
-
-def _plain(requirement: Requirement) -> str:
-    return f"{requirement.name}{requirement.specifier}"
-
-
-def _fits(requirement: Requirement, version: str) -> bool:
-    # Prereleases: one that is installed was meant, as pip's own check has it.
-    return requirement.specifier.contains(version, prereleases=True)
-
-
-def _mend(requirement: Requirement) -> str:
-    return f"`make run` installs the locked versions again; else `pip install '{_plain(requirement)}'`."
+    return found
 
 
 def _metadata() -> metadata.PackageMetadata:
@@ -252,7 +115,7 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
             "taken its files along when it was uninstalled.",
         )
         return
-    yield ok(f"{told}, with {', '.join(providers(ended.out))}")
+    yield ok(f"{told}, with {', '.join(ended.out.splitlines()[-1].split())}")
 
 
 def only(package: str) -> str:
@@ -262,27 +125,14 @@ def only(package: str) -> str:
 
 
 def installed_runtimes() -> dict[str, str]:
-    """Return the version of each installed runtime, without loading it: it may be broken."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def providers(out: str) -> list[str]:
-    """Return the execution providers in the output of `ASK`."""
-    return out.split("\n")[-2].split() if "\n" in out else out.split()
+    """Return the version of each installed runtime."""
+    return _installed((CPU, GPU))
 
 
 ASK_TORCH = """
 import json, torch
 known = {"version": torch.__version__, "cuda": torch.version.cuda, "available": torch.cuda.is_available()}
 if known["available"]:
-    known["kinds"] = torch.cuda.get_arch_list()
-    known["capability"] = [torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
     torch.zeros(1, device="cuda").add_(1).item()  # that it is there is not yet that it computes
 print(json.dumps(known))
 """
@@ -311,8 +161,6 @@ class Torch:
     version: str
     cuda: str | None
     available: bool
-    kinds: list[str] = field(default_factory=list)
-    capability: list[tuple[int, int]] = field(default_factory=list)
 
 
 def check_gpu(place: Place) -> Iterator[Finding]:
@@ -366,14 +214,9 @@ def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -
             f"nvidia-smi is there and fails: {driver}",
             "Install the driver again, and restart: after an update the old one is still loaded.",
         )
-    elif driver is None:
-        yield from _without(torch, extra)
-    else:
+    elif driver is not None:
         yield from _with(driver, torch, extra)
-
-
-def _without(torch: Torch | None, extra: bool) -> Iterator[Finding]:
-    if extra:
+    elif extra:
         yield fault(
             "the extra `gpu` is installed and no NVIDIA driver is found",
             "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
@@ -408,11 +251,6 @@ def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]
             f"{told}; PyTorch {torch.version} sees no GPU",
             "See whether CUDA_VISIBLE_DEVICES hides it, and whether this user may open /dev/nvidia*.",
         )
-    elif old := [f"{a}.{b}" for a, b in torch.capability if not _runs(torch.kinds, a, b)]:
-        yield fault(
-            f"{told}; PyTorch {torch.version} has no code for compute capability {', '.join(old)}",
-            "Install a PyTorch that is built for this GPU.",
-        )
     else:
         yield ok(f"{told}; PyTorch {torch.version} computes on it")
     if not extra:
@@ -424,16 +262,3 @@ def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]
 
 def _major(version: str) -> int:
     return int(version.split(".")[0])
-
-
-def _runs(kinds: list[str], major: int, minor: int) -> bool:
-    """Check whether a GPU of this capability can run code compiled for `kinds`: same major, or PTX (`compute_`)."""
-    for kind in kinds:
-        name, _, digits = kind.partition("_")
-        number = re.match(r"\d+", digits)
-        if number is None:
-            continue
-        a, b = divmod(int(number[0]), 10)
-        if (name == "sm" and a == major and b <= minor) or (name == "compute" and (a, b) <= (major, minor)):
-            return True
-    return False

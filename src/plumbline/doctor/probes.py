@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +56,8 @@ class Place:
     """Bytes that shall be free on every disk."""
 
 
+importing = threading.Lock()
+"""Two threads that load the same large libraries, which import one another in circles, may each get half of one."""
 Check = Callable[[Place], Iterator[Finding]]
 """Says all it finds, at least one thing; what it raises is reported as a fault of this check alone."""
 
@@ -159,10 +161,6 @@ def dvc(*words: str, seconds: float, folder: Path | None = None, **environment: 
     )
 
 
-SECONDS_TO_WALK = 4.0
-"""A cache may hold a million files; what was seen by then will do."""
-
-
 def nearest(path: Path) -> Path:
     """Return the path, or its nearest parent that exists."""
     path = path.absolute()
@@ -186,24 +184,6 @@ def unwritable(folder: Path) -> str | None:
         return f"{place}: {error.strerror or error}"
 
 
-def files(folder: Path, seconds: float = SECONDS_TO_WALK) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files below `folder`, or `folder` itself if it is a file, until the time is up."""
-    until = time.monotonic() + seconds
-    if folder.is_file():
-        yield folder, folder.stat()
-    waiting = [folder] if folder.is_dir() else []
-    while waiting and time.monotonic() < until:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-                    else:
-                        yield Path(entry.path), entry.stat(follow_symlinks=False)
-        except OSError:
-            continue  # it went while it was looked at, or is not ours to read
-
-
 def dvc_settings(seconds: float) -> dict[str, str]:
     """Return DVC's settings, merged from all its files, with absolute paths.
 
@@ -218,26 +198,12 @@ def dvc_settings(seconds: float) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def dvc_cache(settings: dict[str, str]) -> Path:
-    """Return the folder of DVC's cache."""
-    return Path(settings.get("cache.dir") or ".dvc/cache").absolute()
-
-
-SECONDS = 5.0
+SECONDS_TO_ANSWER = 5.0
 """A server that takes longer to say that it is well is not."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Response of a server."""
-
-    content: Any
-    """Its JSON, or text where it is none."""
-    headers: Mapping[str, str]
-
-
-def ask(url: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-    """GET an address, or POST `body` as JSON.
+def ask(url: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+    """GET an address, or POST `body` as JSON; return the JSON of the answer, or text where it is none.
 
     Raises:
         OSError: nobody answers, or with an error; the message says which.
@@ -255,15 +221,14 @@ def ask(url: str, body: Any = None, headers: Mapping[str, str] | None = None) ->
     if data is not None:
         sent["Content-Type"] = "application/json"
     try:
-        with urlopen(Request(url, data, sent), timeout=SECONDS) as answer:  # noqa: S310  # the scheme was looked at
+        with urlopen(Request(url, data, sent), timeout=SECONDS_TO_ANSWER) as answer:  # noqa: S310  # the scheme was looked at
             text = answer.read().decode("utf-8", "replace")
-            kept = {key.lower(): value for key, value in answer.headers.items()}
     except HTTPError as error:
         raise OSError(f"HTTP status {error.code}, {error.reason}") from None
     try:
-        return Answer(json.loads(text), kept)
+        return json.loads(text)
     except ValueError:
-        return Answer(text, kept)
+        return text
 
 
 def basic(name_and_password: str) -> str:
@@ -282,12 +247,3 @@ def prefect_api() -> tuple[str, dict[str, str]] | None:
     elif key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
     return url, headers
-
-
-def mlflow_headers() -> dict[str, str]:
-    """Return the login headers for an MLflow server, from the same environment variables that MLflow reads."""
-    name, password = (os.environ.get(f"MLFLOW_TRACKING_{what}") for what in ("USERNAME", "PASSWORD"))
-    if name and password:
-        return {"Authorization": basic(f"{name}:{password}")}
-    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
-    return {"Authorization": f"Bearer {token}"} if token else {}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -39,14 +39,13 @@ class PackageManifest(BaseModel):
     """Content of `manifest.json` that all families share."""
 
     model_config = ConfigDict(extra="forbid")
-    format: int = Field(ge=1, le=FORMAT)
-    """1: the version is the hash of all else in the manifest, also of times; so one model packed twice had two."""
+    format: int = Field(ge=FORMAT, le=FORMAT)
     name: str
     version: str
     """First 12 hex digits of the SHA-256 of what the package *is*: of all in the manifest but what was measured or
     noted about it (`EVIDENCE`), and of every file but the card. Measured again, the same model keeps its version."""
     evidence: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
-    """SHA-256 of the rest: metrics, gate, records, card. Empty in format 1."""
+    """SHA-256 of the rest: metrics, gate, records, card."""
     default_model: str
     hashes: dict[str, str]
     """SHA-256 of the data, the test data, the code and the parameters that the model comes from."""
@@ -166,8 +165,7 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
     text = json.dumps(content, indent=2) + "\n"
     content_sha256, evidence = _identity(content)
-    versions = (version_of(content_sha256), content_sha256[:12])  # the second: of packages made before 2026-11-25
-    same = manifest.version in versions and manifest.evidence == evidence
+    same = (manifest.version, manifest.evidence) == (version_of(content_sha256), evidence)
     if not same or path.read_bytes() != text.encode():
         raise InputError(
             f"{path}: changed since it was released (its content is not that of version "
@@ -193,8 +191,6 @@ def version_of(content_sha256: str) -> str:
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return SHA-256 of all that defines a version, and that of the evidence, from a manifest's content."""
     rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
-    if rest["format"] == 1:
-        return _sha256(rest), ""
     told = {key: rest.pop(key) for key in EVIDENCE if key in rest}
     rest["files"] = dict(rest["files"])
     told["card"] = rest["files"].pop(CARD, None)
@@ -207,7 +203,7 @@ def _sha256(content: Any) -> str:
 
 FAMILY = "diagnosis"
 MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}
-"""Files of the package and the exported artifact each of them is; packages from before fp16 hold the other two."""
+"""Files of the package and the exported artifact each of them is."""
 
 
 class Manifest(PackageManifest):
@@ -221,14 +217,8 @@ class Manifest(PackageManifest):
     """Of the buildings that the default model was calibrated on: what its probabilities of categories stand for."""
     prepare: Prepare
     """How scatterers must be prepared for this model."""
-    preparation: int = Field(default=1, ge=1)
-    """`features.PREPARATION` of the version of Plumbline that made it; 1 in packages from before there was one."""
-
-    @field_validator("prepare", mode="before")
-    @classmethod
-    def _as_it_was(cls, found: Any) -> Any:
-        """Set the probability limit of an older package to 0, so that it judges the same buildings as before."""
-        return {"min_quadrant_confidence": 0.0, **found} if isinstance(found, dict) else found
+    preparation: int = Field(ge=1)
+    """`features.PREPARATION` of the version of Plumbline that made it."""
 
 
 def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str, out: Path) -> Manifest:

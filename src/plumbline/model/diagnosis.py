@@ -21,7 +21,7 @@ from plumbline.core.files import read_json, write_bytes, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category_of_levels
 from plumbline.model.network import Network, RawAnswer, spec_of
 from plumbline.model.spec import NetworkSpec
-from plumbline.model.weights import PREPARED, read_weights, take_older_buffers, told_preparation
+from plumbline.model.weights import PREPARED, read_weights, told_preparation
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 
 KIND_BOUNDS = (10, 20)
@@ -151,7 +151,6 @@ class Diagnosis(nn.Module):
         self.preparation = PREPARATION
         """`features.PREPARATION` of the points that it was trained on."""
         self.network = Network(spec)
-        self.register_load_state_dict_pre_hook(take_older_buffers)  # type: ignore[no-untyped-call]
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             self.register_buffer(f"{name}_mean", torch.zeros(len(columns)))
             self.register_buffer(f"{name}_sd", torch.ones(len(columns)))

@@ -19,7 +19,6 @@ from plumbline.model.attention import AttentionLayer
 from plumbline.model.encoder import Encoder, run_checkpointed
 from plumbline.model.pooling import Pool
 from plumbline.model.spec import LayerSpec, NetworkSpec, build_position
-from plumbline.model.weights import take_older_names
 from plumbline.prepare.features.definition import GEOMETRY
 
 
@@ -139,7 +138,6 @@ class Network(nn.Module):
         self.pool = Pool(spec.pooling, joined)
         self.geometry = nn.Sequential(nn.Linear(len(GEOMETRY), spec.geometry_width), nn.GELU())
         self.heads = Heads(joined, len(self.pool.looks), spec.geometry_width, spec.hidden, spec.dropout)
-        self.register_load_state_dict_pre_hook(take_older_names)  # type: ignore[no-untyped-call]
 
     def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, geometry_BF: Tensor, mask_BL: Tensor) -> RawAnswer:
         """Judge B buildings of up to L scatterers; values outside of `mask_BL` have no influence."""

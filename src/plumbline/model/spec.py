@@ -80,10 +80,7 @@ class LayerSpec(BaseModel):
 
 
 class NetworkSpec(BaseModel):
-    """Everything needed to build a network, pruned ones with their own widths included.
-
-    A field that came later has a default, the only kind there was before, so that older files can be read.
-    """
+    """Everything needed to build a network, pruned ones with their own widths included."""
 
     model_config = ConfigDict(extra="forbid")
     distance_channels: PositiveInt

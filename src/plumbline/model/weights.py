@@ -1,20 +1,15 @@
-"""Read files of weights, and check that they are unchanged since they were written.
-
-Models saved when the network was one module without parts, an interval simpler, and no time of observation short
-are brought to the names and buffers of now. What needs torch is imported where it is used.
-"""
+"""Read files of weights, and check that they are unchanged. What needs torch is imported where it is used."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_file
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 
 MANIFEST = "manifest.json"
@@ -61,7 +56,7 @@ PREPARED = "preparation"
 
 
 def told_preparation(folder: Path) -> int | None:
-    """Read the preparation version in the weights of a trained model; None if they are older than this entry.
+    """Read the preparation version in the weights of a trained model; None if they do not say it.
 
     Raises:
         InputError: they are not readable, or say no number.
@@ -75,51 +70,6 @@ def told_preparation(folder: Path) -> int | None:
             said = (file.metadata() or {}).get(PREPARED)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: not readable ({error}).") from None
-    if said is None and folder.resolve() == pretrained.MODEL.resolve():
-        said = read_json(pretrained.PACKAGE / "manifest.json").get(PREPARED)  # made by the same run
     if said is not None and not str(said).isdecimal():
         raise InputError(f"{path}: {PREPARED} {said!r} found, a number is needed. Get the model again.")
     return None if said is None else int(said)
-
-
-RENAMED = {
-    "distance.": "encoder.distance.",
-    "slope.": "encoder.slope.",
-    "position.": "neck.position.",
-    "attention.": "neck.attention.",
-    "norm.": "neck.norm.",
-    "join_mean.": "heads.join_pooled.0.",
-    "join_max.": "heads.join_pooled.1.",
-    "join_geometry.": "heads.join_geometry.",
-    "quadrant_head.": "heads.quadrant_head.",
-    "severity_head.": "heads.severity_head.",
-}
-"""Name within the network then, and now."""
-
-
-def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Add the buffers that older models lack, as a pre-hook of `load_state_dict`.
-
-    An interval of then had one scale of each category, for both sides and all kinds of buildings, with steps between
-    kinds, and lengths that were added; without the steps and those it is nearly that. Whoever goes on from such a model
-    calibrates its interval anew. No time was too short for the first models.
-    """
-    import torch
-
-    if f"{prefix}severity_limit" in state:  # not a part of a model alone
-        state.setdefault(f"{prefix}least_years", torch.zeros_like(model.get_buffer("least_years")))
-    if not any(f"{prefix}interval_{name}" in state for name in ("stretch", "scale")):
-        return
-    for name in ("steps", "stretch"):
-        state.pop(f"{prefix}interval_{name}", None)
-    scale = state.pop(f"{prefix}interval_scale", torch.ones(()))
-    for side in ("below", "above"):
-        state[f"{prefix}interval_{side}"] = scale.expand_as(model.get_buffer(f"interval_{side}")).clone()
-    state.setdefault(f"{prefix}interval_length", torch.zeros_like(model.get_buffer("interval_length")))
-
-
-def take_older_names(_network: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Rename weights of older models to the present names, as a pre-hook of `load_state_dict`."""
-    for old, new in RENAMED.items():
-        for name in [name for name in state if name.startswith(prefix + old)]:
-            state[prefix + new + name.removeprefix(prefix + old)] = state.pop(name)

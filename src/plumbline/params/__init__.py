@@ -4,12 +4,9 @@ from plumbline.params.compress import Compress, Export
 from plumbline.params.ingest import (
     FORMATS,
     PARAMS_FILE,
-    ColumnRole,
     Footprints,
-    Format,
     Ingest,
     Product,
-    ProfileRows,
     Units,
 )
 from plumbline.params.load import (
@@ -22,7 +19,7 @@ from plumbline.params.load import (
     parse_params,
 )
 from plumbline.params.prepare import Audit, Prepare
-from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.section import Section
 from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Borrowed, City, Simulate
 from plumbline.params.train import FitOptions, Model, Optimise, Train
@@ -35,23 +32,18 @@ __all__ = [
     "Audit",
     "Borrowed",
     "City",
-    "ColumnRole",
     "Compress",
     "Export",
     "FitOptions",
     "Footprints",
-    "Format",
-    "Fraction",
     "Gate",
     "Ingest",
     "Model",
     "Optimise",
     "Package",
     "Params",
-    "Positive",
     "Prepare",
     "Product",
-    "ProfileRows",
     "Score",
     "Section",
     "Simulate",

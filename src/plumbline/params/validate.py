@@ -12,35 +12,36 @@ from plumbline.core.errors import ParameterError
 from plumbline.core.strain import MECHANISMS
 from plumbline.params.section import Section
 
-METRICS = (
-    "quadrant_accuracy",
-    "quadrant_macro_f1",
-    "quadrant_accuracy_at_70",
-    "expected_calibration_error",
-    "severity_mae",
-    "severity_r2",
-    "category_accuracy",
-    "interval_coverage",
-    "interval_coverage_gap",
-    "interval_width",
-    "missed_share",
-    "damage_calibration_2",
-    "damage_calibration_10",
-    "damage_calibration_50",
-    "judged_share",
-    "judged_quadrant_accuracy",
-    "judged_severity_mae",
-    "parity_probability",
-    "parity_severity_permille",
-    "novelty_change",
-    "size_bytes",
-    "weight_bytes",
-    "size_ratio",
-    "latency_ms",
-    "latency_ratio",
-    "buildings_per_second",
-)
-"""What a rule may name, as `validate.metrics` measures it."""
+HIGHER_IS_BETTER = {
+    "quadrant_accuracy": True,
+    "quadrant_macro_f1": True,
+    "quadrant_accuracy_at_70": True,
+    "expected_calibration_error": False,
+    "severity_mae": False,
+    "severity_r2": True,
+    "category_accuracy": True,
+    "interval_coverage": True,
+    "interval_coverage_gap": False,
+    "interval_width": False,
+    "missed_share": False,
+    "damage_calibration_2": False,
+    "damage_calibration_10": False,
+    "damage_calibration_50": False,
+    "judged_share": True,
+    "judged_quadrant_accuracy": True,
+    "judged_severity_mae": False,
+    "parity_probability": False,
+    "parity_severity_permille": False,
+    "novelty_change": False,
+    "size_bytes": False,
+    "weight_bytes": False,
+    "size_ratio": False,
+    "latency_ms": False,
+    "latency_ratio": False,
+    "buildings_per_second": True,
+}
+"""What a rule may name, as `validate.metrics` measures it, and which way is better. A ratio is to `float32` in the same
+run."""
 SLICES = (
     "all",
     "worst",
@@ -116,7 +117,7 @@ class Gate(Section):
     @field_validator("metric")
     @classmethod
     def _known_metric(cls, found: str) -> str:
-        return _known(found, METRICS)
+        return _known(found, HIGHER_IS_BETTER)
 
     @field_validator("slice")
     @classmethod

@@ -235,18 +235,17 @@ MOST_POINTS, MOST_BUILDINGS = 3000, 3000
 SHARES = (0.05, 0.5, 0.95)
 """Quantiles of mean velocity whose histories are drawn."""
 LEAST_MM_A_YEAR = 2.0
-Floats = NDArray[np.floating[Any]]
 NOTHING = (np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 class PlanPoints(NamedTuple):
     """N points of a plan."""
 
-    x: Floats
+    x: Float
     """(N,) easting, m."""
-    y: Floats
+    y: Float
     """(N,) northing, m."""
-    velocity: Floats
+    velocity: Float
     """(N,) along the line of sight, mm/yr."""
 
 
@@ -263,14 +262,18 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
     west, south, east, north = _box(np.concatenate(corners), x, y)
     scale = min(WIDTH / max(east - west, 1.0), MOST_HEIGHT / max(north - south, 1.0))
     width, height = scale * (east - west), scale * (north - south)
-    shapes = [
-        f'<path d="{"".join(_polygon_path(part, west, north, scale) for part in shapely.get_parts(outline))}"/>'
-        for outline in outlines
-    ]
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return scale * (x - west), scale * (north - y)
+
+    shapes = []
+    for outline in outlines:
+        rings = (shapely.get_coordinates(shapely.get_exterior_ring(part)) for part in shapely.get_parts(outline))
+        shapes.append(f'<path d="{"".join(_ring(ring, at) for ring in rings)}"/>')
     limit = max(LEAST_MM_A_YEAR, float(np.nanquantile(np.abs(speed), 0.98)) if np.isfinite(speed).any() else 0.0)
     dots = [
-        f'<circle cx="{scale * (px - west):.1f}" cy="{scale * (north - py):.1f}" r="2" fill="{_colour(v / limit)}"/>'
-        for px, py, v in zip(x, y, speed, strict=True)
+        f'<circle cx="{px:.1f}" cy="{py:.1f}" r="2" fill="{_colour(v / limit)}"/>'
+        for (px, py), v in zip(map(at, x, y), speed, strict=True)
     ]
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" aria-label="Points on footprints">'
@@ -280,7 +283,7 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
 
 
 def draw_histories(
-    names: NDArray[np.object_], epochs: NDArray[np.datetime64], displacement: Floats, velocity: Floats
+    names: NDArray[np.object_], epochs: NDArray[np.datetime64], displacement: Float, velocity: Float
 ) -> str:
     """Draw three histories: fast away from the satellite, typical, and fast towards it.
 
@@ -295,7 +298,7 @@ def draw_histories(
     return "".join(_history(names[row], epochs, displacement[row], float(velocity[row])) for row in chosen)
 
 
-def _history(name: Any, epochs: NDArray[np.datetime64], displacement: Floats, velocity: float) -> str:
+def _history(name: Any, epochs: NDArray[np.datetime64], displacement: Float, velocity: float) -> str:
     values = displacement.astype(float)
     known = np.isfinite(values)
     days = epochs.astype("datetime64[D]").astype(float)
@@ -315,18 +318,12 @@ def _every(count: int, most: int) -> int:
     return max(1, -(-count // most))
 
 
-def _box(corners: Floats, x: Floats, y: Floats) -> tuple[float, float, float, float]:
+def _box(corners: Float, x: Float, y: Float) -> tuple[float, float, float, float]:
     """Return the bounds of the plan: the points with a margin, or the footprints where there are no points."""
     shown = np.column_stack([x, y]) if len(x) else corners
     low, high = shown.min(axis=0), shown.max(axis=0)
     margin = 0.03 * float((high - low).max()) + 5.0
     return float(low[0] - margin), float(low[1] - margin), float(high[0] + margin), float(high[1] + margin)
-
-
-def _polygon_path(polygon: Any, west: float, north: float, scale: float) -> str:
-    corners = shapely.get_coordinates(shapely.get_exterior_ring(polygon))
-    steps = (f"{scale * (x - west):.1f} {scale * (north - y):.1f}" for x, y in corners)
-    return f"M{'L'.join(steps)}Z"
 
 
 def _colour(share: float) -> str:

@@ -189,9 +189,6 @@ def random_inputs(trained: Trained) -> BenchInputs:
     )
 
 
-if TYPE_CHECKING:
-    from plumbline.model.diagnosis import Diagnosis
-
 BATCHES = (1, 16, 64, 256)
 ROUNDS = 3
 """Rounds in which every contender has a turn, so that a change of the machine's speed meets all of them."""
@@ -411,11 +408,7 @@ def bench_document(
             "source": inputs.source,
             "buildings": len(length),
             "labelled": inputs.labelled,
-            "scatterers": {
-                "least": int(length.min()),
-                "median": float(np.median(length)),
-                "most": int(length.max()),
-            },
+            "scatterers": {"least": int(length.min()), "median": float(np.median(length)), "most": int(length.max())},
         },
         "rows": [row.as_json() for row in rows],
         "advice": list(said),
@@ -432,16 +425,19 @@ def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, ma
     )
     result.add_column("artifact", no_wrap=True)
     result.add_column("runtime", no_wrap=True)
-    heads = (
-        "file\nKB",
-        "weights\nKB",
-        "p50\nms",
-        "p99\nms",
-        *(f"B {batch}\n/s" for batch in batches),
-        f"from {compared}\nprobability",
-        f"from {compared}\npermille",
-    )
-    for head in (*heads, *(("quadrant\naccuracy", "severity MAE\npermille") if inputs.labelled else ())):
+    columns: dict[str, Callable[[Row], str]] = {
+        "file\nKB": _shown("size_bytes", "{:,.0f}", 1000),
+        "weights\nKB": _shown("weight_bytes", "{:,.0f}", 1000),
+        "p50\nms": _shown("latency_p50_ms", "{:.3g}"),
+        "p99\nms": _shown("latency_p99_ms", "{:.3g}"),
+        **{f"B {batch}\n/s": partial(_rate_of, batch) for batch in batches},
+        f"from {compared}\nprobability": _shown("parity_probability", "{:.2g}"),
+        f"from {compared}\npermille": _shown("parity_severity_permille", "{:.2g}"),
+    }
+    if inputs.labelled:
+        columns["quadrant\naccuracy"] = _shown("quadrant_accuracy", "{:.3f}")
+        columns["severity MAE\npermille"] = _shown("severity_mae", "{:.3f}")
+    for head in columns:
         result.add_column(head, justify="right")
     last = None
     for row in rows:
@@ -451,24 +447,16 @@ def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, ma
         if row.trouble:
             result.add_row(escape(row.artifact), row.runtime, "did not run")
             continue
-        cell = _cells(row)
-        cells = [
-            cell("size_bytes", lambda v: f"{v / 1000:,.0f}"),
-            cell("weight_bytes", lambda v: f"{v / 1000:,.0f}"),
-            cell("latency_p50_ms", lambda v: f"{v:.3g}"),
-            cell("latency_p99_ms", lambda v: f"{v:.3g}"),
-            *(f"{row.buildings_per_second[batch]:,.0f}" for batch in batches),
-            cell("parity_probability", lambda v: f"{v:.2g}"),
-            cell("parity_severity_permille", lambda v: f"{v:.2g}"),
-        ]
-        if inputs.labelled:
-            cells += [cell(name, lambda v: f"{v:.3f}") for name in ("quadrant_accuracy", "severity_mae")]
-        result.add_row(escape(row.artifact), row.runtime, *cells)
+        result.add_row(escape(row.artifact), row.runtime, *(show(row) for show in columns.values()))
     return result
 
 
-def _cells(row: Row) -> Callable[[str, Callable[[float], str]], str]:
-    return lambda name, show: show(row.figures[name]) if name in row.figures else ""
+def _shown(name: str, form: str, by: float = 1) -> Callable[[Row], str]:
+    return lambda row: form.format(row.figures[name] / by) if name in row.figures else ""
+
+
+def _rate_of(batch: int, row: Row) -> str:
+    return f"{row.buildings_per_second[batch]:,.0f}"
 
 
 def _latency(row: Row) -> float:

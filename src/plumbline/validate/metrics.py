@@ -105,35 +105,6 @@ def most_confident_first(confidence: Float) -> NDArray[np.intp]:
 
 Figures = dict[str, float]
 
-HIGHER_IS_BETTER = {
-    "quadrant_accuracy": True,
-    "quadrant_macro_f1": True,
-    "severity_mae": False,
-    "severity_r2": True,
-    "category_accuracy": True,
-    "expected_calibration_error": False,
-    "quadrant_accuracy_at_70": True,
-    "interval_coverage": True,
-    "interval_coverage_gap": False,
-    "interval_width": False,
-    "missed_share": False,
-    "damage_calibration_2": False,
-    "damage_calibration_10": False,
-    "damage_calibration_50": False,
-    "judged_share": True,
-    "judged_quadrant_accuracy": True,
-    "judged_severity_mae": False,
-    "parity_probability": False,
-    "parity_severity_permille": False,
-    "novelty_change": False,
-    "size_bytes": False,
-    "weight_bytes": False,
-    "size_ratio": False,
-    "latency_ms": False,
-    "latency_ratio": False,
-    "buildings_per_second": True,
-}
-"""Every metric a gate may name, and which way is better. A ratio is to `float32`, measured in the same run."""
 SEVERE_PERMILLE = 1.5
 """From here on (category 3) a building that is called sound is missed."""
 RATES = (0.02, 0.1, 0.5)

@@ -38,8 +38,6 @@ from plumbline.validate.report.page import write_report
 
 Table = dict[str, dict[str, Figures]]
 BASELINE = "baseline"
-RELEASED = "pruned"
-"""The artifact that answers where no other is asked for: `model.onnx` of the package."""
 SHOWN = "int8"
 """The artifact whose answers are tabled and drawn."""
 SUMMARY = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser
 
@@ -21,3 +23,11 @@ def make_inputs(model: FieldDenoiser, batch: int, rows: int, columns: int, seed:
     noisy = torch.randn(batch, 2, rows, columns, generator=generator)
     conditions = torch.randn(batch, len(model.spec.conditions), rows, columns, generator=generator)
     return noisy, torch.randint(0, 40, (batch,), generator=generator), conditions
+
+
+def change_module(model: FieldDenoiser, changes: dict[str, NDArray[np.float32]]) -> None:
+    """Add an adapter's changes to the weights of a network without adapters, in place."""
+    named = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, added in changes.items():
+            named[name].add_(torch.from_numpy(added).to(named[name].device))

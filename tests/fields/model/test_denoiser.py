@@ -10,27 +10,20 @@ from diffusers import DDIMScheduler, DDPMScheduler
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.fields.model.adapter_files import combined, weight_changes, write_adapter
-from plumbline.fields.model.adapters import (
-    adapter_parts,
-    add_adapter,
-    change_module,
-    late_parameters,
-    merge_adapter,
-    switch_adapter,
-)
+from plumbline.fields.model.adapters import adapter_parts, add_adapter, late_parameters
 from plumbline.fields.model.denoiser import load_denoiser, save_denoiser
-from plumbline.fields.model.sampling import SCHEDULES, alphas_cumulative, draws, inference_steps, restore_steps
-from tests.fields.model.made import make_denoiser, make_inputs
+from plumbline.fields.model.sampling import alphas_cumulative, draws, inference_steps, restore_steps
+from tests.fields.model.made import change_module, make_denoiser, make_inputs
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ["linear", "squaredcos_cap_v2"])
 @pytest.mark.parametrize("steps", [10, 1000])
 def test_the_noise_is_that_of_diffusers(schedule, steps):
     theirs = DDPMScheduler(num_train_timesteps=steps, beta_schedule=schedule).alphas_cumprod
     np.testing.assert_allclose(alphas_cumulative(schedule, steps), theirs.numpy(), rtol=2e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ["linear", "squaredcos_cap_v2"])
 @pytest.mark.parametrize("steps", [1, 4, 25, 50, 1000])
 def test_steps_are_those_of_diffusers_one_by_one(schedule, steps):
     theirs = DDIMScheduler(
@@ -203,8 +196,18 @@ def test_an_adapter_is_the_same_switched_merged_and_added(tmp_path):
         change_module(plain, exact)
         torch.testing.assert_close(plain(*given), expected, rtol=0, atol=1e-5)
         assert (base - expected).abs().max() > 0.01
-        merge_adapter(switched, "noise")
-        torch.testing.assert_close(switched(*given), expected, rtol=0, atol=1e-5)
+
+
+def activate(model, names):
+    """Have peft use these adapters alone; return its layers."""
+    from peft.tuners.lora import LoraLayer
+
+    layers = [module for module in model.unet.modules() if isinstance(module, LoraLayer)]
+    for layer in layers:
+        layer.enable_adapters(bool(names))
+        if names:
+            layer.set_adapter(names)
+    return layers
 
 
 @pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
@@ -220,10 +223,10 @@ def test_adapters_are_switched_and_weighted():
                     parameter.copy_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
         own = {}
         for name in ("noise", "sparse"):
-            switch_adapter(model, name)
+            activate(model, [name])
             own[name] = model(*given)
         assert (own["noise"] - own["sparse"]).abs().max() > 1e-3
-        switch_adapter(model, None)
+        activate(model, [])
         torch.testing.assert_close(model(*given), base, rtol=0, atol=1e-6)
         changes = {}
         for name in own:
@@ -241,12 +244,7 @@ def test_adapters_are_switched_and_weighted():
         # Half of both is what peft makes of them, active together.
         plain = make_denoiser()
         change_module(plain, combined([(changes["noise"], 0.5), (changes["sparse"], 0.5)]))
-        from peft.tuners.lora import LoraLayer
-
-        for module in model.unet.modules():
-            if isinstance(module, LoraLayer):
-                module.enable_adapters(True)
-                module.set_adapter(["noise", "sparse"])
-                for name in own:
-                    module.set_scale(name, 0.5)
+        for module in activate(model, [*own]):
+            for name in own:
+                module.set_scale(name, 0.5)
         torch.testing.assert_close(plain(*given), model(*given), rtol=0, atol=1e-5)

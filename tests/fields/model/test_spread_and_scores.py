@@ -145,8 +145,6 @@ def field(seed=0, size=24):
 def test_scores_of_images(factor, level):
     true = factor * field() + level
     assert scores.ssim(true, true) == pytest.approx(1)
-    assert scores.psnr(true + 0.01 * np.ptp(true), true) == pytest.approx(40)
-    assert scores.rmse(true + 2, true) == pytest.approx(2)
     other = true + factor * field(1) / 5
     assert scores.ssim(other, true) < 0.999
     assert scores.ssim(3 * other, 3 * true) == pytest.approx(scores.ssim(other, true), rel=1e-6)  # no unit

@@ -11,11 +11,10 @@ from onnx import numpy_helper
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.fields.model.adapter_files import combined, weight_changes
-from plumbline.fields.model.adapters import change_module
 from plumbline.fields.model.denoiser import load_denoiser
 from plumbline.fields.release.package import FieldModel, adapters_in, merge_adapters, open_fields, verify_fields
 from plumbline.pretrained import PACKAGE
-from tests.fields.model.made import make_inputs
+from tests.fields.model.made import change_module, make_inputs
 from tests.tiny import run_cli
 
 LAST = "unet.conv_out.weight"

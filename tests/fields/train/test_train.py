@@ -18,7 +18,7 @@ from plumbline.fields.prepare.conditions import (
     mirrored,
     mirrored_field,
 )
-from plumbline.fields.train.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _Shares
+from plumbline.fields.train.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _ratio
 from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
 from plumbline.fields.train.stage import AdapterOptimisation
 from plumbline.params.fields import AdapterFields, RestorationParams
@@ -179,7 +179,7 @@ def test_with_few_scenes_intervals_hold_in_others():
     new, covered = drawn(400), []
     for _ in range(8):
         fitted = _fit(drawn(16))
-        ratio = _Shares(fitted.gain, fitted.samples, fitted.process).ratio(new)
+        ratio = _ratio(fitted, new)
         covered.append((ratio <= np.array(fitted.reach)[_bins(new)]).mean())
     assert np.mean(covered) == pytest.approx(0.9, abs=0.025)
     alike = cells(rng, 20_000)

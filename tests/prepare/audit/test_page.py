@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Audit, parse_params
-from plumbline.prepare.audit.run import RULES
+from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.features.sequences import UNDEFINED
 from tests.browser import framed, in_browser
 from tests.prepare.audit.audited import make_report, make_split, make_splits, make_track, rule, run
@@ -56,7 +56,7 @@ def spoilt():
 def test_the_page_shows_every_rule_failing_first():
     result = spoilt()
     page = Page(result.html())
-    assert sorted(page.rules) == sorted(rule.__name__ for rule in RULES)
+    assert sorted(page.rules) == sorted(rule.name for rule in RULES)
     status = {finding.name: finding.status for finding in result.rules}
     order = [status[name] for name in page.rules]
     assert order == sorted(order, key=["fail", "warn", "pass"].index)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline.params import Audit
-from plumbline.prepare.audit.run import RULES
+from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED, concatenate
 from tests.prepare.audit.audited import SIZES, make_report, make_split, make_splits, make_track, rule, run
@@ -38,7 +38,7 @@ def test_good_data_pass_every_rule():
     result = run()
     assert [finding.name for finding in result.rules if finding.status != "pass"] == []
     assert result.verdict == "pass"
-    assert sorted(finding.name for finding in result.rules) == sorted(rule.__name__ for rule in RULES)
+    assert sorted(finding.name for finding in result.rules) == sorted(rule.name for rule in RULES)
 
 
 TRACKS = [
@@ -77,7 +77,7 @@ def test_every_rule_stands_in_the_docs_by_its_name_and_none_else():
         if line.startswith("| `")
         for name in re.findall(r"`(\w+)`", line.split("|")[1])
     ]
-    assert sorted(named) == sorted(rule.__name__ for rule in RULES)
+    assert sorted(named) == sorted(rule.name for rule in RULES)
 
 
 def test_a_track_that_is_not_used_is_not_looked_at():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.strain import FAILURES, structure_strain
+from plumbline.core.strain import FAILURES
 from plumbline.prepare.features.definition import PREPARATION, quadrant_symmetry
 from plumbline.prepare.response import shapes
 from plumbline.prepare.response.shapes import (
@@ -32,6 +32,7 @@ from plumbline.prepare.response.shapes import (
     strains_per_mm,
 )
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
+from tests.strain import structure_strain
 
 SIDE = np.array([[24.0, 18.0]])
 MIRRORS = list(itertools.product([False, True], repeat=3))

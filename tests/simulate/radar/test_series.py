@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.core.strain import MECHANISMS, structure_strain
+from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers, draw_scatterers
@@ -23,6 +23,7 @@ from plumbline.simulate.structure.layout import own_outlines
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels, greenfield
 from tests.simulate.made import small_town
+from tests.strain import structure_strain
 
 LENGTH = 900.0
 SEED = 11

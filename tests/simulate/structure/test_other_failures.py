@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.strain import ACCEPTED_SHARE, structure_strain
+from plumbline.core.strain import ACCEPTED_SHARE
 from plumbline.simulate.structure.failures import BENDING, BOWL, END, STEP, Failures, draw_failures
 from plumbline.simulate.structure.labels import strains
+from tests.strain import structure_strain
 
 SIDE = np.array([[20.0, 12.0]])
 

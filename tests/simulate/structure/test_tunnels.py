@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from plumbline.core.compass import Frames
-from plumbline.core.strain import structure_strain
 from plumbline.simulate.structure.tunnels import (
     CITY_M,
     REACH_WIDTHS,
@@ -14,6 +13,7 @@ from plumbline.simulate.structure.tunnels import (
     greenfield,
     tunnels_near,
 )
+from tests.strain import structure_strain
 
 CHECK = Tunnel(point=(0.0, 0.0), direction=0.0, depth=15.0, diameter=6.0, volume_loss=0.015, k=0.5)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from plumbline.core.compass import quadrant_code
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
 from plumbline.train.data.batches import Batch
-from plumbline.train.data.sampler import SYMMETRIES, Symmetry, apply_symmetry, turn
-from tests.train.made import column, make_batch
+from plumbline.train.data.sampler import SYMMETRIES, Symmetry, turn
+from tests.train.made import apply_symmetry, column, make_batch
 
 X, Y = column(DISTANCE, "x"), column(DISTANCE, "y")
 IDENTITY = Symmetry(False, False, False)

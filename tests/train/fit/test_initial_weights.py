@@ -9,7 +9,6 @@ from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.spec import new_spec
-from plumbline.model.weights import PREPARED
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
@@ -233,23 +232,6 @@ def test_the_shipped_model_is_taken_where_the_section_is_its_own(said):
     shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
     load_pretrained(shipped, pretrained.MODEL, "auto")
     assert not said
-
-
-def test_a_folder_that_an_older_version_wrote_is_taken(tmp_path):
-    before = fresh()
-    save_diagnosis(before, tmp_path)
-    path = tmp_path / "model.safetensors"
-    state = {name.replace(".neck.norm.", ".norm."): value for name, value in load_file(path).items()}
-    save_file(
-        {name: value for name, value in state.items() if name != "least_years"},
-        path,
-        {PREPARED: str(before.preparation)},
-    )
-    load_diagnosis(tmp_path)
-    after = fresh()
-    load_pretrained(after, tmp_path)
-    for name, value in before.network.state_dict().items():
-        assert torch.equal(after.network.state_dict()[name], value)
 
 
 def test_a_damaged_folder_is_refused(tmp_path):

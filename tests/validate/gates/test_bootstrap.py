@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
+from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
 from plumbline.validate.gates.bootstrap import (
     CELLS,
     RESAMPLES,
@@ -18,7 +18,7 @@ from plumbline.validate.gates.bootstrap import (
     resamples,
     upper_bound,
 )
-from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
+from plumbline.validate.metrics import Judged, accuracy_figures
 
 
 def answers(count, seed, noise=0.3):

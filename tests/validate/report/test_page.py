@@ -13,9 +13,10 @@ import pytest
 from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Gate, Validate
+from plumbline.params.validate import HIGHER_IS_BETTER
 from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.gates.rules import drops_of, evaluate
-from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
+from plumbline.validate.metrics import Judged, accuracy_figures
 from plumbline.validate.report.content import METRICS, intervals, report_content
 from plumbline.validate.report.page import report_page
 from tests.browser import TEXTS, browse, complaints, framed, in_browser

@@ -1,4 +1,4 @@
-"""Add low-rank adapters to a denoiser by `peft`: one for each domain of degradation, switched by name.
+"""Add low-rank adapters to a denoiser by `peft`: one for each domain of degradation.
 
 Hu et al. 2021, LoRA: low-rank adaptation of large language models.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,26 +31,6 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float) -> Non
     inject_adapter_in_model(config, model.unet, adapter_name=name)
     for parameter_name, parameter in model.named_parameters():
         parameter.requires_grad_(f".{name}." in parameter_name)
-
-
-def switch_adapter(model: FieldDenoiser, name: str | None) -> None:
-    """Switch on the adapter `name`, or switch off all adapters."""
-    from peft.tuners.lora import LoraLayer
-
-    for module in model.unet.modules():
-        if isinstance(module, LoraLayer):
-            module.enable_adapters(name is not None)
-            if name is not None:
-                module.set_adapter([name])
-
-
-def merge_adapter(model: FieldDenoiser, name: str) -> None:
-    """Add an adapter to the weights, in place, so that it adds no cost."""
-    from peft.tuners.lora import LoraLayer
-
-    for module in model.unet.modules():
-        if isinstance(module, LoraLayer):
-            module.merge(adapter_names=[name])
 
 
 def late_parameters(model: FieldDenoiser, beginnings: Sequence[str]) -> dict[str, Tensor]:
@@ -83,11 +62,3 @@ def adapter_parts(
     for parameter_name, old in before.items():
         parts[parameter_name + WHOLE] = (now[parameter_name].detach() - old).cpu().numpy()
     return parts, scaling
-
-
-def change_module(model: FieldDenoiser, changes: dict[str, NDArray[np.float32]]) -> None:
-    """Add an adapter's changes to the weights of a network without adapters, in place."""
-    named = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, added in changes.items():
-            named[name].add_(torch.from_numpy(added).to(named[name].device))

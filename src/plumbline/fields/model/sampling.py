@@ -84,7 +84,6 @@ def read_spread(path: Path) -> Spread:
 
 Denoise = Callable[[Float, int], Float]
 """From a noisy field (B, F, H, W) and its step to the clean one."""
-SCHEDULES = ("linear", "squaredcos_cap_v2")
 LARGEST_BETA = 0.999
 
 

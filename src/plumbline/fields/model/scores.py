@@ -27,16 +27,6 @@ def normal_crps(error: Float, deviation: Float) -> Float:
     return np.asarray(deviation * (z * erf(z / np.sqrt(2)) + 2 * density - 1 / np.sqrt(np.pi)), float)
 
 
-def rmse(field: Float, true: Float) -> float:
-    """Return the root mean square error, in the unit of the fields."""
-    return float(np.sqrt(((field - true) ** 2).mean()))
-
-
-def psnr(field: Float, true: Float) -> float:
-    """Return the peak signal-to-noise ratio, dB: the range of the truth over the root mean square error."""
-    return float(20 * np.log10(max(float(np.ptp(true)), 1e-6) / max(rmse(field, true), 1e-6)))
-
-
 def ssim(field: Float, true: Float) -> float:
     """Return the mean structural similarity (Wang et al. 2004, equation 13) in 7 x 7 cells, for the truth's range."""
     span = max(float(np.ptp(true)), 1e-6)

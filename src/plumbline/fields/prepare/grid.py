@@ -111,9 +111,6 @@ def _standing_out(found: Observations) -> Float:
     return np.where(enough, np.maximum(1.0, away / SUSPECT) ** 2, 1.0)
 
 
-SIDES = (WEST, EAST)
-
-
 @dataclass(frozen=True)
 class Grid:
     """Square cells, rows from north to south."""

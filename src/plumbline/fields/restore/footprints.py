@@ -10,7 +10,6 @@ import geopandas
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 
 from plumbline.core.console import track
 from plumbline.core.errors import InputError
@@ -20,7 +19,6 @@ from plumbline.serve.predictions import geojson_text
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 
-Float = NDArray[np.floating[Any]]
 FIGURES = ("displacement_mm", "gradient_mm_m", "angular_distortion_permille")
 """Of each footprint, each with `_low` and `_high`: a 90 % interval.
 

@@ -25,7 +25,6 @@ from plumbline.simulate.random_numbers import log_uniform
 from plumbline.simulate.structure.motion import Histories, draw_histories
 
 Array = NDArray[np.float64]
-DOMAINS = ("plain", "noise", "atmosphere", "unwrapping", "sparse")
 LEVELS = ("easy", "medium", "hard")
 TURBULENCE_EXPONENT = 8 / 3
 """Of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001, section 4.7)."""

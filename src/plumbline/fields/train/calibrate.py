@@ -140,29 +140,24 @@ def _spread(gathered: dict[str, list[_Cells]]) -> Spread:
         components=components,
         farthest_m=_farthest(_weighted(cells["up"], components["up"].gain)),
     )
-    log.info("spread: %s; told up to %.0f m from a point", _said(components), spread.farthest_m)
+    said = (
+        f"{n} gain {c.gain:.2f}, {c.samples:.2f} x samples, {c.process:.2f} x process" for n, c in components.items()
+    )
+    log.info("spread: %s; told up to %.0f m from a point", ", ".join(said), spread.farthest_m)
     return spread
 
 
-class _Shares(NamedTuple):
-    """What the spread of a component is made of."""
-
-    gain: float
-    samples: float
-    process: float
-
-    def ratio(self, cells: _Cells) -> Float:
-        """Return each cell's error in its standard deviations."""
-        own = _weighted(cells, self.gain)
-        deviation = np.sqrt((self.samples * own.samples) ** 2 + (self.process * own.process) ** 2 + LEAST_MM**2)
-        return np.asarray(np.abs(own.error) / deviation, float)
+def _ratio(spread: Component, cells: _Cells) -> Float:
+    """Return each cell's error in its standard deviations."""
+    own = _weighted(cells, spread.gain)
+    deviation = np.sqrt((spread.samples * own.samples) ** 2 + (spread.process * own.process) ** 2 + LEAST_MM**2)
+    return np.asarray(np.abs(own.error) / deviation, float)
 
 
 def _fit(cells: _Cells) -> Component:
     """Fit the shares by the least continuous ranked probability score, then the reach by quantiles."""
-    shares = _shares(cells)
-    reach = _reach(shares.ratio(cells), _bins(cells), _level(cells))
-    return Component(**shares._asdict(), reach=list(reach))
+    found = _shares(cells)
+    return found.model_copy(update={"reach": _reach(_ratio(found, cells), _bins(cells), _level(cells))})
 
 
 def _level(cells: _Cells) -> float:
@@ -180,7 +175,7 @@ def _level(cells: _Cells) -> float:
         out = fold.any(axis=1)
         others, own = (_Cells(*(part[rows] for part in cells)) for rows in (~out, out))
         shares = _shares(others)
-        known, ratio = shares.ratio(others), shares.ratio(own)
+        known, ratio = _ratio(shares, others), _ratio(shares, own)
         for number, level in enumerate(LEVELS):
             reach = np.array(_reach(known, _bins(others), level))
             held[number] += (ratio <= reach[_bins(own)]).sum() / len(cells.error)
@@ -214,8 +209,8 @@ def _weighted(cells: _Cells, gain: float) -> _Cells:
     return cells._replace(error=cells.error - (1 - gain) * cells.beyond, samples=gain * cells.samples)
 
 
-def _shares(cells: _Cells) -> _Shares:
-    """Fit gain and shares."""
+def _shares(cells: _Cells) -> Component:
+    """Fit gain and shares; the reach is left empty."""
     gain = _gain(cells)
     own = _weighted(cells, gain)
 
@@ -226,7 +221,7 @@ def _shares(cells: _Cells) -> _Shares:
 
     best = optimize.minimize(score, np.log([1.0, 0.3]), method="Nelder-Mead", options={"maxiter": 200})
     samples, process = map(float, np.exp(best.x))
-    return _Shares(gain, samples, process)
+    return Component(gain=gain, samples=samples, process=process, reach=[])
 
 
 def _farthest(cells: _Cells) -> float:
@@ -239,9 +234,3 @@ def _farthest(cells: _Cells) -> float:
         if len(own) >= LEAST_CELLS // 4 and np.quantile(own, MOST) > KNOWN_SHARE and high > FARTHEST_M[0]:
             return float(max(low, FARTHEST_M[0]))
     return FARTHEST_M[1]
-
-
-def _said(components: dict[str, Component]) -> str:
-    return ", ".join(
-        f"{n} gain {c.gain:.2f}, {c.samples:.2f} x samples, {c.process:.2f} x process" for n, c in components.items()
-    )

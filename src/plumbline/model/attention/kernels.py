@@ -1,14 +1,7 @@
 """Compute attention by `math`, `sdpa`, `flex` or `ragged`, and by the reference of our kernels.
 
-Shape legend: B buildings, L scatterers, H heads, E channels a head, N blocks of scatterers.
-
-torch then neither looks inside when it compiles a network nor needs the values of a batch to know the shapes.
-
-Shape legend: T tokens, H heads, E channels a head.
-
-Shape legend: B buildings, L scatterers, H heads, E channels a head, T places (B times L), P scatterers.
-
-Shape legend: T tokens, H heads, E channels a head; B buildings, L the scatterers of the longest.
+Shape legend: B buildings, L scatterers of the longest, H heads, E channels a head, N blocks of scatterers, T tokens
+(B times L), P scatterers.
 """
 
 from __future__ import annotations

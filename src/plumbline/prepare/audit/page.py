@@ -11,6 +11,15 @@ from plumbline.reporting.page import html_page, number, say, table
 MOST_CITIES = 40
 """Cities drawn; all are in audit.json."""
 MOST_SHIFTS = 15
+# fmt: off
+CITY = {"buildings": "buildings", "labelled": "labelled", "area_km2": "km2", "points_per_km2": "points per km2",
+        "buildings_per_km2": "buildings per km2"}
+TRACK = {"epochs": "epochs", "revisit_days": "revisit, days", "longest_gap_days": "longest gap, days",
+         "gap_share": "share of gaps", "missing_share": "missing", "duplicates": "same position",
+         "noise_mm": "noise, mm", "speed_p99_mm_yr": "99 % slower, mm/yr"}
+"""Figure of a city's or track's report -> head of its column."""
+SPLIT = ["split", "buildings", "points", "fewest a building", "median", "most", "median severity", "largest, permille"]
+# fmt: on
 
 _STYLE = """
 :root{color-scheme:light}
@@ -85,47 +94,20 @@ def _cities(cities: Mapping[str, Any]) -> str:
             kinds = {"points": count} if on is None else {"on a building": on, "elsewhere": count - on}
             points.append(Group(name, {**kinds, **(track.get("dropped") or {})}))
             spans.append((name, track.get("first_epoch"), track.get("last_epoch")))
-            keys = (
-                "epochs",
-                "revisit_days",
-                "longest_gap_days",
-                "gap_share",
-                "missing_share",
-                "duplicates",
-                "noise_mm",
-                "speed_p99_mm_yr",
-            )
-            rows.append([name, *(track.get(key) for key in keys)])
-    density = [
-        [
-            city,
-            *(about.get(key) for key in ("buildings", "labelled", "area_km2", "points_per_km2", "buildings_per_km2")),
-        ]
-        for city, about in shown.items()
-    ]
+            rows.append([name, *(track.get(key) for key in TRACK)])
+    density = [[city, *(about.get(key) for key in CITY)] for city, about in shown.items()]
     more = f"<p>The first {MOST_CITIES} of {len(cities)} cities.</p>" if len(cities) > MOST_CITIES else ""
-    heads = [
-        "track",
-        "epochs",
-        "revisit, days",
-        "longest gap, days",
-        "share of gaps",
-        "missing",
-        "same position",
-        "noise, mm",
-        "99 % slower, mm/yr",
-    ]
     return "".join(
         [
             f"<h2>What came in</h2>{more}",
-            table(["city", "buildings", "labelled", "km2", "points per km2", "buildings per km2"], density),
+            table(["city", *CITY.values()], density),
             "<h3>Buildings</h3>",
             stacked(left),
             "<h3>Points read</h3>",
             stacked(points),
             "<h3>Time watched</h3>",
             timeline(spans),
-            table(heads, rows),
+            table(["track", *TRACK.values()], rows),
         ]
     )
 
@@ -136,17 +118,7 @@ def _splits(splits: Mapping[str, Any]) -> str:
         length, severity = about["points_per_building"], about["severity_permille"]
         figures = [length["min"], length["median"], length["max"], severity["median"], severity["max"]]
         rows.append([name, about["buildings"], about["points"], *figures])
-    heads = [
-        "split",
-        "buildings",
-        "points",
-        "fewest a building",
-        "median",
-        "most",
-        "median severity",
-        "largest, permille",
-    ]
-    parts = ["<h2>Splits and labels</h2>", table(heads, rows)]
+    parts = ["<h2>Splits and labels</h2>", table(SPLIT, rows)]
     named = {"categories": "category ", "quadrants": "", "cities": "", "difficulty": ""}
     for key, before in named.items():
         groups = [

@@ -19,22 +19,11 @@ from plumbline.prepare.audit.distributions import (
     shift_statistics,
     split_statistics,
 )
+from plumbline.prepare.audit.judge import ORDER, Facts, RuleFinding, Status
 from plumbline.prepare.audit.page import audit_page
 from plumbline.prepare.audit.reference import FILE, describe_reference, load_reference
-from plumbline.prepare.audit.rules import (
-    CITY_RULES,
-    FEATURE_RULES,
-    LABEL_RULES,
-    MOTION_RULES,
-    ORDER,
-    Facts,
-    RuleFinding,
-    Status,
-)
+from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.audit.summary import block_leaks, building_leaks, summarise, twin_leaks
-
-RULES = (*CITY_RULES, *MOTION_RULES, *LABEL_RULES, *FEATURE_RULES)
-"""Each looks at `Facts` and gives one `Finding`, named as the function."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +120,7 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         reference=reference,
         reference_shift=compare(reference, train) if reference and train else {},
     )
-    found = [rule(facts) for rule in RULES]
+    found = [rule.judge(facts) for rule in RULES]
     edges = all_edges(columns)
     statistics = {
         "cities": {city: city_statistics(about) for city, about in facts.cities.items()},

@@ -258,7 +258,7 @@ def draw_failures(rng: np.random.Generator, kind: NDArray[np.intp], side: Array)
     )
 
 
-CORNER, BENDING, SEVERAL = (MECHANISMS.index(name) for name in ("corner", "bending", "several"))
+CORNER, SEVERAL = (MECHANISMS.index(name) for name in ("corner", "several"))
 NONE = -1
 TARGET_PERMILLE = (0.1, 6.0)
 """Range of the strain of a local failure by itself; log-uniform."""

@@ -1,7 +1,7 @@
 """Measure the label, strain over bays, and how difficult it is to see.
 
-The same lattice, bays and order as `structure_strain` there, which is the definition on a rectangle; here the samples
-of many buildings stand one after the other in flat arrays, so that numpy works on millions at a time. On a footprint
+Bays of exactly `bay_length` slide along both axes on a lattice. The samples of many buildings stand one after the other
+in flat arrays, so that numpy works on millions at a time. On a footprint
 of another shape the plane is that over the footprint, and bays that leave it do not count.
 
 From the fit of a straight line over the observation, a point's vertical change has the variance `12 sigma^2 / (T_eff

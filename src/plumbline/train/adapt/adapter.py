@@ -95,7 +95,7 @@ def _judged(figures: dict[str, float | None]) -> dict[str, float | None]:
 
 
 Figures = Annotated[dict[str, float | None], AfterValidator(_judged)]
-"""None: there is no such figure, as of quadrants where no label has one. Earlier versions wrote 0 for it."""
+"""None: there is no such figure, as of quadrants where no label has one."""
 
 
 def shown(figure: float | None) -> str:
@@ -114,7 +114,7 @@ class AboutAdapter(BaseModel):
     weights_sha256: str = Field(default="0" * 64, pattern=r"^[0-9a-f]{64}$")
     """Of `adapter.safetensors`."""
     about_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """Of all else that stands here, see `about_hash`; earlier versions wrote none."""
+    """Of all else that stands here, see `about_hash`."""
     rank: int = Field(ge=1)
     alpha: float = Field(gt=0, allow_inf_nan=False)
     parameters: int
@@ -137,7 +137,7 @@ class AboutAdapter(BaseModel):
     preparation: int = Field(default=1, ge=1)
     """`features.PREPARATION` of the version of Plumbline that prepared them."""
     made: dict[str, Any] | None = None
-    """The record of its making, see `serve.adapt`; earlier versions wrote none."""
+    """The record of its making, see `serve.adapt`."""
 
 
 ADAPTERS = Path("adapters")

@@ -75,11 +75,6 @@ def _tables(device: torch.device) -> _Tables:
     return _Tables(symmetry_83.to(device), quadrant_84.to(device), turns)
 
 
-def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
-    """Return the same buildings in another frame; sequences still run along the long axis."""
-    return turn(batch, torch.full_like(batch.quadrant_B, SYMMETRIES.index(which)))
-
-
 def turn(batch: Batch, choice_B: Tensor) -> Batch:
     """Return each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
     tables = _tables(choice_B.device)

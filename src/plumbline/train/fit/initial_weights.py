@@ -21,7 +21,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import LONGEST_LEARNED, NetworkSpec
-from plumbline.model.weights import read_weights, take_older_buffers, take_older_names, told_preparation
+from plumbline.model.weights import read_weights, told_preparation
 from plumbline.params import Train
 from plumbline.params.plugins import ATTENTION, POSITION
 from plumbline.params.train import BY_LENGTH
@@ -230,8 +230,6 @@ def _folder(source: str) -> Path:
 def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
     """Take the weights and the standardisation of a trained model of the same network; see `compatibility`.
 
-    One that was saved by an older Plumbline is taken as `load_diagnosis` takes it.
-
     Raises:
         InputError: a file is damaged, or the network another.
     """
@@ -241,8 +239,6 @@ def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
         found = read_weights(folder / "model.safetensors")
     except (SafetensorError, OSError) as error:
         raise InputError(f"{folder / 'model.safetensors'}: not readable ({error}).") from None
-    take_older_buffers(model, found, "")
-    take_older_names(model.network, found, "network.")
     wanted = model.state_dict()
     _compare(folder, found, wanted)
     taken = {name: value for name, value in found.items() if name.startswith("network.") or name in STANDARDISATION}

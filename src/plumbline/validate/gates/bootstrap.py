@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.strain import category
-from plumbline.params.validate import OF_QUADRANTS
+from plumbline.params.validate import HIGHER_IS_BETTER, OF_QUADRANTS
 from plumbline.validate.metrics import (
     BINS,
     COVERED,
-    HIGHER_IS_BETTER,
     SEVERE_PERMILLE,
     Judged,
     bin_of,

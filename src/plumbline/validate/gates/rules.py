@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.params import Gate, Validate
-from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
+from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.validate.gates.bootstrap import Pair, resampled_drops, upper_bound
-from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged
+from plumbline.validate.metrics import Judged
 
 FORMAT = 2
 """Of `gate.json`: 2 has the confidence bounds of drops; 1, which did not say so, had none."""

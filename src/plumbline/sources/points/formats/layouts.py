@@ -48,11 +48,11 @@ class Layout:
     called: str
     marks: tuple[str, ...]
     """Columns that make it this layout, all of which are there."""
-    days: tuple[str, ...]
+    days: tuple[str, ...] = ("D%Y%m%d",)
     """How columns of epochs are named, as `strptime`; the first that finds two epochs counts."""
-    unit: str | None
+    unit: str | None = "mm"
     """Of displacements: mm, cm or m. None: the layout does not say it, so it is asked."""
-    positive: Literal["towards"] | None
+    positive: Literal["towards"] | None = "towards"
     """Of displacements, as in `ingest.products`. None: asked."""
     point_id: tuple[str, ...] = ()
     height: tuple[str, ...] = ("height", "geometry_height")
@@ -75,114 +75,40 @@ class Layout:
         return self.has_vector or self.component is not None
 
 
+# fmt: off
 LAYOUTS = (
     # TRE ALTAMIRA, description of SqueeSAR's shapefiles (treuropa.com, "Map visualization"); MintPy, save_qgis.py.
-    Layout(
-        name="squeesar",
-        called="SqueeSAR of TRE ALTAMIRA, and MintPy's save_qgis",
-        marks=("code", "vel", "v_stdev", "coherence"),
-        days=("D%Y%m%d",),
-        unit="mm",
-        positive="towards",
-        point_id=("code",),
-        coherence=("coherence",),
-    ),
+    Layout("squeesar", "SqueeSAR of TRE ALTAMIRA, and MintPy's save_qgis", ("code", "vel", "v_stdev", "coherence"),
+        point_id=("code",), coherence=("coherence",)),
     # TRE ALTAMIRA, description of vertical and east-west components (quoted by DIVEG of Denmark's mapping agency).
-    Layout(
-        name="squeesar-up",
-        called="SqueeSAR, vertical component",
-        marks=("code", "vel_v", "v_stdev_v"),
-        days=("D%Y%m%d",),
-        unit="mm",
-        positive="towards",
-        point_id=("code",),
-        component=(0.0, 0.0, 1.0),
-        lacks=("vel_e",),
-    ),
-    Layout(
-        name="squeesar-east",
-        called="SqueeSAR, east-west component",
-        marks=("code", "vel_e", "v_stdev_e"),
-        days=("D%Y%m%d",),
-        unit="mm",
-        positive="towards",
-        point_id=("code",),
-        component=(1.0, 0.0, 0.0),
-        lacks=("vel_v",),
-    ),
+    Layout("squeesar-up", "SqueeSAR, vertical component", ("code", "vel_v", "v_stdev_v"),
+        point_id=("code",), component=(0.0, 0.0, 1.0), lacks=("vel_e",)),
+    Layout("squeesar-east", "SqueeSAR, east-west component", ("code", "vel_e", "v_stdev_e"),
+        point_id=("code",), component=(1.0, 0.0, 0.0), lacks=("vel_v",)),
     # StaMPS, ps_export_gis.m: ph_mm of ps_plot, days as yyyymmdd behind a D.
-    Layout(
-        name="stamps-gis",
-        called="StaMPS, ps_export_gis",
-        marks=("code", "lon", "lat", "height", "coherence", "vlos"),
-        days=("D%Y%m%d",),
-        unit="mm",
-        positive="towards",
-        point_id=("code",),
-        coherence=("coherence",),
-    ),
+    Layout("stamps-gis", "StaMPS, ps_export_gis", ("code", "lon", "lat", "height", "coherence", "vlos"),
+        point_id=("code",), coherence=("coherence",)),
     # SARvey, sarvey_export.py. `dem` is the height of the terrain model; `dem_error`, of unstated sign, is not added.
-    Layout(
-        name="sarvey",
-        called="SARvey, sarvey_export",
-        marks=("point_id", "velocity", "coherence", "omega", "st_consistency"),
-        days=("D%Y%m%d",),
-        unit="mm",
-        positive=None,
-        point_id=("point_id",),
-        height=("dem", "geometry_height"),
-        coherence=("coherence",),
-    ),
+    Layout("sarvey", "SARvey, sarvey_export", ("point_id", "velocity", "coherence", "omega", "st_consistency"),
+        positive=None, point_id=("point_id",), height=("dem", "geometry_height"), coherence=("coherence",)),
     # SARPROZ manual, 1.4.10.3 Sparse Data Export. It does not say how days are written: these are the ways of MATLAB's
     # datestr, and the year of two digits in front that a public script in R expects of such files.
-    Layout(
-        name="sarproz",
-        called="SARPROZ, sparse data export",
-        marks=("id", "lat", "lon", "svet", "lvet", "coher"),
+    Layout("sarproz", "SARPROZ, sparse data export", ("id", "lat", "lon", "svet", "lvet", "coher"),
         days=("%Y%m%d", "%d-%b-%Y", "%Y-%m-%d", "%Y/%m/%d", "%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
-        unit="mm",
-        positive=None,
-        point_id=("id",),
-        coherence=("coher",),
-    ),
+        positive=None, point_id=("id",), coherence=("coher",)),
     # SARscape, attributes of the PS shapefile (ENVI's support pages): neither unit nor sign, and of LOS_Az and LOS_In
     # not from where they count.
-    Layout(
-        name="sarscape",
-        called="SARscape, PS and SBAS shapes",
-        marks=("velocity", "coherence", "los_az", "los_in"),
-        days=("D_%Y%m%d",),
-        unit=None,
-        positive=None,
-        height=("z", "geometry_height"),
-        coherence=("coherence",),
-    ),
+    Layout("sarscape", "SARscape, PS and SBAS shapes", ("velocity", "coherence", "los_az", "los_in"),
+        days=("D_%Y%m%d",), unit=None, positive=None, height=("z", "geometry_height"), coherence=("coherence",)),
     # PyGMTSAR, Stack_export.py, export_stack_geojson: any grid of the user's, so neither unit nor sign are known.
-    Layout(
-        name="pygmtsar",
-        called="PyGMTSAR, export_stack_geojson",
-        marks=("geometry_longitude", "geometry_latitude"),
-        days=("%Y-%m-%d",),
-        unit=None,
-        positive=None,
-        height=("geometry_height",),
-        only_days=True,
-    ),
+    Layout("pygmtsar", "PyGMTSAR, export_stack_geojson", ("geometry_longitude", "geometry_latitude"),
+        days=("%Y-%m-%d",), unit=None, positive=None, height=("geometry_height",), only_days=True),
     # NGU, "Beskrivelse av parametre" and "How does the InSAR map service work". EGMS has the same names, and metres.
-    Layout(
-        name="insar-norway",
-        called="InSAR Norway (csv)",
-        marks=("mean_velocity", *LINE_OF_SIGHT),
-        days=("%Y%m%d",),
-        unit="mm",
-        positive="towards",
-        point_id=("pid", "point id", "point_id", "code", "id"),
-        coherence=("temporal_coherence",),
-        has_vector=True,
-        one_of=LATITUDE,
-        lacks=("easting", "northing"),
-    ),
+    Layout("insar-norway", "InSAR Norway (csv)", ("mean_velocity", *LINE_OF_SIGHT), days=("%Y%m%d",),
+        point_id=("pid", "point id", "point_id", "code", "id"), coherence=("temporal_coherence",), has_vector=True,
+        one_of=LATITUDE, lacks=("easting", "northing")),
 )
+# fmt: on
 
 
 def find_column(header: Iterable[str], names: Iterable[str]) -> str | None:
