@@ -35,7 +35,7 @@ ENGINE = "python -m prefect.engine"
 """What a worker starts for a run. Left to itself, Prefect first starts a process that fetches the flow's code and then
 becomes this one: both load Prefect, for seconds. The code is in the clone already."""
 GONE = "The workers of this machine were stopped (`make down`)."
-ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
+ENDED = {"Completed", "Failed", "Cancelled", "Crashed", "TimedOut"}
 
 
 @dataclass(frozen=True)
@@ -105,36 +105,14 @@ def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
 
 def automations() -> list[AutomationCore]:
     """Return automations that end runs stuck in a state, for example after the loss of a machine."""
+    crashed, cancelled = StateType.CRASHED, StateType.CANCELLED
+    lost = "No sign of life: the machine or the process was lost. Retry the run."
+    held = "A worker took the run and did not begin it. Retry the run."
+    begun = {"Running", "Cancelling", "AwaitingConcurrencySlot"}
     return [
-        _given_up(
-            "silent",
-            {"prefect.flow-run.heartbeat"},
-            {"prefect.flow-run.heartbeat", *ENDED},
-            SILENT_S,
-            StateType.CRASHED,
-            "No sign of life: the machine or the process was lost. Retry the run.",
-        ),
-        _given_up(
-            "not-begun",
-            {"prefect.flow-run.Pending"},
-            {
-                "prefect.flow-run.Running",
-                "prefect.flow-run.Cancelling",
-                "prefect.flow-run.AwaitingConcurrencySlot",
-                *ENDED,
-            },
-            WAITING_S,
-            StateType.CRASHED,
-            "A worker took the run and did not begin it. Retry the run.",
-        ),
-        _given_up(
-            "not-cancelled",
-            {"prefect.flow-run.Cancelling"},
-            ENDED,
-            WAITING_S,
-            StateType.CANCELLED,
-            "Nobody was there to cancel the run.",
-        ),
+        _given_up("silent", {"heartbeat"}, {"heartbeat", *ENDED}, SILENT_S, crashed, lost),
+        _given_up("not-begun", {"Pending"}, {*begun, *ENDED}, WAITING_S, crashed, held),
+        _given_up("not-cancelled", {"Cancelling"}, ENDED, WAITING_S, cancelled, "Nobody was there to cancel the run."),
     ]
 
 
@@ -188,8 +166,8 @@ def _given_up(
         trigger=EventTrigger(
             match={"prefect.resource.id": "prefect.flow-run.*"},
             for_each={"prefect.resource.id"},
-            after=after,
-            expect=expect,
+            after={f"prefect.flow-run.{event}" for event in after},
+            expect={f"prefect.flow-run.{event}" for event in expect},
             posture=Posture.Proactive,
             threshold=1,
             within=timedelta(seconds=within_s),

@@ -24,7 +24,6 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from flows.orchestration import pools
-from flows.orchestration import pools as paused
 from flows.orchestration.pools import Pool
 from flows.orchestration.services import FOLDER, RECORD, Record, log_of, read_record
 from flows.versioning import clones, process
@@ -119,10 +118,10 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
     gpus = pools.gpus_here()
     with _client(record.port) as client:
         pools.create_pools(client, wanted)
-        resting = paused.read_paused(client)
+        resting = pools.read_paused(client)
         _deploy(record.port)
         pools.create_automations(client)
-        if names := paused.pause_again(client, resting):
+        if names := pools.pause_again(client, resting):
             _say(f"Paused, as before: {', '.join(names)}")
         begin = datetime.now(UTC)
         for pool, name in new:

@@ -131,7 +131,6 @@ def test_of_all_buildings_only_one_without_numbers_has_no_answer(model, data):
 
 
 def test_the_model_that_comes_with_plumbline_is_checked_too(data):
-    """A file from before it said anything of itself is checked by its tensors."""
     model = OnnxModel(pretrained.PACKAGE / "model.onnx")
     inputs = data.pad(np.arange(4))
     assert np.isfinite(model.run(inputs).severity_permille).all()

@@ -87,13 +87,6 @@ def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, ch
         OnnxModel(path)
 
 
-def test_a_file_that_does_not_say_what_its_probabilities_stand_for_is_refused(tiny):
-    model = OnnxModel(tiny.data("export") / "pruned.onnx")
-    model.about = None
-    with pytest.raises(InputError, match=r"does not say what its probabilities stand for\. Export it again"):
-        _ = model.category_share
-
-
 def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())

@@ -118,15 +118,13 @@ def properties(max_length: int, preparation: int, category_share: list[float]) -
     return {key: value if key in WORDS else json.dumps(value) for key, value in about.model_dump().items()}
 
 
-def read_properties(found: Mapping[str, str], where: str) -> About | None:
-    """Read what `properties` made; return None for a file without metadata.
+def read_properties(found: Mapping[str, str], where: str) -> About:
+    """Read what `properties` made.
 
     Raises:
-        InputError: there are some, but not those.
+        InputError: there are no such metadata, or others.
     """
     told = {key: text for key, text in found.items() if key in About.model_fields}
-    if not told:
-        return None
     try:
         return About.model_validate({key: text if key in WORDS else json.loads(text) for key, text in told.items()})
     except ValidationError as error:

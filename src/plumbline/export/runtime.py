@@ -74,20 +74,13 @@ class OnnxModel(Released):
             if found != needed:
                 raise InputError(f"{path}: {what} {', '.join(found)} found, {', '.join(needed)} needed.")
         self.about = read_properties(self._session.get_modelmeta().custom_metadata_map, str(path))
-        """What the file says of itself; None in one from before it said anything, whose longest length is unknown."""
+        """What the file says of itself."""
         columns = {name: given[name][-1] for name in FLOATS}
-        listed, max_length = (self.about.inputs, self.about.max_length) if self.about else ([], None)
-        self.signature = signature(columns, listed, max_length=max_length)
+        self.signature = signature(columns, self.about.inputs, max_length=self.about.max_length)
 
     @property
     def category_share(self) -> list[float]:
-        """Return the category shares of the calibration buildings, to which the probabilities of categories refer.
-
-        Raises:
-            InputError: the file does not say it.
-        """
-        if self.about is None:
-            raise InputError("the model's file does not say what its probabilities stand for. Export it again.")
+        """Return the category shares of the calibration buildings, to which the probabilities of categories refer."""
         return self.about.category_share
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:

@@ -81,14 +81,12 @@ def build(
     """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights` and widths.
 
     Raises:
-        InputError: the file does not tell its longest length, or there is no such way for the artifact.
+        InputError: there is no such way for the artifact.
         PlumblineError: TensorRT refuses the network.
     """
     if through == "torch" and artifact == "int8":
         raise InputError("int8 through torch: its roundings are in the ONNX file only. Build it through onnx.")
     model = OnnxModel(onnx)
-    if model.about is None:
-        raise InputError(f"{onnx}: does not tell its longest length. Make the package with this version of Plumbline.")
     shapes = profile(max_batch, model.about.max_length)
     key = Key(artifact=artifact, through=through, onnx_sha256=sha256_file(onnx), device=device, profile=shapes)
     columns = dict(model.signature.columns)
