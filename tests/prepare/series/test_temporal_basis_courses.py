@@ -17,12 +17,12 @@ def histories(rng, change, curve, noise, gaps=0.0):
     return series.astype(np.float32)
 
 
-def test_few_shapes_hold_the_dictionary():
+def test_few_shapes_hold_nearly_all_of_the_dictionary():
     dictionary = curves(GRID)
     total = ((dictionary - dictionary.mean(1, keepdims=True)) ** 2).mean(1).sum()
     held = (dictionary_courses() ** 2).sum()
     assert dictionary_courses().shape == (len(dictionary), SHAPES)
-    assert 0.999 < held / total <= 1 + 1e-9
+    assert 0.99 < held / total <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("curve", range(len(dictionary_courses())))

@@ -126,15 +126,18 @@ def _estimate(
     level = amplitudes(basis, plain_normal, y, y)
 
     chosen, variance = np.zeros(len(y), dtype=np.intp), level.left[:, LINE] / count
-    for _ in range(2):  # what counts as a gap's filling and as an outlier depends on the curve
+    for turn in range(2):  # what counts as a gap's filling and as an outlier depends on the curve
         whole = (known.mean(1) >= LEAST_KNOWN) & (variance <= FAR * typical_variance(variance, rows))
         common, members = _common(np.where(known, y, fitted(basis, plain_normal, level, chosen)), whole, rows)
         own = (y - rows.spread(common)) * plain
         weight, normal = plain, plain_normal
         for _ in range(2):
             found = amplitudes(basis, normal, weight * own, own)
-            residual = (own - fitted(basis, normal, found, chosen)) * plain
-            weight = trusted(residual, known)
+            weight = trusted((own - fitted(basis, normal, found, chosen)) * plain, known)
+            if shapes is not None and not turn:
+                # A movement of the last few epochs is no outlier, though it is far from the line.
+                likely = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
+                weight = np.maximum(weight, trusted((own - fitted(basis, normal, found, likely)) * plain, known))
             normal = normal_matrices(basis, weight)
         total = weight.sum(1)
         found = amplitudes(basis, normal, weight * own, own)
