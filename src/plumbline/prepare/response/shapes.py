@@ -183,7 +183,7 @@ class _Mirrored(NamedTuple):
 
 
 def _mirrored() -> _Mirrored:
-    images = [shape._replace(towards=tuple(map(abs, shape.towards)), prior=0.0) for shape in ALL]
+    images = [shape._replace(towards=(abs(shape.towards[0]), abs(shape.towards[1])), prior=0.0) for shape in ALL]
     shapes = list(dict.fromkeys(images))
     sign = np.where(np.array([shape.towards for shape in ALL]) < 0, -1, 1)
     quadrant = ((SIGNS * sign[:, None])[:, :, None] == SIGNS).all(-1).argmax(-1)
