@@ -15,7 +15,7 @@ spread before it is let go, and the plane would settle between both."""
 START, ITERATIONS = 4, 10
 LEAST_SPREAD = 0.05
 """mm; keeps the weights finite where a few points fit perfectly."""
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Values times fits worked on at a time: few enough for their arrays to stay in the processor's cache."""
 
 

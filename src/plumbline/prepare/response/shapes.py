@@ -142,28 +142,43 @@ def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
     """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`; `los` (b, P, 3) x, y, up."""
-    result = np.empty((len(xy), len(ALL), xy.shape[1]))
+    result = np.empty((len(ALL), len(xy), xy.shape[1]))
     for number, shape in enumerate(ALL):
-        up, way = displacement(shape, xy, side)
-        result[:, number] = up * (los[..., 2] - shape.pull * (los[..., :2] * way).sum(-1))
-    return result
+        result[number], way = displacement(shape, xy, side)
+        along = los[..., 2]
+        if shape.pull:
+            along = along - shape.pull * (los[..., 0] * way[..., 0] + los[..., 1] * way[..., 1])
+        result[number] *= along
+    return result.swapaxes(0, 1)
 
 
 def strains_per_mm(side: Float) -> Array:
     """Return the largest strain (b, S, 4) of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
 
+    Sides are rounded as in `find_strains`.
+    """
+    keys, place = find_strains(side)
+    return np.stack([_KNOWN[key] for key in keys])[place]
+
+
+def find_strains(side: Float) -> tuple[list[tuple[float, float]], NDArray[np.intp]]:
+    """Look for the strains of buildings with sides (b, 2), m, once; the more at a time, the faster.
+
     Sides are rounded to 1 m, longer ones to 2 m, so that a city asks for few different pairs.
+
+    Returns:
+        The pairs of rounded sides that there are, and which of them each building has (b,).
     """
     rounded = np.where(side < LONG_M, np.maximum(np.round(side), 1.0), 2 * np.round(side / 2))
     pairs, place = np.unique(rounded, axis=0, return_inverse=True)
-    keys = [tuple(pair) for pair in pairs.tolist()]
+    keys = [(x, y) for x, y in pairs.tolist()]
     with _LOOKING:
         for long in (False, True):
             fresh = [key for key in keys if key not in _KNOWN and (max(key) > LONG_M) == long]
             for start in range(0, len(fresh), PAIRS):
                 these = fresh[start : start + PAIRS]
                 _KNOWN.update(zip(these, _strains(np.array(these), LINES[long]), strict=True))
-    return np.stack([_KNOWN[key] for key in keys])[place.ravel()]
+    return keys, place.ravel()
 
 
 def accepted(by_quadrant: Float) -> NDArray[np.bool_]:
@@ -255,6 +270,8 @@ tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
 """mm/m and mm: of the rigid motion that the robust plane may have left."""
 WARY = 4.0
+CELLS = 1 << 18
+"""Scatterers times shapes that are fitted at a time: bounds the memory."""
 LEAST_SHARE = 1e-6
 """Probability that is not looked below."""
 
@@ -306,7 +323,19 @@ def fit_shapes(
         xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
         track: (b, P). mask: (b, P). side: (b, 2) m.
     """
+    size = max(1, CELLS // (len(ALL) * max(xy.shape[1], 1)))
     rigid = rigid_design(xy, height, los, track)
+    parts = [
+        _fit_shapes(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
+        for at in (slice(start, start + size) for start in range(0, max(len(xy), 1), size))
+    ]
+    return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _fit_shapes(
+    xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+) -> ShapeFits:
+    """Fit some buildings; `rigid` is their `rigid_design`."""
     likely = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
     undamaged = student_fit(rigid, residual, error, mask, likely)
     variance = error**2 + (undamaged.spread**2)[:, None]
