@@ -13,17 +13,21 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from threading import Lock
+from typing import IO, Any, ClassVar, Protocol, TypeVar
 
 from plumbline.core.console import log, setup_logging, track
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
@@ -91,6 +95,91 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
         raise PlumblineError(
             "A worker process was ended from outside, for want of memory perhaps. Run it again with fewer workers."
         ) from None
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Return the result of `work` for each item, in order; the first failure ends the others.
+
+    The work should spend its time in NumPy, which lets other threads run. An item is made when a thread is about to be
+    free, so that few are in memory. One item, or one thread, is done in this thread.
+    """
+    count, waiting, results = asked_threads() or cores(), deque[Future[Result]](), list[Result]()
+    items = iter(items)
+    first = list(islice(items, 2))
+    if count <= 1 or len(first) <= 1:
+        return [work(item) for item in chain(first, items)]
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            for item in chain(first, items):
+                if len(waiting) > count:
+                    results.append(waiting.popleft().result())
+                waiting.append(pool.submit(work, item))
+            return results + [future.result() for future in waiting]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def asked_threads() -> int:
+    """Return OMP_NUM_THREADS, or 0: it keeps several processes from competing for the cores."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a number for each level of nesting
+    return int(asked) if asked.isdecimal() else 0
+
+
+BLAS = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
+"""Names of what gets and sets the number of threads, of NumPy's own library, SciPy's, and a system's."""
+MAPPED = Path("/proc/self/maps")
+
+
+class _Limited:
+    """OpenBLAS while blocks of `one_blas_thread` run, on any threads."""
+
+    lock = Lock()
+    blocks = 0
+    before: ClassVar[list[tuple[Callable[[int], None], int]]] = []
+    """What sets the number of threads of each library, and the number there was."""
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let OpenBLAS, which NumPy and SciPy use, work on one thread within the block, where it can be found.
+
+    Products of thousands of rows and a few columns are done before a second thread has woken up: waiting for it takes
+    as long as the work.
+    """
+    with _Limited.lock:
+        if not _Limited.blocks:
+            _Limited.before = _blas()
+            for limit, _ in _Limited.before:
+                limit(1)
+        _Limited.blocks += 1
+    try:
+        yield
+    finally:
+        with _Limited.lock:
+            _Limited.blocks -= 1
+            if not _Limited.blocks:
+                for limit, number in _Limited.before:
+                    limit(number)
+
+
+def _blas() -> list[tuple[Callable[[int], None], int]]:
+    """Return what sets the number of threads of each OpenBLAS that is loaded, and the number now."""
+    try:
+        mapped = MAPPED.read_text()
+    except OSError:
+        return []
+    found = []
+    for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", mapped, re.M))):
+        with suppress(OSError):
+            library = ctypes.CDLL(path)
+            names = [name for name in BLAS if hasattr(library, name.format("set"))][:1]
+            found += [(getattr(library, name.format("set")), getattr(library, name.format("get"))()) for name in names]
+    return found
 
 
 def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:

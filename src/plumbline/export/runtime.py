@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.core.jobs import cores
+from plumbline.core.jobs import asked_threads, cores
 from plumbline.export.answers import Answers, Released, cut_to_longest, split_by_length
 from plumbline.export.interface import FLOATS, MASK, NAMES, read_properties, signature
 
@@ -48,7 +47,7 @@ class OnnxModel(Released):
         _refuse_both_runtimes()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        asked = threads or _asked_threads()
+        asked = threads or asked_threads()
         self._threads = (asked or cores()) if provider == CPU else 1
         options.intra_op_num_threads = 1 if provider == CPU else asked
         if provider != CPU:
@@ -100,12 +99,6 @@ class OnnxModel(Released):
     @cached_property
     def _workers(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._threads, "answer")
-
-
-def _asked_threads() -> int:
-    """Return OMP_NUM_THREADS, or 0: it keeps several processes from competing for the cores."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a number for each level of nesting
-    return int(asked) if asked.isdecimal() else 0
 
 
 def _refuse_both_runtimes() -> None:

@@ -1,7 +1,12 @@
-"""Turn tracks and footprints into sequences, in the same way for training and for prediction."""
+"""Turn tracks and footprints into sequences, in the same way for training and for prediction.
+
+Buildings are prepared in blocks, on several threads: what is worked on does not grow with the city.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import geopandas
@@ -9,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
+from plumbline.core.jobs import in_threads, one_blas_thread
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import LeftOut, leave_out
 from plumbline.prepare.assignment.nearest import UNASSIGNED
@@ -21,10 +27,13 @@ from plumbline.prepare.assignment.owners import (
     observation_period,
 )
 from plumbline.prepare.features.build import choose_scatterers, describe_buildings
-from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.sequences import Sequences, concatenate
 from plumbline.prepare.response.decompose import TrackMeans, building_means
 from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.track import Track
+
+BLOCK = 1 << 14
+"""Points and footprints of a block, about: enough for long arrays, few enough for little memory."""
 
 
 class Prepared(NamedTuple):
@@ -75,33 +84,99 @@ def prepare_buildings(
     whose = [np.full(len(track), UNASSIGNED, np.intp) for track in tracks]
     tracks = [tracks[number] for number in kept]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
-    if owners is None:
-        owners = find_owners(tracks, footprints, params)
-    else:
-        owners = owners._replace(of=[owners.of[number] for number in kept])
-    for number, own in zip(kept, owners.of, strict=True):
-        whose[number] = own
-    scatterers, frame = collect_scatterers(tracks, footprints, owners.of)
-    left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
-    chosen = choose_scatterers(scatterers, frame, left_out.judged, params.max_points)
+    with one_blas_thread():
+        if owners is None:
+            owners = find_owners(tracks, footprints, params)
+        else:
+            owners = owners._replace(of=[owners.of[number] for number in kept])
+        for number, own in zip(kept, owners.of, strict=True):
+            whose[number] = own
+        names, years = buildings["building_id"].to_numpy().astype(str), observation_period(tracks).years
+        parts = in_threads(
+            lambda block: _prepare_block(block, footprints[block.rows], names[block.rows], params, years, city),
+            _blocks(tracks, owners.of, len(footprints)),
+        )
+    sequences, judged, n_points, code, means, track, point = zip(*parts, strict=True)
     return Prepared(
-        describe_buildings(
-            chosen,
-            frame,
-            footprint_area(footprints),
-            buildings["building_id"].to_numpy().astype(str),
-            left_out.judged,
-            observation_period(tracks).years,
-            city,
-        ),
-        left_out.judged,
-        np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
-        left_out,
-        building_means(scatterers, frame, len(tracks)),
+        concatenate(list(sequences)),
+        np.concatenate(judged),
+        np.concatenate(n_points),
+        LeftOut(np.concatenate(code)),
+        TrackMeans(*(np.concatenate(part) for part in zip(*means, strict=True))),
         owners.moved,
         whose,
-        kept[chosen.track],
-        chosen.point,
+        kept[np.concatenate(track)],
+        np.concatenate(point),
+    )
+
+
+class _Block(NamedTuple):
+    """Footprints that follow each other, with their points."""
+
+    rows: slice
+    """Of the footprints."""
+    tracks: list[Track]
+    point: list[NDArray[np.intp]]
+    """Of each track: the row of each of its points in the whole of it."""
+    owner: list[NDArray[np.intp]]
+    """Of each track: the footprint of each point, from 0 in this block."""
+
+
+class _Part(NamedTuple):
+    """What `Prepared` says of a block."""
+
+    sequences: Sequences
+    footprint: NDArray[np.intp]
+    n_points: NDArray[np.int64]
+    left_out: NDArray[np.int8]
+    means: TrackMeans
+    track: NDArray[np.intp]
+    point: NDArray[np.intp]
+
+
+def _blocks(tracks: list[Track], owners: list[NDArray[np.intp]], footprints: int) -> Iterator[_Block]:
+    """Cut a city into blocks; `owners` are, of each track, the footprint of each point."""
+    # Within a footprint the points keep the order of the file.
+    order = [np.argsort(owner, kind="stable") for owner in owners]
+    ordered = [owner[rows] for owner, rows in zip(owners, order, strict=True)]
+    size = 1 + sum((np.bincount(owner[owner != UNASSIGNED], minlength=footprints) for owner in owners), start=0)
+    number = (np.cumsum(size) - 1) // BLOCK if footprints else np.zeros(0, int)
+    for first, end in pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]):
+        bounds = [np.searchsorted(owner, [first, end]) for owner in ordered]
+        point = [np.sort(rows[low:high]) for rows, (low, high) in zip(order, bounds, strict=True)]
+        yield _Block(
+            slice(first, end),
+            [track.take(rows) for track, rows in zip(tracks, point, strict=True)],
+            point,
+            [owner[rows] - first for owner, rows in zip(owners, point, strict=True)],
+        )
+
+
+def _prepare_block(
+    block: _Block,
+    footprints: NDArray[np.object_],
+    names: NDArray[np.str_],
+    params: Prepare,
+    years: float,
+    city: str,
+) -> _Part:
+    """Prepare the buildings of a block; `footprints` and `names` are its own."""
+    scatterers, frame = collect_scatterers(block.tracks, footprints, block.owner)
+    left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
+    judged = left_out.judged
+    chosen = choose_scatterers(scatterers, frame, judged, params.max_points)
+    point = np.zeros(len(chosen), np.intp)
+    for number, rows in enumerate(block.point):
+        own = chosen.track == number
+        point[own] = rows[chosen.point[own]]
+    return _Part(
+        describe_buildings(chosen, frame, footprint_area(footprints), names, judged, years, city),
+        judged + block.rows.start,
+        np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
+        left_out.code,
+        building_means(scatterers, frame, len(block.tracks)),
+        chosen.track,
+        point,
     )
 
 

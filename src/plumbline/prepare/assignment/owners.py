@@ -31,6 +31,8 @@ from plumbline.sources.points.track import Track
 Float = NDArray[np.floating[Any]]
 MIN_EPOCHS = 8
 """A trend with an annual term from fewer values would be noise."""
+LOOKED_AT = 4096
+"""Series looked at at a time: few enough for their arrays to stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +122,16 @@ def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPO
         track: its points. owner: (N,) building of each, `UNASSIGNED` without one.
         min_epochs: smallest number of values in a series.
     """
-    rows = np.flatnonzero((owner != UNASSIGNED) & (np.isfinite(track.displacement).sum(axis=1) >= min_epochs))
-    series = track.displacement[rows]
-    known = np.isfinite(series)
+    rows = np.flatnonzero(owner != UNASSIGNED)
     place = np.column_stack([track.easting, track.northing, track.height, track.los])[rows]
-    highest, lowest = (np.where(known, series, fill) for fill in (-np.inf, np.inf))
-    varies = highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)
-    return np.asarray(rows[varies & np.isfinite(place).all(axis=1)])
+    usable = np.asarray(np.isfinite(place).all(axis=1))
+    for start in range(0, len(rows), LOOKED_AT):
+        series = track.displacement[rows[start : start + LOOKED_AT]]
+        known = np.isfinite(series)
+        highest, lowest = (np.where(known, series, fill) for fill in (-np.inf, np.inf))
+        varies = highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)
+        usable[start : start + LOOKED_AT] &= varies & (known.sum(axis=1) >= min_epochs)
+    return np.asarray(rows[usable])
 
 
 def footprint_area(footprints: NDArray[np.object_]) -> Float:

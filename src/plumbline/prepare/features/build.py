@@ -17,9 +17,12 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Col
 from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.response.damage_separation import separate
 from plumbline.prepare.response.rigid_body import local_motion, remove_rigid
-from plumbline.prepare.response.shapes import fit_shapes
+from plumbline.prepare.response.shapes import find_strains, fit_shapes
 from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
+
+LEAST_SIDE_M = 0.5
+"""Shorter sides are taken as this long."""
 
 
 def choose_scatterers(scatterers: Scatterers, frame: Frames, judged: NDArray[np.intp], max_points: int) -> Scatterers:
@@ -57,9 +60,11 @@ def describe_buildings(
     distance = np.zeros((len(scatterers), len(DISTANCE)), dtype=np.float32)
     slope = np.zeros((len(scatterers), len(SLOPE)), dtype=np.float32)
     geometry = np.zeros((len(judged), len(GEOMETRY)), dtype=np.float32)
+    side = np.maximum(frame.side, LEAST_SIDE_M)
+    find_strains(side[judged])
     for rectangle in rectangles(offsets):
         own = judged[rectangle.building]
-        one = _describe(scatterers, rectangle, frame.side[own], frame.angle[own], area[own], years)
+        one = _describe(scatterers, rectangle, side[own], frame.angle[own], area[own], years)
         rows = rectangle.row[rectangle.mask]
         distance[rows], slope[rows] = one.distance[rectangle.mask], one.slope[rectangle.mask]
         geometry[rectangle.building] = one.geometry
@@ -122,7 +127,6 @@ def _describe(
     xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)
     height, track = part.height.reshape(shape), part.track.reshape(shape)
     change, error = part.change.reshape(shape), part.change_se.reshape(shape)
-    side = np.maximum(side, 0.5)
 
     rigid = remove_rigid(xy, height, los, change, error, track, mask)
     courses = Courses(part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES))
@@ -241,7 +245,7 @@ def redescribe(sequences: Sequences, scatterers: Scatterers) -> Sequences:
     one = describe_buildings(
         choose_scatterers(scatterers, frame, every, max(1, len(scatterers))),
         frame,
-        share * np.maximum(side, 0.5).prod(1),
+        share * np.maximum(side, LEAST_SIDE_M).prod(1),
         sequences.building_id,
         every,
         1.0,

@@ -15,7 +15,7 @@ spread before it is let go, and the plane would settle between both."""
 START, ITERATIONS = 4, 10
 LEAST_SPREAD = 0.05
 """mm; keeps the weights finite where a few points fit perfectly."""
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Values times fits worked on at a time: few enough for their arrays to stay in the processor's cache."""
 
 
@@ -54,72 +54,141 @@ def student_fits(shared: Float, own: Float, values: Float, error: Float, mask: N
         shared: (b, P, K - 1) columns of all fits. own: (b, F, P) the last column of each.
         values, error, mask: (b, P). prior: (b, F, K) inverse variances of the parameters before looking.
     """
-    size = max(1, BLOCK // max(own[0].size, 1)) if len(own) else 1
-    blocks = [slice(start, start + size) for start in range(0, len(values), size)] or [slice(0, 0)]
-    parts = [_fits(shared[at], own[at], values[at], error[at], mask[at], prior[at]) for at in blocks]
-    return Fit(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    buildings, fits, points = own.shape
+    size = min(max(1, BLOCK // max(fits * points, 1)), max(buildings, 1))
+    room = _room(size, points, fits, prior.shape[2])
+    found = Fit(
+        solution=np.empty(prior.shape),
+        residual=np.empty((buildings, points, fits)),
+        weight=np.empty((buildings, points, fits)),
+        spread=np.empty((buildings, fits)),
+        last_precision=np.empty((buildings, fits)),
+    )
+    for start in range(0, buildings, size):
+        at = slice(start, min(start + size, buildings))
+        into, free = Fit(*(part[at] for part in found)), room.first(at.stop - start)
+        _fits(shared[at], own[at], values[at], error[at], mask[at], prior[at], into, free)
+    return found._replace(residual=found.residual.transpose(0, 2, 1), weight=found.weight.transpose(0, 2, 1))
 
 
-def _fits(shared: Float, own: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
+class _Room(NamedTuple):
+    """Arrays to work in, for one block after the other: to ask for memory again would take as long as the work."""
+
+    cells: Float
+    """(4, b, P, F)"""
+    sums: Float
+    """(J, b, F) sums of products: of pairs of the shared columns, of them with the values, and of the last column."""
+    system: Float
+    """(K, K + 1, b, F) normal matrices, and right-hand sides as their last column."""
+    outer: Float
+    """(K - 1, K, b, F)"""
+    solution: Float
+    """(K, b, F)"""
+
+    def first(self, count: int) -> _Room:
+        """Return the room of `count` systems."""
+        return _Room(self.cells[:, :count], *(part[..., :count, :] for part in self[1:]))
+
+
+def _room(size: int, points: int, fits: int, columns: int) -> _Room:
+    products = (columns - 1) * (columns + 2) // 2 + columns + 1
+    lead = (products,), (columns, columns + 1), (columns - 1, columns), (columns,)
+    return _Room(np.empty((4, size, points, fits)), *(np.empty((*shape, size, fits)) for shape in lead))
+
+
+def _fits(
+    shared: Float,
+    own: Float,
+    values: Float,
+    error: Float,
+    mask: NDArray[np.bool_],
+    prior: Float,
+    found: Fit,
+    room: _Room,
+) -> None:
+    """Fit one block into `found`. Arrays are (b, P, F) here: fits of a value lie together, and share its error."""
     columns = shared.shape[2]
-    lower = np.tril_indices(columns)
+    lower, place = np.tril_indices(columns), _places(columns)
+    held = values * mask
     shared = shared * mask[..., None]
     products = np.concatenate([shared[..., lower[0]] * shared[..., lower[1]], shared * values[..., None]], axis=2)
-    beside = np.concatenate([shared, (values * mask)[..., None]], axis=2)
-    own = own * mask[:, None, :]
+    products = np.ascontiguousarray(products.transpose(0, 2, 1))
+    beside = np.ascontiguousarray(np.concatenate([shared, held[..., None]], axis=2).transpose(0, 2, 1))
+    column, precision, square, lever = room.cells
+    np.multiply(own.transpose(0, 2, 1), mask[..., None], out=column)
     count = np.maximum(mask.sum(1), 1)[:, None]
     # Systems are solved together: a column that only others need, of a track for one, takes no freedom from this one.
-    needed = (shared != 0).any(1).sum(1)[:, None] + (own != 0).any(2)
+    needed = (shared != 0).any(1).sum(1)[:, None] + (column != 0).any(1)
     freedom = np.maximum(count - needed + 1, 1)
-    known, held = mask[:, None, :].astype(float), (values * mask)[:, None, :]
-    given = np.where(mask, error**2, 1.0)[:, None, :]
+    # What lies outside of the mask is known with an infinite error.
+    known, given = np.where(mask, error**2, np.inf)[..., None], np.where(mask, error**2, 0.0)[:, None, :]
+    likely = np.ascontiguousarray(np.moveaxis(prior, 2, 0))
 
-    spread, weight = np.full(own.shape[:2], 0.5), np.ones(own.shape)
-    normal = np.empty((columns + 1, columns + 1, *own.shape[:2]))
-    right = np.empty((columns + 1, *own.shape[:2]))
-    diagonal = np.arange(columns + 1)
+    residual, weight, spread = found.residual, found.weight, found.spread
+    weight[:], spread[:] = 1.0, 0.5
+    system = room.system.reshape(-1, *spread.shape)
+    of_pairs, of_last = (part.swapaxes(0, 1) for part in np.split(room.sums[:-1], [products.shape[1]]))
     for step in range(ITERATIONS):
-        variance = given + (spread**2)[..., None]
-        scaled = weight * known / variance
-        sums = np.moveaxis(scaled @ products, 2, 0)
-        lever = scaled * own
-        across = np.moveaxis(lever @ beside, 2, 0)
-        normal[lower] = sums[: len(lower[0])]
-        normal[lower[1], lower[0]] = sums[: len(lower[0])]
-        normal[-1, :-1] = normal[:-1, -1] = across[:-1]
-        normal[-1, -1] = np.einsum("bfp,bfp->bf", lever, own)
-        normal[diagonal, diagonal] += np.moveaxis(prior, 2, 0)
-        right[:-1], right[-1] = sums[len(lower[0]) :], across[-1]
-        solution, last = _solve(normal, right)
-        residual = held - np.moveaxis(solution[:-1], 0, 2) @ shared.transpose(0, 2, 1) - solution[-1][..., None] * own
-        square = residual**2
+        if step == 0 or step > START:
+            np.add(known, (spread**2)[:, None], out=precision)
+            np.divide(1.0, precision, out=precision)
+        weight *= precision
+        np.matmul(products, weight, out=of_pairs)
+        np.multiply(weight, column, out=lever)
+        np.matmul(beside, lever, out=of_last)
+        np.einsum("bpf,bpf->bf", lever, column, out=room.sums[-1])
+        np.take(room.sums, place, axis=0, out=system, mode="clip")
+        system[:: columns + 3] += likely
+        _solve(system.reshape(room.system.shape), room.outer, room.solution)
+        np.matmul(shared, room.solution[:-1].swapaxes(0, 1), out=residual)
+        residual += np.multiply(column, room.solution[-1][:, None], out=lever)
+        np.subtract(held[..., None], residual, out=residual)
+        np.multiply(residual, residual, out=square)
+        np.multiply(square, precision, out=weight)
         if step < START:
-            weight = 2 / (1 + square / variance)
+            weight += 1.0
+            np.divide(2.0, weight, out=weight)
             continue
-        weight = (FREEDOM + 1) / (FREEDOM + square / variance)
+        weight += FREEDOM
+        np.divide(FREEDOM + 1, weight, out=weight)
         # Each value counts as far as it could tell: one with a large error of its own says little of the others'.
-        share = known / variance**2
-        seen = np.einsum("bfp,bfp->bf", share, weight * square) * (count / freedom)
-        beyond = (seen - np.einsum("bfp,bfp->bf", share, given)) / np.maximum(share.sum(2), 1e-300)
-        spread = np.sqrt(np.maximum(beyond, LEAST_SPREAD**2))
-    return Fit(np.moveaxis(solution, 0, 2), residual, weight, spread, last)
+        share = np.multiply(precision, precision, out=precision)
+        square *= share
+        seen = np.einsum("bpf,bpf->bf", square, weight) * (count / freedom)
+        beyond = (seen - (given @ share)[:, 0]) / np.maximum(share.sum(1), 1e-300)
+        np.sqrt(np.maximum(beyond, LEAST_SPREAD**2), out=spread)
+    found.solution[:] = np.moveaxis(room.solution, 0, 2)
+    found.last_precision[:] = room.system[-1, -2]
 
 
-def _solve(normal: Float, right: Float) -> tuple[Float, Float]:
-    """Solve positive definite systems (K, K, ...), overwriting them; return solutions (K, ...) and last pivots.
+def _places(columns: int) -> NDArray[np.intp]:
+    """Return which of the sums stand in the rows of a system with so many shared columns, row by row."""
+    pairs = columns * (columns + 1) // 2
+    place = np.empty((columns + 1, columns + 2), np.intp)
+    lower = np.tril_indices(columns)
+    place[lower] = place[lower[::-1]] = np.arange(pairs)
+    place[:-1, -1] = pairs + np.arange(columns)
+    place[-1, :-2] = place[:-1, -2] = pairs + columns + np.arange(columns)
+    place[-1, -2:] = pairs + 2 * columns + 1, pairs + 2 * columns
+    return place.ravel()
 
-    Elimination step by step over all systems: for matrices this small, much faster than one call a matrix.
+
+def _solve(system: Float, outer: Float, solution: Float) -> None:
+    """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots on their diagonal.
+
+    Elimination step by step over all systems: for matrices this small, much faster than one call a matrix. `outer` is
+    room for what is taken off.
     """
-    count = len(right)
+    count = len(solution)
     for i in range(count - 1):
-        factor = normal[i + 1 :, i] / normal[i, i]
-        normal[i + 1 :, i + 1 :] -= factor[:, None] * normal[i, i + 1 :][None]
-        right[i + 1 :] -= factor * right[i]
-    solution = np.empty_like(right)
+        below, beside = np.s_[i + 1 : count], np.s_[i + 1 :]
+        taken = outer[i:, i:]
+        np.multiply((system[below, i] / system[i, i])[:, None], system[i, beside], out=taken)
+        system[below, beside] -= taken
+    right = system[:, -1]
     for i in range(count - 1, -1, -1):
-        known = (normal[i, i + 1 :] * solution[i + 1 :]).sum(0)
-        solution[i] = (right[i] - known) / normal[i, i]
-    return solution, normal[-1, -1].copy()
+        np.divide(right[i], system[i, i], out=solution[i])
+        right[:i] -= system[:i, i] * solution[i]
 
 
 def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:

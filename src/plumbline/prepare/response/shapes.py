@@ -11,6 +11,7 @@ sideways motion is the engineer's answer. All together, weighted by their eviden
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ PAIRS = 64
 """Buildings whose strains are looked for at a time."""
 _KNOWN: dict[tuple[float, float], Array] = {}
 """Strains of buildings with these sides, m: a city has few different ones."""
+_LOOKING = Lock()
 
 
 class Shape(NamedTuple):
@@ -113,53 +115,70 @@ def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
     Args:
         xy: (b, P, 2) m from the centre. side: (b, 2) m.
     """
-    relative = 2 * xy / side[:, None, :]
     way = np.array(shape.towards)
-    if shape.mechanism == CORNER:
-        own = relative * way
-        if shape.form == 2:
-            up = np.clip(own.sum(-1) - 0.6, 0, 2.2) / 1.4
-        else:
-            up = _ramp(own, (0.0, 0.4)[shape.form]).prod(-1)
-        return up, np.broadcast_to(way / np.sqrt(2), xy.shape)
-    if shape.mechanism == END:
-        return _ramp((relative * way).sum(-1), shape.start), np.broadcast_to(way, xy.shape)
-    if shape.mechanism == STEP:
-        beyond = ((relative * way).sum(-1) - shape.start) * (side * np.abs(way)).sum(-1)[:, None] / 2
-        share = np.clip(beyond / JOINT_M + 0.5, 0, 1)
-        return share * share * (3 - 2 * share), np.broadcast_to(way, xy.shape)
     if shape.mechanism == BOWL:
         from_middle = xy - way * side[:, None, :] / 2
         radius = RADII_M[shape.form]
-        return np.exp(-0.5 * SIGMAS**2 * (from_middle**2).sum(-1) / radius**2), -from_middle / radius
-    extent = (side * np.abs(way)).sum(-1)[:, None] / 2
-    share = ((xy * way).sum(-1) / extent - shape.start) / TROUGHS[shape.form][1]
-    return np.exp(-0.5 * share**2), -share[..., None] * way
+        square = from_middle[..., 0] ** 2 + from_middle[..., 1] ** 2
+        return np.exp(square * (-0.5 * SIGMAS**2 / radius**2)), -from_middle / radius
+    x, y = (2 * xy[..., axis] / side[:, axis, None] for axis in (0, 1))
+    extent = side @ np.abs(way)[:, None] / 2
+    if shape.mechanism == CORNER:
+        if shape.form == 2:
+            up = np.clip(way[0] * x + way[1] * y - 0.6, 0, 2.2) / 1.4
+        else:
+            up = _ramp(way[0] * x, (0.0, 0.4)[shape.form]) * _ramp(way[1] * y, (0.0, 0.4)[shape.form])
+        return up, np.broadcast_to(way / np.sqrt(2), xy.shape)
+    if shape.mechanism == BENDING:
+        across = (xy[..., 0] * way[0] + xy[..., 1] * way[1]) / extent
+        share = (across - shape.start) / TROUGHS[shape.form][1]
+        return np.exp(-0.5 * share**2), -share[..., None] * way
+    towards = way[0] * x + way[1] * y
+    if shape.mechanism == END:
+        return _ramp(towards, shape.start), np.broadcast_to(way, xy.shape)
+    share = np.clip((towards - shape.start) * (extent / JOINT_M) + 0.5, 0, 1)
+    return share * share * (3 - 2 * share), np.broadcast_to(way, xy.shape)
 
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
     """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`; `los` (b, P, 3) x, y, up."""
-    result = np.empty((len(xy), len(ALL), xy.shape[1]))
+    result = np.empty((len(ALL), len(xy), xy.shape[1]))
     for number, shape in enumerate(ALL):
-        up, way = displacement(shape, xy, side)
-        result[:, number] = up * (los[..., 2] - shape.pull * (los[..., :2] * way).sum(-1))
-    return result
+        result[number], way = displacement(shape, xy, side)
+        along = los[..., 2]
+        if shape.pull:
+            along = along - shape.pull * (los[..., 0] * way[..., 0] + los[..., 1] * way[..., 1])
+        result[number] *= along
+    return result.swapaxes(0, 1)
 
 
 def strains_per_mm(side: Float) -> Array:
     """Return the largest strain (b, S, 4) of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
 
+    Sides are rounded as in `find_strains`.
+    """
+    keys, place = find_strains(side)
+    return np.stack([_KNOWN[key] for key in keys])[place]
+
+
+def find_strains(side: Float) -> tuple[list[tuple[float, float]], NDArray[np.intp]]:
+    """Look for the strains of buildings with sides (b, 2), m, once; the more at a time, the faster.
+
     Sides are rounded to 1 m, longer ones to 2 m, so that a city asks for few different pairs.
+
+    Returns:
+        The pairs of rounded sides that there are, and which of them each building has (b,).
     """
     rounded = np.where(side < LONG_M, np.maximum(np.round(side), 1.0), 2 * np.round(side / 2))
     pairs, place = np.unique(rounded, axis=0, return_inverse=True)
-    keys = [tuple(pair) for pair in pairs.tolist()]
-    for long in (False, True):
-        fresh = [key for key in keys if key not in _KNOWN and (max(key) > LONG_M) == long]
-        for start in range(0, len(fresh), PAIRS):
-            these = fresh[start : start + PAIRS]
-            _KNOWN.update(zip(these, _strains(np.array(these), LINES[long]), strict=True))
-    return np.stack([_KNOWN[key] for key in keys])[place.ravel()]
+    keys = [(x, y) for x, y in pairs.tolist()]
+    with _LOOKING:
+        for long in (False, True):
+            fresh = [key for key in keys if key not in _KNOWN and (max(key) > LONG_M) == long]
+            for start in range(0, len(fresh), PAIRS):
+                these = fresh[start : start + PAIRS]
+                _KNOWN.update(zip(these, _strains(np.array(these), LINES[long]), strict=True))
+    return keys, place.ravel()
 
 
 def accepted(by_quadrant: Float) -> NDArray[np.bool_]:
@@ -167,23 +186,64 @@ def accepted(by_quadrant: Float) -> NDArray[np.bool_]:
     return np.asarray(by_quadrant >= ACCEPTED_SHARE * by_quadrant.max(-1, keepdims=True))
 
 
+class _Mirrored(NamedTuple):
+    """The shapes without their mirror images: of a corner, one of four."""
+
+    shapes: tuple[Shape, ...]
+    """Those towards the north-east."""
+    of: NDArray[np.intp]
+    """(S,) which of them each of `ALL` is, mirrored."""
+    quadrant: NDArray[np.intp]
+    """(S, 4) and which of its quadrants each quadrant is."""
+
+
+def _mirrored() -> _Mirrored:
+    images = [shape._replace(towards=(abs(shape.towards[0]), abs(shape.towards[1])), prior=0.0) for shape in ALL]
+    shapes = list(dict.fromkeys(images))
+    sign = np.where(np.array([shape.towards for shape in ALL]) < 0, -1, 1)
+    quadrant = ((SIGNS * sign[:, None])[:, :, None] == SIGNS).all(-1).argmax(-1)
+    return _Mirrored(tuple(shapes), np.array([shapes.index(image) for image in images]), quadrant)
+
+
+MIRRORED = _mirrored()
+
+
 def _strains(side: Array, lines: int) -> Array:
-    """Compute strains (b, S, 4) by the label's definition, on a lattice of `lines` lines along each axis."""
-    found = np.zeros((len(side), len(ALL), 4))
-    unit = np.linspace(-0.5, 0.5, lines)
-    weight = np.r_[0.5, np.ones(lines - 2), 0.5]
-    weight = np.outer(weight, weight).ravel()
-    grid = np.stack(np.meshgrid(unit, unit, indexing="ij"), axis=-1).reshape(-1, 2)
+    """Compute strains (b, S, 4) by the label's definition, on a lattice of `lines` lines along each axis.
+
+    A shape that is the same all along one axis needs but the two edges of it.
+    """
+    found = np.empty((len(side), len(MIRRORED.shapes), 4))
+    for axes in ((0,), (1,), (0, 1)):
+        own = [number for number, shape in enumerate(MIRRORED.shapes) if _axes(shape) == axes]
+        lattice = tuple(lines if axis in axes else 2 for axis in (0, 1))
+        found[:, own] = _strains_on(side, [MIRRORED.shapes[number] for number in own], lattice)
+    return np.asarray(found[:, MIRRORED.of[:, None], MIRRORED.quadrant])
+
+
+def _axes(shape: Shape) -> tuple[int, ...]:
+    """Return the axes along which a shape is not the same everywhere."""
+    if shape.mechanism in (CORNER, BOWL):
+        return (0, 1)
+    return tuple(np.flatnonzero(shape.towards).tolist())
+
+
+def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:
+    """Compute strains (b, shapes, 4) on a lattice of so many lines in x and in y."""
+    found = np.zeros((len(side), len(shapes), 4))
+    grid = np.stack(np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1)
+    weight = np.outer(*(np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice)).ravel()
+    grid = grid.reshape(-1, 2)
     level = grid * side[:, None]
-    up, _ = _fields(level, side)
+    up, _ = _fields(shapes, level, side)
     for axis in (0, 1):
-        along = level[:, None, :, axis]
-        tilt = (up * weight * along).sum(2) / (weight * along**2).sum(2)
+        along = level[:, :, axis]
+        tilt = (up @ (weight * along)[..., None])[..., 0] / (weight * along**2).sum(1)[:, None]
         bay = np.array([bay_length(length) for length in side[:, axis]])
         low = level.copy()
         low[..., axis] = grid[:, axis] * (side[:, axis] - bay)[:, None] - bay[:, None] / 2
         step = bay[:, None, None] * np.eye(2)[axis]
-        (near, near_way), (far, far_way) = _fields(low, side, axis), _fields(low + step, side, axis)
+        (near, near_way), (far, far_way) = _fields(shapes, low, side, axis), _fields(shapes, low + step, side, axis)
         over = bay[:, None, None]
         strain = principal_tensile_strain((far - near) / over - tilt[..., None], (far_way - near_way) / over)
         middle = low + step / 2
@@ -195,12 +255,13 @@ def _strains(side: Array, lines: int) -> Array:
     return found
 
 
-def _fields(xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
-    """Return vertical displacement (b, S, P) of all shapes for a unit drop at (b, P, 2), and that along an axis."""
-    both = [displacement(shape, xy, side) for shape in ALL]
-    up = np.stack([part[0] for part in both], axis=1)
-    away = [shape.pull * part[0] * part[1][..., axis] for shape, part in zip(ALL, both, strict=True)]
-    return up, np.stack(away, axis=1)
+def _fields(shapes: list[Shape], xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
+    """Return vertical displacement (b, shapes, P) for a unit drop at (b, P, 2), and that along an axis."""
+    up, away = np.empty((2, len(xy), len(shapes), xy.shape[1]))
+    for number, shape in enumerate(shapes):
+        up[:, number], way = displacement(shape, xy, side)
+        away[:, number] = shape.pull * up[:, number] * way[..., axis]
+    return up, away
 
 
 LIKELY_PERMILLE = 2.0
@@ -209,6 +270,8 @@ tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
 """mm/m and mm: of the rigid motion that the robust plane may have left."""
 WARY = 4.0
+CELLS = 1 << 18
+"""Scatterers times shapes that are fitted at a time: bounds the memory."""
 LEAST_SHARE = 1e-6
 """Probability that is not looked below."""
 
@@ -260,7 +323,19 @@ def fit_shapes(
         xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
         track: (b, P). mask: (b, P). side: (b, 2) m.
     """
+    size = max(1, CELLS // (len(ALL) * max(xy.shape[1], 1)))
     rigid = rigid_design(xy, height, los, track)
+    parts = [
+        _fit_shapes(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
+        for at in (slice(start, start + size) for start in range(0, max(len(xy), 1), size))
+    ]
+    return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _fit_shapes(
+    xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+) -> ShapeFits:
+    """Fit some buildings; `rigid` is their `rigid_design`."""
     likely = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
     undamaged = student_fit(rigid, residual, error, mask, likely)
     variance = error**2 + (undamaged.spread**2)[:, None]
