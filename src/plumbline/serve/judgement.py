@@ -23,9 +23,11 @@ from plumbline.prepare.abstention import (
     strain_error,
 )
 from plumbline.prepare.buildings import Prepared, prepare_buildings
+from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import make_predictions
+from plumbline.serve.when import Severity, courses_of, when_columns
 from plumbline.sources.city.in_memory import CityInMemory
 
 
@@ -76,6 +78,8 @@ class Answered(NamedTuple):
     judged: Judged
     prepared: Prepared
     """What the model was asked about: the histories, and the point that each scatterer is."""
+    courses: StrainCourses
+    """Of those that may be damaged."""
 
 
 def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED) -> Answered:
@@ -92,7 +96,9 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
             prepared.moved,
         )
     asked, answers = ask(prepared, model, limits)
-    return Answered(judge(asked, answers, city.footprints, limits, model.about, options.damage_rate), prepared)
+    courses = courses_of(prepared, city.points, answers)
+    judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses)
+    return Answered(judged, prepared, courses)
 
 
 def ask(prepared: Prepared, model: OpenModel, limits: Prepare) -> tuple[Asked, Answers]:
@@ -109,6 +115,7 @@ def judge(
     prepare: Prepare,
     model: Model,
     damage_rate: float | None = None,
+    courses: StrainCourses | None = None,
 ) -> Judged:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
@@ -118,6 +125,7 @@ def judge(
         prepare: how the model wants its scatterers prepared.
         model: who answered.
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
+        courses: in time, of some of the B; None: nothing is said of it.
     """
     share = np.asarray(model.category_share)
     able = is_in_distribution(answers) & ~asked.poor(prepare)
@@ -128,6 +136,17 @@ def judge(
 
     def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         full = np.full((len(footprints), *values.shape[1:]), np.nan)
+        full[asked.footprint] = values
+        return full
+
+    said = (
+        {}
+        if courses is None
+        else when_columns(courses, 1 - own.category_BC[:, 0], Severity(own.severity_B, own.low_B, own.high_B))
+    )
+
+    def placed(values: NDArray[Any]) -> NDArray[Any]:
+        full = np.full(len(footprints), None, object)
         full[asked.footprint] = values
         return full
 
@@ -144,6 +163,7 @@ def judge(
         spread(answers.mechanism_probability),
         rate.rate,
         model.version,
+        {name: placed(values) for name, values in said.items()},
     )
     return Judged(table, found.reason, found.explanation, rate)
 

@@ -20,6 +20,7 @@ from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.predictions import SCATTERERS, UNJUDGED
 from plumbline.serve.qgis.styles import Hatching, Layer, scatterers_style, unjudged_style
+from plumbline.serve.when import COURSES, course_rows
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -47,9 +48,11 @@ class _Chosen(NamedTuple):
 
 
 def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
-    """Make all layers of a GeoPackage besides the predictions: those not judged, and the histories of each track."""
-    judged = answered.judged
-    return [*unjudged_layer(judged), *scatterer_layers(tracks, answered.prepared.owners, judged.table)]
+    """Make all layers of a GeoPackage besides the predictions: those not judged, courses, histories of each track."""
+    judged, prepared = answered.judged, answered.prepared
+    rows = course_rows(answered.courses, prepared.footprint, judged.table)
+    courses = [Layer(COURSES, [rows], None, None)] if len(rows) else []
+    return [*unjudged_layer(judged), *courses, *scatterer_layers(tracks, prepared.owners, judged.table)]
 
 
 def scatterer_layers(

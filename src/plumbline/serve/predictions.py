@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -46,15 +48,19 @@ DTYPES = {
     **dict.fromkeys(CATEGORIES, "float64"),
     "mechanism": "str",
     "damage_rate": "float64",
+    **dict.fromkeys(("begins", "begins_early", "begins_late"), "str"),
+    **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), "float64"),
     "model_version": "str",
 }
 COLUMNS = (*DTYPES, "geometry")
 """All columns, in the contract's order; the footprint last."""
 
 JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
-"""Columns that are empty where the status is not `ok`, and full where it is, but for `mechanism`."""
-ADDED = ("quadrants", "p_damaged", *CATEGORIES, "mechanism", "damage_rate")
-"""Of these, what tables of earlier versions lack."""
+"""Columns that are empty where the status is not `ok`, and full where it is, but for `UNTOLD`."""
+WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("model_version")]
+"""When damage began, and how fast it grows."""
+UNTOLD = ("mechanism", *WHEN)
+"""Columns that are also empty where the points do not tell."""
 SET_SHARE = 0.8
 """Of the probability of all quadrants, that those of the column `quadrants` hold."""
 SURE_MECHANISM = 0.6
@@ -78,6 +84,7 @@ def make_predictions(
     mechanism_probability: ArrayLike,
     damage_rate: float,
     model_version: str,
+    when: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> geopandas.GeoDataFrame:
     """Put the answers for B buildings into the contract's table.
 
@@ -91,6 +98,7 @@ def make_predictions(
         category_probability: (B, 5). mechanism_probability: (B, M), in the order of `strain.MECHANISMS`.
         damage_rate: share of damaged buildings that severities and probabilities stand for.
         model_version: of the package that answered.
+        when: columns `WHEN` (B,), where something is said of it.
 
     What the arrays hold where the status is not `ok` does not matter: it is left out.
     """
@@ -115,6 +123,7 @@ def make_predictions(
             **{name: categories[:, number] for number, name in enumerate(CATEGORIES)},
             "mechanism": named_mechanism(np.asarray(mechanism_probability, float), 1 - categories[:, 0]),
             "damage_rate": damage_rate,
+            **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
             "model_version": model_version,
         },
         geometry=buildings.geometry.to_numpy(),
@@ -200,8 +209,6 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: S
 def read_predictions(path: Path) -> geopandas.GeoDataFrame:
     """Read a table that `write_predictions` wrote, with its types. A CSV has no CRS.
 
-    Columns that an earlier version did not write are empty.
-
     Raises:
         InputError: the file is missing, of another suffix, unreadable, or not a predictions table.
     """
@@ -221,8 +228,7 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
             # GDAL guesses dates from strings in GeoJSON: a building may be called 2024-01-01.
             options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {"layer": PREDICTIONS}
             table = geopandas.read_file(path, **options)
-        missing = [name for name in ADDED if name not in table]
-        return _checked(_typed(table.assign(**dict.fromkeys(missing))), ("mechanism", *missing))
+        return _checked(table)
     except (OSError, ValueError, KeyError, shapely.errors.ShapelyError, DataSourceError, DataLayerError) as error:
         raise InputError(f"{path}: not readable as predictions ({error}).") from error
 
@@ -234,9 +240,7 @@ def _typed(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     return table[list(COLUMNS)].astype(DTYPES)
 
 
-def _checked(
-    predictions: geopandas.GeoDataFrame, may_be_empty: Collection[str] = ("mechanism",)
-) -> geopandas.GeoDataFrame:
+def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     """Return the table with the contract's columns and types, and refuse contradictory rows."""
     table = _typed(predictions)
     judged = (table["status"] == "ok").to_numpy()
@@ -245,7 +249,7 @@ def _checked(
         _refuse(table, table[name].isna().to_numpy(), f"{name} is empty")
     _refuse(table, ~table["status"].isin(STATUSES).to_numpy(), f"status is none of {', '.join(STATUSES)}")
     for i, name in enumerate(JUDGEMENT):
-        if name not in may_be_empty:
+        if name not in UNTOLD:
             _refuse(table, judged & empty[:, i], f"{name} is empty although the status is ok")
         _refuse(table, ~judged & ~empty[:, i], f"{name} is given although the status is not ok")
     _refuse(table, judged & ~table["quadrant"].isin(QUADRANTS).to_numpy(), f"quadrant is none of {QUADRANTS}")

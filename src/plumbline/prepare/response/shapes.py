@@ -332,23 +332,66 @@ def fit_shapes(
     return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def _fit_shapes(
+class _Weighed(NamedTuple):
+    """All shapes, fitted to b buildings."""
+
+    drop: Float
+    """(b, S) mm."""
+    evidence: Float
+    """(b, S) log of how much more probable it makes the scatterers than no damage does."""
+    by_quadrant: Float
+    """(b, S, 4) strain for 1 mm."""
+    responses: Float
+    """(b, S, P)"""
+    variance: Float
+    """(b, P) of what a scatterer's residual has beside its building's rigid motion, mm2."""
+
+
+def _weigh(
     xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
-) -> ShapeFits:
-    """Fit some buildings; `rigid` is their `rigid_design`."""
+) -> _Weighed:
+    """Fit all shapes to some buildings; `rigid` is their `rigid_design`."""
     likely = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
     undamaged = student_fit(rigid, residual, error, mask, likely)
     variance = error**2 + (undamaged.spread**2)[:, None]
     nothing = _badness(undamaged, variance, mask, likely)
 
     by_quadrant = strains_per_mm(side)
-    per_mm = by_quadrant.max(2)
-    prior = np.empty((*per_mm.shape, len(likely) + 1))
-    prior[..., :-1], prior[..., -1] = likely, (per_mm / LIKELY_PERMILLE) ** 2
-    fit = student_fits(rigid, responses(xy, los, side), residual, error, mask, prior)
-    drop = fit.solution[..., -1]
+    prior = np.empty((*by_quadrant.shape[:2], len(likely) + 1))
+    prior[..., :-1], prior[..., -1] = likely, (by_quadrant.max(2) / LIKELY_PERMILLE) ** 2
+    moved = responses(xy, los, side)
+    fit = student_fits(rigid, moved, residual, error, mask, prior)
     badness = _badness(fit, variance[:, None, :], mask[:, None, :], prior)
     evidence = nothing[:, None] - badness - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
+    return _Weighed(fit.solution[..., -1], evidence, by_quadrant, moved, variance)
+
+
+def damage_pattern(
+    xy: Float,
+    height: Float,
+    los: Float,
+    residual: Float,
+    error: Float,
+    track: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    side: Float,
+) -> tuple[Float, Float]:
+    """Return the LOS displacement (b, P) by damage, mm, averaged over all shapes by their evidence.
+
+    Beside it the variance (b, P), mm2, of what a scatterer does otherwise than its building. Arguments as of
+    `fit_shapes`.
+    """
+    found = _weigh(xy, los, residual, error, rigid_design(xy, height, los, track), mask, side)
+    share = softmax(found.evidence, axis=1) * found.drop
+    return np.einsum("bs,bsp->bp", share, found.responses), found.variance
+
+
+def _fit_shapes(
+    xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+) -> ShapeFits:
+    """Fit some buildings; `rigid` is their `rigid_design`."""
+    drop, evidence, by_quadrant, _, _ = _weigh(xy, los, residual, error, rigid, mask, side)
+    per_mm = by_quadrant.max(2)
     severity = np.abs(drop) * per_mm
 
     right = accepted(by_quadrant)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import geopandas
+import pandas as pd
 import pyogrio
 
 from plumbline.core.compass import QUADRANTS
@@ -246,9 +247,10 @@ class Layer(NamedTuple):
     """A further layer, written in pieces."""
 
     name: str
-    pieces: Iterable[geopandas.GeoDataFrame]
+    pieces: Iterable[geopandas.GeoDataFrame | pd.DataFrame]
     """At least one, all with the same columns; each is made when the one before is written."""
-    style: Style
+    style: Style | None
+    """None: a table without places."""
     geometry_type: str | None = "Point"
     """None: that of the only piece."""
 
@@ -263,7 +265,7 @@ def add_layers(path: Path, layers: Sequence[Layer]) -> dict[str, Style]:
         for piece in layer.pieces:
             kind = layer.geometry_type
             pyogrio.write_dataframe(piece, path, layer=layer.name, driver="GPKG", geometry_type=kind, append=True)
-    return {layer.name: layer.style for layer in layers}
+    return {layer.name: layer.style for layer in layers if layer.style is not None}
 
 
 def add_styles(path: Path, styles: Mapping[str, Style]) -> None:

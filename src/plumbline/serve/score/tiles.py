@@ -25,10 +25,12 @@ from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.params import Ingest
 from plumbline.prepare.abstention import Asked
+from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
 from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.score.deliveries import Delivery
+from plumbline.serve.when import courses_of
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.ingest import assemble, read_without_repeated
 from plumbline.sources.city.ingested import open_ingested
@@ -38,7 +40,7 @@ from plumbline.sources.points.points_table import write_points
 
 STAGE = "score"
 POINTS = "points"
-BUILDINGS, ANSWERS, ROWS = "buildings.parquet", "answers.npz", "row.npy"
+BUILDINGS, ANSWERS, COURSES, ROWS = "buildings.parquet", "answers.npz", "courses.npz", "row.npy"
 SEQUENCES, SHOWN, TILE = "sequences", "points.parquet", "tile.json"
 CODE = ("sources", "prepare", "export", "serve")
 WORTHWHILE_POINTS = 200_000
@@ -171,9 +173,11 @@ def judge_tile(tile: ScoreTile) -> None:
     prepared, buildings, row, tracks = prepare_tile(tile, model.prepare)
     shown = [track.take(tile.own_rows(track)[:: tile.every]) for track in tracks]
     asked, answers = ask(prepared, model, model.prepare)
+    courses = courses_of(prepared, tracks, answers)
     with atomic_folder(tile.folder) as out:
         buildings[["building_id", "geometry"]].to_parquet(out / BUILDINGS)
         np.savez(out / ANSWERS, **asked._asdict(), **answers._asdict())
+        np.savez(out / COURSES, **courses._asdict())
         np.save(out / ROWS, row)
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
@@ -216,6 +220,7 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
     for tile in tiles:
         with np.load(tile.folder / ANSWERS) as stored:
             parts.append(dict(stored))
+    courses = join_courses([_courses(tile) for tile in tiles], [len(part["footprint"]) for part in parts])
     ends = np.cumsum([0, *(len(part["n_points"]) for part in parts)])
     for part, start in zip(parts, ends, strict=False):
         part["footprint"] = part["footprint"] + start
@@ -227,6 +232,7 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
         geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
         model.prepare,
         model.about,
+        courses=courses,
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
@@ -234,6 +240,11 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
         reason=judged.reason[order],
         explanation=judged.explanation[order],
     )
+
+
+def _courses(tile: ScoreTile) -> StrainCourses:
+    with np.load(tile.folder / COURSES) as stored:
+        return StrainCourses(**stored)
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:

@@ -1,0 +1,152 @@
+"""Follow the damage of a building through time: how much of it had happened at each epoch.
+
+What has failed, and how its scatterers moved until the last epoch, is the average of all shapes by their evidence
+(`shapes`). At each epoch of a track the displacements of its scatterers are fitted by that pattern beside the rigid
+motion of the building; the pattern's amplitude over time is the course of the strain, which is proportional to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.buildings import Prepared
+from plumbline.prepare.features.build import recover
+from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
+from plumbline.prepare.response.rigid_body import rigid_design
+from plumbline.prepare.response.shapes import damage_pattern
+from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Series, tell
+from plumbline.sources.points.track import Track
+
+Float = NDArray[np.floating[Any]]
+FEWEST = 3
+"""Scatterers of a track on a building; with fewer its rigid motion is all that they tell."""
+LIKELY_TILT, WEAK = 3.0, 1e4
+"""mm/m and mm: keeps undetermined fits of an epoch solvable."""
+_UP = names(SLOPE).index("differential_displacement")
+_SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
+
+
+class StrainCourses(NamedTuple):
+    """What is known of the strain of M of B buildings in time; see `Course`."""
+
+    building: NDArray[np.intp]
+    """(M,) which of the B buildings of the sequences."""
+    begins_MN: Float
+    growth_M3: Float
+    p_quickens_M: Float
+    reached_M3G: Float
+    period: NDArray[np.datetime64]
+    """(2,) first and last epoch of all tracks: the record that shares refer to."""
+
+    @property
+    def years(self) -> float:
+        """Length of the record."""
+        return float((self.period[1] - self.period[0]) / np.timedelta64(1, "D")) / 365.25
+
+
+def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.intp]) -> StrainCourses:
+    """Follow the damage of the buildings `wanted` of the sequences, ascending.
+
+    Args:
+        prepared: of the buildings. tracks: what they were prepared from. wanted: buildings that are damaged.
+    """
+    used = [track for number, track in enumerate(tracks) if number in set(prepared.track.tolist())]
+    period = np.array([min(t.epochs[0] for t in used), max(t.epochs[-1] for t in used)]) if used else _no_time()
+    sequences = prepared.sequences.take(wanted)
+    rows = np.concatenate([np.zeros(0, np.intp), *(np.arange(*prepared.sequences.offsets[[b, b + 1]]) for b in wanted)])
+    track, point = prepared.track[rows], prepared.point[rows]
+    clocks = {n: Clock(tracks[n].epochs, *period) for n in np.unique(track)}
+    years = float((period[1] - period[0]) / np.timedelta64(1, "D")) / 365.25
+    scatterers = recover(sequences)
+    residual = sequences.slope[:, _UP].astype(float) * np.maximum(scatterers.los[:, 2], 0.3)
+    side = np.maximum(sequences.geometry[:, _SIDES].astype(float), 0.5)
+    found: dict[int, Course] = {}
+    for rectangle in rectangles(sequences.offsets):
+        pattern = _patterns(scatterers, residual, side, rectangle)
+        for place, building in enumerate(rectangle.building):
+            own = rectangle.mask[place]
+            at = rectangle.row[place][own]
+            series = []
+            for number in np.unique(track[at]):
+                of = track[at] == number
+                if of.sum() >= FEWEST:
+                    y = tracks[number].displacement[point[at[of]]].astype(float)
+                    weight = pattern.weight[place][own][of]
+                    value = _amplitudes(y, scatterers.take(at[of]), pattern.displacement[place][own][of], weight)
+                    if value is not None:
+                        series.append(Series(clocks[number], *value))
+            if series:
+                found[int(building)] = tell(series, years)
+    told = np.array(sorted(found), np.intp)
+    each = [found[int(b)] for b in told]
+    return StrainCourses(
+        wanted[told],
+        np.array([one.begins_N for one in each]).reshape(-1, len(BEGINNINGS)),
+        np.array([one.growth_3 for one in each]).reshape(-1, 3),
+        np.array([one.p_quickens for one in each], float),
+        np.array([one.reached_3G for one in each]).reshape(-1, 3, len(TIME)),
+        period,
+    )
+
+
+def join_courses(parts: Sequence[StrainCourses], buildings: Sequence[int]) -> StrainCourses:
+    """Join the courses of parts of a city, one after the other; `buildings` of each that it has sequences of."""
+    starts = np.cumsum([0, *buildings])[:-1]
+    told = [part for part in parts if len(part.building)] or parts[:1]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in StrainCourses._fields}
+    joined["building"] = np.concatenate([part.building + start for part, start in zip(parts, starts, strict=True)])
+    return StrainCourses(**{**joined, "period": told[0].period})
+
+
+def _no_time() -> NDArray[np.datetime64]:
+    return np.array(["1970-01-01", "1971-01-01"], "datetime64[D]")
+
+
+class _Pattern(NamedTuple):
+    displacement: Float
+    """(b, P) mm along LOS, of damage until the last epoch."""
+    weight: Float
+    """(b, P) 1/mm2, how far each scatterer counts."""
+
+
+def _patterns(scatterers: Scatterers, residual: Float, side: Float, rectangle: Rectangle) -> _Pattern:
+    part = scatterers.take(rectangle.row.ravel())
+    shape = rectangle.mask.shape
+    pattern, variance = damage_pattern(
+        part.xy.reshape(*shape, 2),
+        part.height.reshape(shape),
+        part.los.reshape(*shape, 3),
+        residual[rectangle.row],
+        part.change_se.reshape(shape),
+        part.track.reshape(shape),
+        rectangle.mask,
+        side[rectangle.building],
+    )
+    return _Pattern(pattern, 1 / variance)
+
+
+def _amplitudes(y: Float, scatterers: Scatterers, pattern: Float, weight: Float) -> tuple[Float, float] | None:
+    """Return the amplitude (T,) of the pattern at each epoch, and the variance of one for noise of `1 / weight`.
+
+    None where the points of the track do not tell the pattern from rigid motion.
+
+    Args:
+        y: (P, T) mm, NaN where missing. scatterers: P. pattern, weight: (P,).
+    """
+    one_track = np.zeros((1, len(y)), int)
+    rigid = rigid_design(scatterers.xy[None], scatterers.height[None], scatterers.los[None], one_track)[0]
+    design = np.column_stack([rigid, pattern])
+    known = np.isfinite(y) * weight[:, None]
+    normal = np.einsum("pt,pi,pj->tij", known, design, design)
+    at = np.arange(design.shape[1])
+    normal[:, at, at] += np.r_[LIKELY_TILT**-2.0, LIKELY_TILT**-2.0, WEAK**-2.0, 1e-9]
+    right = np.einsum("pt,pi,pt->ti", known, design, np.where(np.isfinite(y), y, 0))
+    inverse = np.linalg.inv(normal)
+    variance = float(np.median(inverse[:, -1, -1]))
+    value = (inverse @ right[..., None])[:, -1, 0]
+    return (value, variance) if np.isfinite(value).all() and variance < WEAK else None

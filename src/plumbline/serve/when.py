@@ -1,0 +1,132 @@
+"""Say when damage began, how fast it grows, and how sure that is, in the columns of the predictions.
+
+A course in time is told of a building that is damaged (`strain_courses`). Whether it is, is known with the probability
+`p_damaged`: so each answer is the mixture of what the points tell if it is, and of what was thought before looking.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from plumbline.export.answers import Answers
+from plumbline.prepare.buildings import Prepared
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME, prior_beginnings, prior_quickens
+from plumbline.prepare.strain_course import StrainCourses, strain_courses
+from plumbline.serve.predictions import WHEN
+from plumbline.sources.points.track import Track
+
+Float = NDArray[np.floating[Any]]
+LIKELY = 0.8
+"""Least probability of damage, at the share of the calibration, of the buildings that are followed through time: at a
+share of one half or less they alone can be damaged with `SURE`."""
+SURE = 0.5
+"""Least `p_damaged` of a building of which anything is said."""
+WIDEST = 0.5
+"""Share of the record; a wider interval of the beginning tells nothing."""
+DATES = ("begins", "begins_early", "begins_late")
+RATES = ("severity_rate", "severity_rate_low", "severity_rate_high")
+FIGURES = ("severity_permille", "severity_low", "severity_high")
+COURSES = "courses"
+"""Layer of a GeoPackage."""
+
+
+def courses_of(prepared: Prepared, tracks: list[Track], answers: Answers) -> StrainCourses:
+    """Follow the buildings through time that may be damaged; `answers` are those to all of `prepared`."""
+    p_damaged = 1 - answers.category_probability[:, 0].astype(float)
+    return strain_courses(prepared, tracks, np.flatnonzero(p_damaged >= LIKELY))
+
+
+class Severity(NamedTuple):
+    """Severity of B buildings at a share of damaged buildings, and its interval, permille."""
+
+    value: Float
+    low: Float
+    high: Float
+
+
+def when_columns(courses: StrainCourses, p_damaged: Float, severity: Severity) -> dict[str, NDArray[Any]]:
+    """Return the columns `WHEN` of the B buildings that were asked about.
+
+    Args:
+        courses: of M of them. p_damaged: (B,) at the city's share. severity: of the B.
+    """
+    count = len(p_damaged)
+    dates = {name: np.full(count, None, object) for name in DATES}
+    numbers = {name: np.full(count, np.nan) for name in WHEN if name not in DATES}
+    row, p = courses.building, p_damaged[courses.building]
+    sure = p >= SURE
+    mass = p[:, None] * courses.begins_MN + (1 - p[:, None]) * prior_beginnings()
+    below = np.cumsum(mass, axis=1)
+    early, late = ((below < quantile).sum(1).clip(max=len(BEGINNINGS) - 1) for quantile in (0.05, 0.95))
+    told = sure & (BEGINNINGS[late] - BEGINNINGS[early] <= WIDEST)
+    # An onset of the grid stands for all between its neighbours.
+    half = BEGINNINGS[1] / 2
+    ends = (
+        BEGINNINGS[mass.argmax(1)],
+        np.maximum(BEGINNINGS[early] - half, 0),
+        np.where(late > 0, np.minimum(BEGINNINGS[late] + half, 1), 0),
+    )
+    for name, share in zip(DATES, ends, strict=True):
+        dates[name][row[told]] = day_of(courses, share[told])
+    own = Severity(*(part[row] for part in severity))
+    for name, values in zip(RATES, _part(own, *courses.growth_M3.T), strict=True):
+        numbers[name][row[sure]] = values[sure]
+    quickens = p * courses.p_quickens_M + (1 - p) * prior_quickens(courses.years)
+    numbers["p_accelerating"][row[sure]] = quickens[sure]
+    return dates | numbers
+
+
+def _part(severity: Severity, low: Float, middle: Float, high: Float) -> Severity:
+    """Return a part of a severity with its interval; `low`, `middle` and `high` are those of the part as a share.
+
+    Both are not known; their errors are taken as independent.
+    """
+    value = severity.value * middle
+    below = np.hypot((severity.value - severity.low) * middle, severity.value * (middle - low))
+    above = np.hypot((severity.high - severity.value) * middle, severity.value * (high - middle))
+    return Severity(value, np.maximum(value - below, 0), value + above)
+
+
+def day_of(courses: StrainCourses, share: Float) -> NDArray[np.object_]:
+    """Return the ISO dates of shares of the record."""
+    start, end = courses.period.astype("datetime64[D]")
+    days = np.rint(share * ((end - start) / np.timedelta64(1, "D"))).astype(int)
+    return np.asarray((start + days).astype(str), object)
+
+
+def course_rows(
+    courses: StrainCourses, footprint: NDArray[np.intp], predictions: geopandas.GeoDataFrame
+) -> pd.DataFrame:
+    """Return the layer `courses`: of each building with a rate, its severity on the first day of each quarter.
+
+    And on the first and last of the record.
+
+    Args:
+        courses: of M of the B buildings that were asked about. footprint: (B,) row of each in `predictions`.
+        predictions: with the columns `WHEN`.
+    """
+    start, end = courses.period.astype("datetime64[D]")
+    quarters = np.arange(start.astype("datetime64[M]"), end.astype("datetime64[M]") + 1)
+    quarters = quarters[quarters.astype(int) % 3 == 0].astype("datetime64[D]")
+    days = np.unique(np.r_[start, quarters[(quarters > start) & (quarters < end)], end])
+    at = (days - start) / (end - start)
+    own = footprint[courses.building]
+    shown = np.flatnonzero(predictions["severity_rate"].notna().to_numpy()[own])
+    table = predictions.iloc[own[shown]]
+    parts = []
+    for number, value, low, high in zip(shown, *(table[name].to_numpy(float) for name in FIGURES), strict=True):
+        reached = (np.interp(at, TIME, one) for one in courses.reached_M3G[number])
+        parts.append(_part(Severity(value, low, high), *reached))
+    figures = np.array(parts).reshape(-1, len(FIGURES), len(days)).transpose(0, 2, 1).reshape(-1, len(FIGURES))
+    return pd.DataFrame(
+        {
+            "building_id": np.repeat(table["building_id"].to_numpy(object), len(days)),
+            "date": np.tile(days.astype(str).astype(object), len(table)),
+            **dict(zip(FIGURES, figures.T, strict=True)),
+        }
+    )
