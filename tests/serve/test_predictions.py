@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.serve.predictions import (
-    ADDED,
     COLUMNS,
     DTYPES,
     JUDGEMENT,
@@ -35,7 +34,8 @@ from tests.serve.made import table_of
 CONTRACT = (
     "building_id status n_points quadrant quadrant_confidence quadrants p_ne p_nw p_sw p_se severity_permille "
     "severity_low severity_high burland_category p_damaged p_category_0 p_category_1 p_category_2 p_category_3 "
-    "p_category_4 mechanism damage_rate model_version geometry"
+    "p_category_4 mechanism damage_rate begins begins_early begins_late "
+    "severity_rate severity_rate_low severity_rate_high p_accelerating model_version geometry"
 )
 AWKWARD_IDS = ["007", "NA", "2024-01-01", '{"a": 1}', 'comma, "quote"\nline', "Straße 7", "𠠀", "<script>"]
 
@@ -151,26 +151,6 @@ def test_round_trip(tmp_path: Path, suffix: str, status: list[str]) -> None:
         read = read.to_crs(written.crs)
     apart = shapely.hausdorff_distance(read.geometry.to_numpy(), written.geometry.to_numpy())
     assert apart.max() < 0.02  # GeoJSON: seven decimals of a degree
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_table_of_an_earlier_version_is_read_with_empty_columns(tmp_path: Path, suffix: str) -> None:
-    written, path = predictions(["a", "b", "c"]), tmp_path / f"out{suffix}"
-    write_predictions(written, path)
-    if suffix == ".csv":
-        pd.read_csv(path, dtype=str).drop(columns=list(ADDED)).to_csv(path, index=False)
-    elif suffix == ".parquet":
-        geopandas.read_parquet(path).drop(columns=list(ADDED)).to_parquet(path)
-    else:
-        driver = {".gpkg": "GPKG", ".geojson": "GeoJSON"}[suffix]
-        named = {"layer": "predictions"} if driver == "GPKG" else {}
-        earlier = geopandas.read_file(path, **named).drop(columns=list(ADDED))
-        path.unlink()
-        earlier.to_file(path, driver=driver, **named)
-    found = read_predictions(path)
-    assert list(found.columns) == CONTRACT.split()
-    assert found[list(ADDED)].isna().all(axis=None)
-    assert found["quadrant"].isna().tolist() == written["quadrant"].isna().tolist()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
