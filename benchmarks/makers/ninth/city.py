@@ -21,7 +21,15 @@ from plumbline.core.files import atomic_folder
 SOUND = 0.2
 
 
-def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SOUND, courses: str = "any") -> None:
+def make_city(
+    out: Path,
+    band: str,
+    buildings: int,
+    seed: int,
+    sound: float = SOUND,
+    courses: str = "any",
+    years: float | None = None,
+) -> None:
     """Write a city folder: two products, footprints and labels.
 
     Args:
@@ -31,6 +39,7 @@ def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SO
         seed: of everything drawn.
         sound: share of buildings in which nothing fails.
         courses: of the failures in time, one of `series.COURSES`.
+        years: of the record; None: drawn for the band.
 
     Raises:
         InputError: a number is out of its range.
@@ -44,7 +53,7 @@ def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SO
     generator = np.random.default_rng(seeing)
     with atomic_folder(out) as folder:
         structures = draw_structures(moving, draw_town(np.random.default_rng(layout), buildings), sound, courses)
-        tracks = draw_tracks(generator, BANDS[band])
+        tracks = draw_tracks(generator, BANDS[band], years)
         counts = draw_counts(generator, BANDS[band], structures)
         period = min(int(track.days[0]) for track in tracks), max(int(track.days[-1]) for track in tracks)
         for number, (track, part) in enumerate(zip(tracks, own, strict=True)):

@@ -52,10 +52,11 @@ class Track:
         return pd.Timestamp(FIRST_DAY) + pd.to_timedelta(self.days, unit="D")
 
 
-def draw_tracks(generator: Generator, band: Band) -> list[Track]:
-    """Draw an ascending and a descending track over the same time."""
+def draw_tracks(generator: Generator, band: Band, years: float | None = None) -> list[Track]:
+    """Draw an ascending and a descending track over the same time, of so many `years` where they are given."""
     every = int(generator.choice(band.revisit_days))
-    count = int(generator.uniform(*band.years) * 365.25 / every)
+    drawn = generator.uniform(*band.years)
+    count = int((years or drawn) * 365.25 / every)
     tracks = []
     for name, heading in HEADING_DEG.items():
         days = np.arange(count) * every + int(generator.integers(every))

@@ -40,6 +40,8 @@ class Possible(NamedTuple):
 
     course: Float
     """(K, G) share of the whole movement that has happened at each time."""
+    order: NDArray[np.intp]
+    """(K, G) of the courses at each time, ascending."""
     begins: NDArray[np.intp]
     """(K,) index into `BEGINNINGS`."""
     log_prior: Float
@@ -78,7 +80,8 @@ def possible() -> Possible:
             onsets.append((way**power if power >= 1 else way * (2 - way), number))
     found += [(course, number, BEGINNING / len(onsets)) for course, number in onsets]
     course, begins, prior = zip(*found, strict=True)
-    return Possible(np.array(course), np.array(begins), np.log(prior))
+    reached = np.array(course)
+    return Possible(reached, np.argsort(reached, axis=0, kind="stable"), np.array(begins), np.log(prior))
 
 
 def prior_beginnings() -> Float:
@@ -93,6 +96,7 @@ def prior_quickens(years: float) -> float:
     return float(np.exp(possible().log_prior) @ quickens)
 
 
+@lru_cache(maxsize=8)
 def _last_year(years: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return of each course (K,) what happens in the last year, a year, and whether it is faster there than before."""
     course = possible().course
@@ -158,9 +162,9 @@ def tell(series: Sequence[Series], years: float) -> Course:
     last, quickens = _last_year(years)
     return Course(
         np.asarray(np.bincount(known.begins, share, len(BEGINNINGS)), float),
-        _quantiles(last[:, None], share)[:, 0],
+        _quantiles(last[:, None], np.argsort(last)[:, None], share)[:, 0],
         float(share @ quickens) if years > SHORT_DAYS / DAYS_A_YEAR else float("nan"),
-        _quantiles(known.course, share),
+        _quantiles(known.course, known.order, share),
     )
 
 
@@ -182,9 +186,8 @@ def _likelihoods(series: Sequence[Series], kind: int) -> Float:
     return np.asarray(np.where(across > 0, found, -np.inf))
 
 
-def _quantiles(values: Float, share: Float) -> Float:
-    """Return the `QUANTILES` (3, G) of values (K, G), each counted by its share (K,)."""
-    order = np.argsort(values, axis=0, kind="stable")
+def _quantiles(values: Float, order: NDArray[np.intp], share: Float) -> Float:
+    """Return the `QUANTILES` (3, G) of values (K, G) in ascending `order` (K, G), each counted by its share (K,)."""
     below = np.cumsum(share[order], axis=0)
     rows = np.array([(below < quantile).sum(0) for quantile in QUANTILES]).clip(max=len(values) - 1)
     return np.take_along_axis(values, np.take_along_axis(order, rows, axis=0), axis=0)
