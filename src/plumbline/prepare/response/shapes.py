@@ -327,7 +327,7 @@ def fit_shapes(
     rigid = rigid_design(xy, height, los, track)
     parts = [
         _fit_shapes(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
-        for at in (slice(start, start + size) for start in range(0, max(len(xy), 1), size))
+        for at in (slice(start, start + size) for start in range(0, len(xy), size))
     ]
     return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
