@@ -229,7 +229,7 @@ def _axes(shape: Shape) -> tuple[int, ...]:
 
 
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:
-    """Compute strains (b, shapes, 4) on a lattice of so many lines in x and in y."""
+    """Compute strains (b, shapes, 4) on a lattice of `lattice` lines in x and in y."""
     found = np.zeros((len(side), len(shapes), 4))
     grid = np.stack(np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1)
     weight = np.outer(*(np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice)).ravel()
