@@ -83,9 +83,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument("--turns", type=int, default=3)
     given = parse(asked, argv, buildings=[90, 100], turns=1)
     print(f"{stamp()}\n")
-    columns = ("buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2", "prepare, s", "buildings/s of both")
-    columns += ("predict, s", "peak, MB")
-    print(head(*columns))
+    columns = "buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2", "prepare, s", "buildings/s of both"
+    print(head(*columns, "predict, s", "peak, MB"))
     for count in given.buildings:
         with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
             size, city = make_city(count, Path("simulated"))
