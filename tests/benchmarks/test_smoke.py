@@ -36,6 +36,8 @@ TABLES = {
                 "ratio, at most 2",
                 "prepare, s",
                 "buildings/s of both",
+                "predict, s",
+                "peak, MB",
             ),
             2,
         )

@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from plumbline.core import jobs
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
 from plumbline.core.files import atomic_folder
-from plumbline.core.jobs import ONE_THREAD, WORK, alone, run_jobs, work_folder
+from plumbline.core.jobs import ONE_THREAD, WORK, alone, in_threads, one_blas_thread, run_jobs, work_folder
 from tests.first import as_first
 from tests.waiting import until, until_gone
 
@@ -183,3 +186,62 @@ def test_a_parent_is_known_by_its_number(expected, there):
     asked = f"import os; from plumbline.core.jobs import die_with_parent; print(die_with_parent({expected}))"
     done = subprocess.run([sys.executable, "-c", asked], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stdout == f"{there}\n"
+
+
+@pytest.mark.parametrize("asked", ["1", "3"])
+def test_results_of_threads_stand_in_the_order_of_the_items_and_few_items_wait(monkeypatch, asked):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    made, done, most = [], [], []
+
+    def items():
+        for number in range(20):
+            made.append(number)
+            most.append(len(made) - len(done))
+            yield number
+
+    def work(number: int) -> tuple[int, bool]:
+        time.sleep(0.002 * (number % 3))
+        done.append(number)
+        return number, threading.current_thread() is threading.main_thread()
+
+    found = in_threads(work, items())
+    assert found == [(number, asked == "1") for number in range(20)]
+    assert max(most) <= (2 if asked == "1" else 2 * int(asked) + 2)
+    assert in_threads(work, []) == []
+    assert in_threads(work, [5]) == [(5, True)]
+
+
+def test_the_first_failure_ends_the_work_of_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    begun = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 3:
+            raise InputError("a bad block")
+
+    with pytest.raises(InputError, match="a bad block"):
+        in_threads(work, range(1000))
+    assert len(begun) < 20
+
+
+def test_openblas_has_one_thread_within_the_block_and_as_many_as_before_after_it():
+    np.linalg.inv(np.eye(3))
+    if not jobs._blas():
+        pytest.skip("NumPy here has no OpenBLAS that can be found")
+
+    def now() -> list[int]:
+        return [number for _, number in jobs._blas()]
+
+    before = now()
+    for limit, _ in jobs._blas():
+        limit(2)
+    try:
+        with one_blas_thread():
+            with one_blas_thread():
+                assert set(now()) == {1}
+            assert set(now()) == {1}
+        assert set(now()) == {2}
+    finally:
+        for (limit, _), number in zip(jobs._blas(), before, strict=True):
+            limit(number)

@@ -6,6 +6,8 @@ import torch
 
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
+from plumbline.prepare import buildings as blocks
+from plumbline.prepare.assignment import owners
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
@@ -361,3 +363,20 @@ def test_a_series_that_never_changes_is_no_point(value):
     found = prepare_buildings([replace(tracks[0], displacement=filled), tracks[1]], buildings, PARAMS)
     assert found.sequences.length.tolist() == without.sequences.length.tolist() == [21]
     np.testing.assert_array_equal(found.sequences.geometry, without.sequences.geometry)
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch, threads):
+    tracks, buildings = make_scene(seed=4)
+    whole = prepare_buildings(tracks, buildings, PARAMS)
+    monkeypatch.setattr(blocks, "BLOCK", 30)
+    monkeypatch.setattr(owners, "LOOKED_AT", 7)
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert len(list(blocks._blocks(tracks, whole.owners, len(buildings)))) > 4
+    cut = prepare_buildings(tracks, buildings, PARAMS)
+    same(cut, whole, atol=1e-5)
+    for name in ("footprint", "n_points", "track", "point"):
+        np.testing.assert_array_equal(getattr(cut, name), getattr(whole, name), err_msg=name)
+    np.testing.assert_array_equal(cut.left_out.code, whole.left_out.code)
+    for one, other in zip(cut.means, whole.means, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
@@ -169,6 +170,14 @@ def one_blas_thread() -> Iterator[None]:
 
 def _blas() -> list[tuple[Callable[[int], None], int]]:
     """Return what sets the number of threads of each OpenBLAS that is loaded, and the number now."""
+    return [
+        (getattr(library, name.format("set")), getattr(library, name.format("get"))()) for library, name in _found()
+    ]
+
+
+@cache
+def _found() -> list[tuple[ctypes.CDLL, str]]:
+    """Return each OpenBLAS that is loaded, and the form of its names. Later ones are not looked for: it takes ms."""
     try:
         mapped = MAPPED.read_text()
     except OSError:
@@ -177,8 +186,7 @@ def _blas() -> list[tuple[Callable[[int], None], int]]:
     for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", mapped, re.M))):
         with suppress(OSError):
             library = ctypes.CDLL(path)
-            names = [name for name in BLAS if hasattr(library, name.format("set"))][:1]
-            found += [(getattr(library, name.format("set")), getattr(library, name.format("get"))()) for name in names]
+            found += [(library, name) for name in BLAS if hasattr(library, name.format("set"))][:1]
     return found
 
 

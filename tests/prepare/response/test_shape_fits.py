@@ -353,3 +353,16 @@ def test_the_first_shapes_of_the_corners_are_what_is_told_as_their_drop():
     up, _ = displacement(Shape(CORNER, 0, (-1.0, 1.0), 0.0, 0.0, 1.0), xy, SIDE)
     found = fit(xy, height, los, track, -9 * up * los[..., 2])
     assert found.corner_drop[0, 1] == pytest.approx(-9, rel=0.02)
+
+
+def test_the_fits_do_not_depend_on_how_many_buildings_are_fitted_at_a_time(monkeypatch):
+    rng = np.random.default_rng(8)
+    parts = [scattered(rng, 10) for _ in range(7)]
+    xy, height, los, track = (np.concatenate(part) for part in zip(*parts, strict=True))
+    residual, side = rng.normal(0, 3, track.shape), rng.uniform(8, 30, (7, 2))
+    together = fit(xy, height, los, track, residual, side=side)
+    monkeypatch.setattr(shape_fits, "CELLS", 2 * 10 * len(ALL))
+    for name, one, other in zip(
+        ShapeFits._fields, together, fit(xy, height, los, track, residual, side=side), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9, err_msg=name)

@@ -150,6 +150,13 @@ def test_strains_are_those_of_the_label_definition(side):
         assert by_quadrant[label.quadrant] >= 0.75 * by_quadrant.max(), shape
 
 
+@pytest.mark.parametrize("lines", [9, 13])
+def test_shapes_without_their_mirror_images_and_lines_strain_as_all_of_them_on_all_lines(lines):
+    sides = np.array([(24, 18), (7, 5), (6, 30), (16, 16), (48, 9), (1, 3)], float)
+    direct = shapes._strains_on(sides, list(ALL), (lines, lines))
+    np.testing.assert_allclose(shapes._strains(sides, lines), direct, rtol=1e-9, atol=1e-12)
+
+
 def bilinear(side_x, side_y):
     """Severity of 1 mm in closed form, for sides of 8 m or more: the steepest edge line, less the tilt, halved."""
     half_x, half_y = side_x / 2, side_y / 2

@@ -162,7 +162,7 @@ def _fits(
 
 
 def _places(columns: int) -> NDArray[np.intp]:
-    """Return which of the sums stand in the rows of a system with so many shared columns, row by row."""
+    """Return which of the sums stand in the rows of a system with `columns` shared columns, row by row."""
     pairs = columns * (columns + 1) // 2
     place = np.empty((columns + 1, columns + 2), np.intp)
     lower = np.tril_indices(columns)

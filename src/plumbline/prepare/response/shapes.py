@@ -229,7 +229,7 @@ def _axes(shape: Shape) -> tuple[int, ...]:
 
 
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:
-    """Compute strains (b, shapes, 4) on a lattice of so many lines in x and in y."""
+    """Compute strains (b, shapes, 4) on a lattice of `lattice` lines in x and in y."""
     found = np.zeros((len(side), len(shapes), 4))
     grid = np.stack(np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1)
     weight = np.outer(*(np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice)).ravel()
@@ -327,7 +327,7 @@ def fit_shapes(
     rigid = rigid_design(xy, height, los, track)
     parts = [
         _fit_shapes(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
-        for at in (slice(start, start + size) for start in range(0, max(len(xy), 1), size))
+        for at in (slice(start, start + size) for start in range(0, len(xy), size))
     ]
     return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
