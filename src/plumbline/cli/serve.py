@@ -51,7 +51,7 @@ app = typer.Typer()
 
 
 @contextmanager
-def _package(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
+def package_folder(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
     """Yield the folder of the package; with an adapter, a temporary merged package."""
     from plumbline.release.resolve import resolve_model
 
@@ -108,7 +108,7 @@ def predict(
     reading = reading_of(params, format_, id_column, layer, since, until)
     options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
     files = point_files(points)
-    with _package(model, adapter, verify_key) as package:
+    with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, map_path, options, artifact)
 
 
@@ -179,7 +179,7 @@ def explain(
     reading = reading_of(params, format_, id_column, layer, since, until)
     options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
     files = point_files(points)
-    with _package(model, adapter, verify_key) as package:
+    with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, building or (), plan, options)
 
 
