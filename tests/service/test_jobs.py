@@ -120,6 +120,9 @@ def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
         ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
         ({"format": "xyz"}, "format"),
         ({"id_column": "x" * 300}, "id_column"),
+        ({"since": "1577836800"}, "since"),
+        ({"until": "2021-02-30"}, "until: '2021-02-30' is no date"),
+        ({"since": "2022-01-01", "until": "2021-01-01"}, "since 2022-01-01 is after until 2021-01-01"),
     ],
 )
 def test_options_are_checked_before_a_job_is_made(served, city, data, said):
@@ -147,6 +150,20 @@ def test_an_unknown_field_is_refused_with_the_known_ones(served, city, kind, dat
     assert set((folder / job_files.JOBS).iterdir()) == before
     misnamed = [("point", ("a.csv", b"")), *files([], city.footprints)]
     assert is_problem(client.post(f"/v1/{kind}", files=misnamed), 422, "'point' (did you mean points?)")
+
+
+@pytest.mark.heavy
+def test_a_window_reaches_the_job(served, city):
+    client, _ = served
+    given = files(city.products(), city.footprints)
+    failed = ended(client, client.post("/v1/predict", files=given, data={"until": "1999-12-31"}).json()["id"])
+    assert failed["status"] == "failed"
+    assert "0 of its" in failed["problem"]["detail"]
+    assert "up to 1999-12-31" in failed["problem"]["detail"]
+    bodies = client.get("/openapi.json").json()["components"]["schemas"]
+    bodies = [one["properties"] for title, one in bodies.items() if title.startswith("Body_")]
+    assert len(bodies) == 2
+    assert all(body[name]["format"] == "date" for body in bodies for name in ("since", "until"))
 
 
 def test_the_page_names_every_field(served):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, release, restore, serve, service, stages, tools
+from plumbline.cli import adapters, release, restore, serve, service, stages, tools, watch
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.extras import missing_extra
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for group in (stages, serve, restore, service, tools):
+for group in (stages, serve, watch, restore, service, tools):
     app.add_typer(group.app)
 app.add_typer(release.app, name="release")
 app.add_typer(adapters.app, name="adapters")

@@ -98,6 +98,18 @@ RateOption = Annotated[
         help="Share of the buildings that are damaged, as 0.02 for 2 %; auto: estimate it from all answers.",
     ),
 ]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="DATE", help="Leave out the epochs before this day, as 2022-01-31.", rich_help_panel=RARE
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until", metavar="DATE", help="Leave out the epochs after this day, as 2024-06-30.", rich_help_panel=RARE
+    ),
+]
 VerifyKeyOption = Annotated[
     Path | None,
     typer.Option(
@@ -128,16 +140,23 @@ WorkersOption = Annotated[
 
 
 def reading_of(
-    params: Path | None, format_: str | None, id_column: str | None = None, layer: str | None = None
+    params: Path | None,
+    format_: str | None,
+    id_column: str | None = None,
+    layer: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Reading:
     """Return how files are read: what a params file and the options say of them.
 
     Raises:
-        InputError: the params file is refused.
+        InputError: the params file is refused, or `since` and `until` are no window.
     """
     from plumbline.sources.city.in_memory import Reading
+    from plumbline.sources.city.window import parse_window
 
-    return Reading(load_ingest(params) if params else Ingest(), format_, id_column, layer)
+    window = parse_window(since, until)
+    return Reading(load_ingest(params) if params else Ingest(), format_, id_column, layer, window)
 
 
 class PointsCommand(TyperCommand):

@@ -15,6 +15,8 @@ from plumbline.cli.options import (
     PointsCommand,
     PointsOption,
     ProductsOption,
+    SinceOption,
+    UntilOption,
     VerifyKeyOption,
     print_table,
     reading_of,
@@ -56,6 +58,8 @@ def restore(
         int, typer.Option(min=1, max=1024, help="Processes; for an extent of many windows.", rich_help_panel=RARE)
     ] = 1,
     format_: FormatOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -76,7 +80,7 @@ def restore(
         resolve_fields(model, verify_key),
         output,
         asked,
-        reading_of(params, format_),
+        reading_of(params, format_, since=since, until=until),
         buildings,
         buildings_output,
         picture,

@@ -24,7 +24,9 @@ from plumbline.cli.options import (
     PointsOption,
     ProductsOption,
     RateOption,
+    SinceOption,
     SureOption,
+    UntilOption,
     VerifyKeyOption,
     WorkersOption,
     reading_of,
@@ -49,7 +51,7 @@ app = typer.Typer()
 
 
 @contextmanager
-def _package(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
+def package_folder(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
     """Yield the folder of the package; with an adapter, a temporary merged package."""
     from plumbline.release.resolve import resolve_model
 
@@ -88,6 +90,8 @@ def predict(
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -101,10 +105,10 @@ def predict(
     check_output(output)
     if adapter is not None and artifact is not None:
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
-    reading = reading_of(params, format_, id_column, layer)
+    reading = reading_of(params, format_, id_column, layer, since, until)
     options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
     files = point_files(points)
-    with _package(model, adapter, verify_key) as package:
+    with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, map_path, options, artifact)
 
 
@@ -158,6 +162,8 @@ def explain(
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -170,10 +176,10 @@ def explain(
     from plumbline.sources.city.files import point_files
 
     check_output(output)
-    reading = reading_of(params, format_, id_column, layer)
+    reading = reading_of(params, format_, id_column, layer, since, until)
     options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
     files = point_files(points)
-    with _package(model, adapter, verify_key) as package:
+    with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, building or (), plan, options)
 
 
@@ -190,6 +196,8 @@ def adapt(
     id_column: IdColumnOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     params: Annotated[
         Path | None,
         typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.", rich_help_panel=RARE),
@@ -202,7 +210,7 @@ def adapt(
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None
-    reading = reading_of(params, format_, id_column, layer)
+    reading = reading_of(params, format_, id_column, layer, since, until)
     run(point_files(points), buildings, labels, model, name, section or Adapt(), prepare, reading)
 
 

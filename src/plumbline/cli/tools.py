@@ -18,6 +18,8 @@ from plumbline.cli.options import (
     PackageArgument,
     PointsCommand,
     ProductsOption,
+    SinceOption,
+    UntilOption,
     print_table,
     reading_of,
 )
@@ -28,6 +30,7 @@ from plumbline.params.compress import EngineArtifact, Through
 
 if TYPE_CHECKING:
     from plumbline.export.package import Manifest
+    from plumbline.sources.city.in_memory import Reading
     from plumbline.sources.files.opened import OpenedFile
     from plumbline.validate.bench import BenchInputs
 
@@ -61,6 +64,8 @@ def bench(
         typer.Option(min=1, help="Turns of each contender; more are slower and steadier.", rich_help_panel=RARE),
     ] = 3,
     format_: FormatOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Measure every artifact of a package under every runtime of this machine.
@@ -77,9 +82,11 @@ def bench(
     from plumbline.validate.bench import bench as run
 
     _check(prepared, points, buildings, labels)
-    for option, value in (("--format", format_), ("--params", params)):
+    given = {"--format": format_, "--since": since, "--until": until, "--params": params}
+    for option, value in given.items():
         if value is not None and not points:
             raise InputError(f"{option}: it says how --points and --buildings are read. Give those as well.")
+    reading = reading_of(params, format_, since=since, until=until)
     files = point_files(points or ())
     folder = resolve_model(package)
     if json_path is not None:
@@ -88,10 +95,7 @@ def bench(
     reference = load_network(folder) if is_installed("torch") else None
     if reference is None:
         log.info("PyTorch is not installed and so not measured (%s)", install("torch"))
-    if files and buildings:
-        inputs = _own(files, buildings, labels, manifest, params, format_)
-    else:
-        inputs = _prepared(prepared, folder)
+    inputs = _own(files, buildings, labels, manifest, reading) if files and buildings else _prepared(prepared, folder)
     machine = hardware()
     rows = run(folder, manifest, reference, inputs, sorted(set(batch or BATCHES)), rounds)
     said = advice(rows, manifest.default_model)
@@ -139,8 +143,7 @@ def _own(
     buildings: Path,
     labels: Path | None,
     manifest: Manifest,
-    params: Path | None,
-    format_: str | None,
+    reading: Reading,
 ) -> BenchInputs:
     """Prepare the user's own buildings as the package needs them; with labels, only the labelled ones."""
     import numpy as np
@@ -154,7 +157,7 @@ def _own(
 
     check_inputs([*(file.path for file in points), buildings, *([labels] if labels else [])])
     known = read_labels(labels) if labels else None
-    city = read_city_files(points, buildings, reading_of(params, format_), Say.NOTHING)
+    city = read_city_files(points, buildings, reading, Say.NOTHING)
     if labels is not None and known is not None:
         known = match_footprints(known, city.footprints, labels, buildings)
     sequences = prepare_buildings(city.points, city.footprints, manifest.prepare).sequences

@@ -29,6 +29,7 @@ from plumbline.prepare.tiles import label
 from plumbline.serve.predictions import check_inputs
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, Say, read_city_files
 from plumbline.sources.city.labels import match_footprints, read_labels
+from plumbline.sources.city.window import Window
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.train.adapt.adapter import (
     ABOUT,
@@ -169,7 +170,7 @@ def adapt(
         adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
-    about = adapter.about.model_copy(update={"made": _record(inputs, params)})
+    about = adapter.about.model_copy(update={"made": _record(inputs, params, reading.window)})
     with told_unwritten(root / name):
         save_adapter(replace(adapter, about=about), root / name)
     _tell(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
@@ -177,10 +178,11 @@ def adapt(
     return about
 
 
-def _record(inputs: Sequence[Path], params: Adapt) -> dict[str, Any]:
-    """Return the record of an adapter: SHA-256 of each input, the commit of the working folder, params and machine."""
+def _record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, Any]:
+    """Return the record of an adapter: SHA-256 of each input, the window, the folder's commit, params and machine."""
     return {
         "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
+        "window": window.record(),
         "git": git_commit(Path.cwd()),
         "params": {"adapt": params.model_dump(mode="json")},
         **surroundings(),

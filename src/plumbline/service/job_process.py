@@ -155,11 +155,13 @@ def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> 
 def _inputs(folder: Path, given: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
     """Return points, footprints and how they are read; strangers have sent them."""
     from plumbline.sources.city.in_memory import Reading
+    from plumbline.sources.city.window import parse_window
     from plumbline.sources.points.formats.hdf5 import probe_first
 
     probe_first()
     ingest = load_ingest(folder / PARAMS) if (folder / PARAMS).exists() else Ingest()
-    reading = Reading(ingest, given.get("format"), given.get("id_column"), given.get("layer"))
+    window = parse_window(given.get("since"), given.get("until"))
+    reading = Reading(ingest, given.get("format"), given.get("id_column"), given.get("layer"), window)
     return sorted((folder / POINTS).iterdir()), buildings_file(folder), reading
 
 

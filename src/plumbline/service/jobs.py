@@ -22,11 +22,20 @@ from plumbline.service.job_store import ENDED, MEDIA, JobRow, JobStore, Kind, St
 from plumbline.service.models import Models
 from plumbline.service.problems import NO_JOB, RESPONSES, Problem, refuse_unknown_fields
 from plumbline.service.settings import Limits
+from plumbline.sources.city.window import parse_window
 
 FULL_SECONDS = 30
 """After which a client may ask again where too many jobs wait."""
 PRODUCT_FORMATS = tuple(FORMATS)
+DAY = r"^\d{4}-\d{2}-\d{2}$"
+A_DATE: dict[str, Any] = {"format": "date"}
 Text = Annotated[str | None, Form(max_length=200)]
+Since = Annotated[
+    str | None, Form(pattern=DAY, json_schema_extra=A_DATE, description="Leave out the epochs before this day.")
+]
+Until = Annotated[
+    str | None, Form(pattern=DAY, json_schema_extra=A_DATE, description="Leave out the epochs after this day.")
+]
 JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
 SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
 Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html"]
@@ -113,6 +122,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         damage_rate: Annotated[str, Form(max_length=30, description="A share, as 0.02, or `auto`.")] = "auto",
         min_quadrant_confidence: Annotated[float | None, Form(ge=0, le=1)] = None,
         artifact: Annotated[Literal["pruned", "fp16", "int8"] | None, Form()] = None,
+        since: Since = None,
+        until: Until = None,
     ) -> Response:
         options = {
             "format": format,
@@ -121,6 +132,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "damage_rate": given_rate(damage_rate),
             "min_quadrant_confidence": min_quadrant_confidence,
             "artifact": artifact,
+            **parse_window(since, until).record(),
         }
         return await run_in_threadpool(add, "predict", options, points, buildings, params)
 
@@ -138,6 +150,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         bbox: Annotated[
             str | None, Form(max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
         ] = None,
+        since: Since = None,
+        until: Until = None,
     ) -> Response:
         known = models.restoration.adapters
         for name, _ in parse_adapters(adapter or []):
@@ -151,6 +165,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "cell": cell,
             "adapter": adapter or [],
             "bbox": parse_box(bbox) if bbox else None,
+            **parse_window(since, until).record(),
         }
         return await run_in_threadpool(add, "restore", options, points, buildings or [], params)
 

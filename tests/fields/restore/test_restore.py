@@ -5,6 +5,7 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import date
 
 import geopandas
 import numpy as np
@@ -26,6 +27,7 @@ from plumbline.reporting.colours import DIVERGING
 from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
 from plumbline.sources.city.in_memory import Reading, read_tracks
+from plumbline.sources.city.window import Window
 from plumbline.sources.crs import GLOBE, transformer
 from tests.fields.prepare.made import make_observations
 from tests.tiny import run_cli
@@ -282,12 +284,13 @@ def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_
 
 def test_windows_of_other_settings_are_not_taken(products, tiny_fields, here):
     folders = [
-        plan_windows(products, tiny_fields.package, asked, Reading(ingest)).work
-        for asked, ingest in (
-            (QUICK, Ingest()),
-            (replace(QUICK, seed=1), Ingest()),
-            (replace(QUICK, adapters=("noise",)), Ingest()),
-            (QUICK, Ingest(min_coherence=0.2)),
+        plan_windows(products, tiny_fields.package, asked, reading).work
+        for asked, reading in (
+            (QUICK, Reading()),
+            (replace(QUICK, seed=1), Reading()),
+            (replace(QUICK, adapters=("noise",)), Reading()),
+            (QUICK, Reading(Ingest(min_coherence=0.2))),
+            (QUICK, Reading(window=Window(until=date(2100, 1, 1)))),
         )
     ]
     assert len(set(folders)) == len(folders)

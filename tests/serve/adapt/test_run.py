@@ -80,6 +80,7 @@ def test_an_adapter_is_written_with_what_it_is_worth(tiny, city, project):
     assert made["inputs"] == {
         str(path): sha256_file(path) for path in (*city.products, city.footprints, project / "half.csv")
     }
+    assert made["window"] == {"since": None, "until": None}
     assert made["params"]["adapt"] == QUICK.model_dump(mode="json")
     assert made["hardware"] == hardware()
     assert made["versions"]["torch"] == torch.__version__

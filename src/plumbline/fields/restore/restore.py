@@ -150,7 +150,7 @@ def plan_windows(
     """
     model = open_fields(package, asked.adapters)
     inference_steps(asked.steps, len(model.model.alphas))  # refuse here what each window would
-    tracks = read_tracks(points, reading.ingest, reading.format_)
+    tracks = read_tracks(points, reading.ingest, reading.format_, reading.window)
     if accept is not None:
         accept(tracks)
     found = observe(tracks)
@@ -176,7 +176,12 @@ def plan_windows(
         covariance, line, side, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m
     )
     field = Field(found, whole, grid, tracks[0].crs, model, settings)
-    source = {"package": model.version, "ingest": reading.ingest.model_dump(mode="json"), "format": reading.format_}
+    source = {
+        "package": model.version,
+        "ingest": reading.ingest.model_dump(mode="json"),
+        "format": reading.format_,
+        "window": reading.window.record(),
+    }
     work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(asked), **source}, [])
     run = work / "run"
     if not run.exists():

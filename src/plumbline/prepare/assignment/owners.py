@@ -25,12 +25,11 @@ from plumbline.prepare.response.rigid_body import FREEDOM, rigid_design, student
 from plumbline.prepare.scatterers import Scatterers, check_epochs, rectangles
 from plumbline.prepare.series.trend import estimate_trend, line_changes
 from plumbline.sources.city.ingested import Neighbours
-from plumbline.sources.points.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR, TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
-MIN_EPOCHS = 8
-"""A trend with an annual term from fewer values would be noise."""
+MIN_EPOCHS = TREND_EPOCHS
 LOOKED_AT = 4096
 """Series looked at at a time: few enough for their arrays to stay in the processor's cache."""
 

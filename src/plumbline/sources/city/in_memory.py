@@ -16,12 +16,14 @@ from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.parts import drop_poor
+from plumbline.sources.city.window import ALL_TIME, Window
 from plumbline.sources.crs import check_asked
 from plumbline.sources.files.opened import AnyFile, as_file, fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.points.epochs import observed
+from plumbline.sources.points.epochs import TREND_EPOCHS, observed
 from plumbline.sources.points.read import read_points
+from plumbline.sources.points.source import MIN_EPOCHS
 from plumbline.sources.points.track import Track
 
 SHORT_DAYS = 365
@@ -53,6 +55,8 @@ class Reading:
     """Of the footprints; None: what `ingest` says of the file, see `read_buildings`."""
     layer: str | None = None
     """As `id_column`."""
+    window: Window = ALL_TIME
+    """Only the epochs in it count."""
 
 
 AS_THEY_ARE = Reading()
@@ -83,7 +87,7 @@ def read_city_files(
         InputError: a file is refused, or points and footprints are not of one place.
     """
     ingest = reading.ingest
-    tracks = read_tracks(points, ingest, reading.format_)
+    tracks = read_tracks(points, ingest, reading.format_, reading.window, TREND_EPOCHS)
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
         raise InputError(f"{names}: nothing to judge by. Export the series with their values.")
@@ -103,16 +107,25 @@ def _area(tracks: Sequence[Track]) -> Area | None:
     return Area.around(np.concatenate(positions), tracks[0].crs)
 
 
-def read_tracks(files: Sequence[AnyFile], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:
+def read_tracks(
+    files: Sequence[AnyFile],
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+    window: Window = ALL_TIME,
+    least_epochs: int = MIN_EPOCHS,
+) -> list[Track]:
     """Read product files; each may be given once, and all must share one projected CRS.
 
     Args:
         files: of points; they are closed.
         ingest: what they do not say themselves, by pattern of file name, and which points are too poor.
         format_: reads all of them as this format; otherwise the content decides.
+        window: only the epochs in it are kept.
+        least_epochs: that each file must have in a window.
 
     Raises:
-        InputError: none is given, one is given twice (under another name too), or the CRSs differ.
+        InputError: none is given, one is given twice (under another name too), has too few epochs in the window, or
+            the CRSs differ.
     """
     if not files:
         raise InputError("--points: no file given.")
@@ -129,7 +142,8 @@ def read_tracks(files: Sequence[AnyFile], ingest: Ingest = NOTHING, format_: str
     for path, file in zip(points, opened, strict=True):
         track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
         file.close()
-        tracks.append(_observed(path, _good_enough(path, track, ingest)))
+        kept = _observed(path, _good_enough(path, track, ingest))
+        tracks.append(window.cut(str(path), kept, least_epochs))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")

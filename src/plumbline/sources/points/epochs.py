@@ -15,6 +15,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 
 DAYS_A_YEAR = 365.25
+TREND_EPOCHS = 8
+"""A trend with an annual term from fewer values would be noise."""
 FIRST_YEAR, LAST_YEAR = 1990, 2100
 """In which there can be an observation."""
 PROBE = datetime(2013, 4, 25, tzinfo=UTC)

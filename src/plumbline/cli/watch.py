@@ -1,0 +1,83 @@
+"""Run the command that judges a place as of past dates."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline.cli.options import (
+    AdapterOption,
+    BuildingsOption,
+    FormatOption,
+    IdColumnOption,
+    LayerOption,
+    PackageOption,
+    PointsCommand,
+    PointsOption,
+    ProductsOption,
+    RateOption,
+    SinceOption,
+    SureOption,
+    UntilOption,
+    VerifyKeyOption,
+    reading_of,
+)
+from plumbline.cli.serve import package_folder
+from plumbline.core.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command(
+    cls=PointsCommand,
+    epilog="Example: `plumbline replay --points A.zip B.zip --buildings F.geojson --every 180d --damage-rate 0.01 "
+    "--output REPLAY.gpkg`",
+)
+def replay(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    every: Annotated[str, typer.Option(metavar="DAYS", help="Step from the last epoch back, as 180d.")],
+    output: Annotated[Path, typer.Option(help="Table of the buildings: .csv, .gpkg, .geojson or .parquet.")],
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="A building is flagged from this p_damaged on.")] = 0.5,
+    model: PackageOption = "pretrained",
+    id_column: IdColumnOption = None,
+    damage_rate: RateOption = "auto",
+    adapter: AdapterOption = None,
+    layer: LayerOption = None,
+    format_: FormatOption = None,
+    min_quadrant_confidence: SureOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    verify_key: VerifyKeyOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Judge every footprint as of past dates: when it would have been flagged, and how many flags to expect."""
+    from plumbline.serve.base_rate import given_rate
+    from plumbline.serve.options import Options
+    from plumbline.serve.predictions import check_output
+    from plumbline.serve.replay import Watch
+    from plumbline.serve.replay import replay as run
+    from plumbline.sources.city.files import point_files
+
+    check_output(output)
+    watch = Watch(_step(every), threshold)
+    reading = reading_of(params, format_, id_column, layer, since, until)
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
+    files = point_files(points)
+    with package_folder(model, adapter, verify_key) as package:
+        run(files, buildings, package, output, watch, options)
+
+
+def _step(text: str) -> int:
+    """Return the days of a step written as `180d`.
+
+    Raises:
+        InputError: it is written otherwise, or is no step.
+    """
+    found = re.fullmatch(r"(\d{1,5})d", text.strip())
+    if found is None or not int(found[1]):
+        raise InputError(f"--every {text}: a number of days from 1 to 99999 with the letter d needed, as 180d.")
+    return int(found[1])

@@ -1,0 +1,249 @@
+"""Judge a place as of past dates: when each building would have been flagged, and how often that is wrong.
+
+Shape legend: F footprints, D dates.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyogrio.errors import DataLayerError, DataSourceError
+from scipy import stats
+
+from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, why_unwritten
+from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.prepare.scatterers import check_epochs
+from plumbline.serve.judgement import OpenModel, answer, open_model
+from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.predictions import BUILDINGS, check_inputs, check_outputs, geojson_text
+from plumbline.sources.city.in_memory import SHORT_DAYS, CityInMemory, read_city_files
+from plumbline.sources.city.window import Window
+from plumbline.sources.files.opened import AnyFile, as_file
+from plumbline.sources.points.epochs import DAYS_A_YEAR, TREND_EPOCHS
+from plumbline.sources.points.track import Track
+
+Float = NDArray[np.float64]
+Index = NDArray[np.intp]
+MOST_DATES = 1000  # each is a column of the table, and SQLite takes 2,000
+
+
+class Watch(NamedTuple):
+    """Step in days, from the last epoch back, and least `p_damaged` of a flag."""
+
+    every_days: int
+    threshold: float = 0.5
+
+
+def replay(
+    points: Sequence[AnyFile],
+    buildings: Path,
+    package: Path,
+    output: Path,
+    watch: Watch,
+    options: Options = AS_RELEASED,
+    artifact: str | None = None,
+) -> geopandas.GeoDataFrame:
+    """Judge every footprint as of each date, and write when it was first flagged.
+
+    Args:
+        points: product files, each one track. buildings: footprints. package: model package folder.
+        output: table, see `replay_table`; the suffix names the format.
+        watch: dates and threshold. options: how the files are read and the answers judged.
+        artifact: model of the package; its default without.
+
+    Raises:
+        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+    """
+    inputs = [*(as_file(file).path for file in points), buildings]
+    check_inputs(inputs)
+    check_outputs(output, None, inputs, package)
+    model = open_model(package, artifact)
+    city = read_city_files(points, buildings, options.reading)
+    check_epochs(city.points, TREND_EPOCHS)
+    dates = judged_dates(city.points, watch.every_days)
+    judged = list(_judge(city, dates, model, watch.threshold, options))
+    p_damaged = np.column_stack([one.p_damaged_F for one in judged])
+    first = first_flags(p_damaged, watch.threshold)
+    table = replay_table(city.footprints, dates, p_damaged, first, model.about.version)
+    write_replay(table, output)
+    _say_rate(first, p_damaged, watch)
+    _say_doubts(judged, options)
+    return table
+
+
+def judged_dates(tracks: Sequence[Track], every_days: int) -> list[np.datetime64]:
+    """Return the dates to judge at, ascending: from the last epoch back, as long as a year of record is left.
+
+    Raises:
+        InputError: these are too many.
+    """
+    last = max(track.epochs[-1] for track in tracks).astype("datetime64[D]")
+    dates: list[np.datetime64] = [last]
+    while True:
+        day = dates[-1] - np.timedelta64(every_days, "D")
+        begun = [track.epochs[0] for track in until(tracks, day)]
+        if not begun or day - min(begun) < np.timedelta64(SHORT_DAYS, "D"):
+            return dates[::-1]
+        dates.append(day)
+        if len(dates) > MOST_DATES:
+            raise InputError(f"--every {every_days}d: more than {MOST_DATES} dates. Give a longer step.")
+
+
+def until(tracks: Sequence[Track], day: np.datetime64) -> list[Track]:
+    """Return the tracks as they were on a day, without those that had too few epochs for a trend."""
+    window = Window(until=day.astype("datetime64[D]").item())
+    seen = [(track, window.holds(track.epochs)) for track in tracks]
+    return [track if own.all() else track.at(own) for track, own in seen if own.sum() >= TREND_EPOCHS]
+
+
+class _AsOf(NamedTuple):
+    """What is kept of the judgements as of a date."""
+
+    p_damaged_F: Float
+    damage_rate: float
+    unsure_where: int
+
+
+def _judge(
+    city: CityInMemory, dates: Sequence[np.datetime64], model: OpenModel, threshold: float, options: Options
+) -> Iterator[_AsOf]:
+    """Judge as of each date, with a line in the log."""
+    ever = np.zeros(len(city.footprints), bool)
+    said: set[str] = set()
+    for day in track(dates, len(dates), "replay"):
+        with _without_repeats(said):
+            judged = answer(replace(city, points=until(city.points, day)), model, options).judged
+        p_damaged_F = np.asarray(judged.table["p_damaged"], float)
+        flagged = p_damaged_F >= threshold
+        log.info(
+            "%s: %d judged, %d flagged (p_damaged %g or more), %d of them for the first time; share of damaged "
+            "buildings %.1f %%",
+            *(day, np.isfinite(p_damaged_F).sum(), flagged.sum(), threshold, (flagged & ~ever).sum()),
+            100 * judged.rate.rate,
+        )
+        ever |= flagged
+        yield _AsOf(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
+
+
+@contextmanager
+def _without_repeats(said: set[str]) -> Iterator[None]:
+    """Leave out of the log what was `said` before, though with other figures; warnings by what they name first."""
+
+    def is_new(record: logging.LogRecord) -> bool:
+        named = record.args[:1] if record.levelno >= logging.WARNING and isinstance(record.args, tuple) else ()
+        count = len(said)
+        said.add(f"{record.msg} {named}")
+        return len(said) > count
+
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)
+
+
+def first_flags(p_FD: Float, threshold: float) -> Index:
+    """Return (F,) the number of the date at which each building is flagged first; -1 if it is at none.
+
+    A flag counts if the building's next judged date repeats it. At its last judged date one is enough.
+
+    Args:
+        p_FD: probability of damage as of each date, NaN where it is not judged.
+        threshold: least probability of a flag.
+    """
+    first, repeated = np.full(len(p_FD), -1), np.ones(len(p_FD), bool)
+    for number in range(p_FD.shape[1])[::-1]:
+        flagged = p_FD[:, number] >= threshold
+        first[flagged & repeated] = number
+        repeated = np.where(np.isfinite(p_FD[:, number]), flagged, repeated)
+    return first
+
+
+def replay_table(
+    footprints: geopandas.GeoDataFrame, dates: Sequence[np.datetime64], p_FD: Float, first: Index, version: str
+) -> geopandas.GeoDataFrame:
+    """Return a row a building, with a column `p_damaged_2024-06-30` a date; empty is what was not judged or flagged.
+
+    Args:
+        footprints: `building_id` and geometry. dates: ascending. p_FD, first: see `first_flags`.
+        version: of the model package.
+    """
+    days = np.array([*dates, np.datetime64("NaT")])[first]  # -1 takes the last
+    table = geopandas.GeoDataFrame(
+        {
+            "building_id": footprints["building_id"].to_numpy(),
+            "first_flagged": [None if np.isnat(day) else str(day) for day in days],
+            "days_before_end": pd.array([None if np.isnat(day) else (dates[-1] - day).item().days for day in days]),
+            "p_damaged": p_FD[:, -1],
+            **{f"p_damaged_{day}": p_FD[:, number] for number, day in enumerate(dates)},
+            "model_version": version,
+        },
+        geometry=footprints.geometry.to_numpy(),
+        crs=footprints.crs,
+    )
+    return table.astype({"building_id": "str", "first_flagged": "str", "days_before_end": "Int64"})
+
+
+def write_replay(table: geopandas.GeoDataFrame, path: Path) -> None:
+    """Write the table, atomically, in the format of the suffix, as `write_predictions` does.
+
+    Raises:
+        InputError: the disk refused.
+    """
+    suffix = path.suffix.lower()
+    try:
+        with atomic_file(path) as temporary:
+            if suffix == ".csv":
+                table.to_wkt().to_csv(temporary, index=False)
+            elif suffix == ".gpkg":
+                table.to_file(temporary, driver="GPKG", layer=BUILDINGS)
+            elif suffix == ".geojson":
+                temporary.write_text(geojson_text(table), encoding="utf-8")
+            else:
+                table.to_parquet(temporary, index=False)
+    except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
+        raise InputError(f"{path}: could not be written ({why_unwritten(error, path)}).") from error
+
+
+def _say_rate(first: Index, p_FD: Float, watch: Watch) -> None:
+    """Log how many buildings are flagged after the first date; each later date that judges one stands for a step."""
+    flags, years = int((first > 0).sum()), np.isfinite(p_FD[:, 1:]).sum() * watch.every_days / DAYS_A_YEAR
+    log.info("%d buildings flagged as of the first date, %d later", (first == 0).sum(), flags)
+    if years:
+        most = float(stats.chi2.ppf(0.95, 2 * (flags + 1)) / 2)  # of a Poisson count (Garwood 1936)
+        log.info(
+            "%d new flags in %.0f judged building-years: %.1f per 1,000 buildings and year (95 %% bound: at most "
+            "%.1f). Where nothing is damaged, this is the rate of false alarms",
+            *(flags, years, 1000 * flags / years, 1000 * most / years),
+        )
+
+
+def _say_doubts(judged: Sequence[_AsOf], options: Options) -> None:
+    """Log what the flags depend on besides the points: the estimated share, and buildings without a judgement."""
+    rates = [one.damage_rate for one in judged]
+    if options.damage_rate is None and len(rates) > 1:
+        log.info(
+            "The share of damaged buildings was estimated anew at each date (%.1f to %.1f %%), and every p_damaged "
+            "follows it. To compare dates, give it: --damage-rate 0.01",
+            100 * min(rates),
+            100 * max(rates),
+        )
+    if judged[-1].unsure_where:
+        log.info(
+            "%d of %d buildings are unsure_where at the last date: they may be damaged, and have no p_damaged "
+            "(--min-quadrant-confidence 0 judges them too)",
+            judged[-1].unsure_where,
+            len(judged[-1].p_damaged_F),
+        )
