@@ -103,7 +103,7 @@ def test_a_large_steady_damage_is_not_taken_for_wrong_positions(drop, tilt, astr
         one = scene(seed, LINE, astray, noise=0.4, drop=drop, tilt=tilt, count=60, wing=True)
         residual = one.rigid.residual
         kept.append((one.found().damage * residual).sum() / (residual**2).sum())
-    assert min(kept) > 0.85
+    assert min(kept) > 0.83
 
 
 @pytest.mark.parametrize(("curve", "astray", "most"), [(LINE, 0.0, 1.1), (LATE, 0.0, 1.2), (LATE, 2.0, 2.0)])

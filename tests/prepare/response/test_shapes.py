@@ -122,7 +122,7 @@ def test_how_probable_each_shape_is_belongs_to_what_models_were_trained_on():
         (0.4, 0.15, 0.15, 0.2, 0.1),
         (3.5, 8.0),
         143,
-        7,
+        8,
     )
 
 
