@@ -233,7 +233,7 @@ def explain(
     city = read_city_files(points, buildings, options.reading, Say.OFFSET)
     footprints = city.footprints
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
-    judged, prepared, _ = answer(city, model, options)
+    judged, prepared = answer(city, model, options)
     say_damaged(judged)
     is_ok = judged.reason == "ok"
     place = np.flatnonzero(is_ok[prepared.footprint] & np.isin(prepared.footprint, rows))
