@@ -252,7 +252,7 @@ def explain(
             drawn = staged.enter_context(atomic_file(plan))
             why = pd.Series(judged.explanation[shown])
             title = f"Plumbline: {buildings.stem}"
-            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, why, judged.rate)
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, why, judged.rate, judged.courses)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
 
