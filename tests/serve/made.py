@@ -12,6 +12,8 @@ from plumbline.core.strain import MECHANISMS, category, category_of_levels
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import explanations
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME
+from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.judgement import Judged
 from plumbline.serve.predictions import make_predictions
@@ -59,6 +61,23 @@ def answers_of(
         mechanism,
     )
     return Answers(*(np.asarray(part, np.float32) for part in parts))
+
+
+PERIOD = np.array(["2020-02-10", "2023-11-20"], "datetime64[D]")
+"""Of the courses made up."""
+
+
+def courses_of(building: ArrayLike, onset: ArrayLike, width: float = 0.04) -> StrainCourses:
+    """Courses of M buildings that begin at `onset` (M,), shares of `PERIOD`, give or take `width`, and then go on."""
+    building, onset = np.asarray(building, np.intp), np.asarray(onset, float)
+    begins = np.exp(-0.5 * ((BEGINNINGS - onset[:, None]) / width) ** 2)
+    middle = np.clip((TIME - onset[:, None]) / (1 - onset[:, None]), 0, 1)
+    reached = np.stack([middle * (1 - 0.3 * (1 - middle)), middle, middle ** (2 / 3)], axis=1)
+    growth = (1 - np.array([[np.interp(0.7, TIME, one) for one in own] for own in reached])).reshape(-1, 3)
+    quickens = np.where(onset > 0.5, 0.9, 0.2)
+    return StrainCourses(
+        building, begins / begins.sum(1, keepdims=True), np.sort(growth, axis=1), quickens, reached, PERIOD
+    )
 
 
 def table_of(

@@ -1,8 +1,19 @@
 // What is said of the chosen building.
 
-import { charts, scatterersOf } from "./histories.js"
+import { charts, course, scatterersOf } from "./histories.js"
 import { count, el, isolated, percent } from "./dom.js"
 import { plan } from "./plan.js"
+
+/** As `begins 2023-05 (2023-02 to 2023-08); grows by 0.4 permille a year (0.2 to 0.7)`. */
+function overTime(building) {
+    const month = name => building[name].slice(0, 7)
+    const rate = name => building[name].toFixed(1)
+    const parts = []
+    if (building.begins) parts.push(`begins ${month("begins")} (${month("begins_early")} to ${month("begins_late")})`)
+    if (typeof building.severity_rate === "number")
+        parts.push(`grows by ${rate("severity_rate")} permille a year (${rate("severity_rate_low")} to ${rate("severity_rate_high")})`)
+    return parts.join("; ")
+}
 
 function judgement(city, building) {
     const fixed = name => building[name].toFixed(1)
@@ -13,6 +24,8 @@ function judgement(city, building) {
     ]
     if (building.p_damaged >= 0.5) rows.push(["Quadrant", building.quadrants.replaceAll("|", " or ")])
     if (building.mechanism) rows.push(["Fails like", building.mechanism])
+    const when = overTime(building)
+    if (when) rows.push(["Over time", when])
     return rows
 }
 
@@ -27,7 +40,8 @@ export function createDetails(city, close) {
         const scatterers = scatterersOf(city, building)
         const rows = building.judged ? judgement(city, building) : [["Not judged", building.why ?? building.status]]
         rows.push(["Usable points", count(building.n_points, "point")])
-        const drawn = charts(city, scatterers, Math.max(240, Math.min(360, node.clientWidth || 340) - 36))
+        const width = Math.max(240, Math.min(360, node.clientWidth || 340) - 36)
+        const drawn = charts(city, scatterers, width), strain = course(city, building, width)
         const missing = building.judged && city.histories?.left_out
             ? "This map has the histories of the most probably damaged buildings only."
             : "This map has no history for this building."
@@ -35,6 +49,7 @@ export function createDetails(city, close) {
             el("h2", {}, isolated(building.building_id)),
             el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
             plan(building, scatterers),
+            ...(strain ? [el("h3", {}, "Strain over time, permille, with its 90 % interval"), strain] : []),
             el("h3", {}, "Displacement of its scatterers, mm towards the satellite"),
             ...(drawn.length ? drawn : [el("p", { class: "quiet" }, missing)]))
         node.scrollTop = 0

@@ -19,18 +19,38 @@ export function scatterersOf(city, building) {
     })
 }
 
+const axis = { font: "11px system-ui, sans-serif", size: 40 }
+const frame = width => ({
+    width,
+    height: 160,
+    legend: { show: false },
+    cursor: { y: false },
+    tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
+    axes: [axis, axis],
+})
+
+/** The strain of a building over time with its interval as a band; null where the document has none. */
+export function course(city, building, width) {
+    const own = city.courses?.buildings?.[building.index]
+    if (!own) return null
+    const holder = el("figure", { class: "chart", role: "img",
+        "aria-label": `Strain over time, ${own.value.at(-1).toFixed(1)} permille at the end` })
+    const edge = { stroke: "#0072b255", width: 1, points: { show: false } }
+    new uPlot({
+        ...frame(width),
+        series: [{}, edge, edge, { stroke: "#0072b2", width: 2, points: { show: false } }],
+        bands: [{ series: [1, 2], fill: "#0072b230" }],
+        scales: { y: { range: (_, least, most) => [0, 1.05 * most || 1] } },
+    }, [seconds(city.courses.dates), own.high, own.low, own.value], holder)
+    return holder
+}
+
 function chart(track, own, width) {
     const holder = el("figure", { class: "chart", role: "img",
         "aria-label": `Displacement over time, track ${track.name}, ${count(own.length, "scatterer")}` },
         el("figcaption", {}, track.name))
-    const axis = { font: "11px system-ui, sans-serif", size: 40 }
     new uPlot({
-        width,
-        height: 160,
-        legend: { show: false },
-        cursor: { y: false },
-        tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
-        axes: [axis, axis],
+        ...frame(width),
         series: [{}, ...own.map(({ colour }) => ({ stroke: colour, width: 1.2, spanGaps: true, points: { show: false } }))],
     }, [seconds(track.epochs), ...own.map(({ mm }) => mm)], holder)
     return holder

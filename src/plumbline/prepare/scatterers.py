@@ -138,7 +138,7 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
             raise InputError(f"{track.name}: epoch {after} follows {before}; each must be later than the one before.")
 
 
-def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE) -> Periods:
+def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE, quiet: bool = False) -> Periods:
     """Leave out tracks that cover less than `min_share` of the common period, with a warning.
 
     The one that covers least goes first (of equal ones, the one that began first: the later says how the building is
@@ -147,6 +147,7 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
     Args:
         tracks: at least one, with two epochs or more, ascending.
         min_share: from 0 to 1.
+        quiet: without the warning.
     """
     first = np.array([track.epochs[0] for track in tracks], "datetime64[D]")
     last = np.array([track.epochs[-1] for track in tracks], "datetime64[D]")
@@ -159,6 +160,8 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
         if share[least] >= min_share:
             break
         kept = kept[kept != least]
+        if quiet:
+            continue
         log.warning(
             "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s (%.0f %% are needed).",
             tracks[least].name,

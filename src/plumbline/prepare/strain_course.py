@@ -18,7 +18,7 @@ from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.shapes import damage_pattern
-from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
+from plumbline.prepare.scatterers import Rectangle, Scatterers, period_overlap, rectangles
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Series, tell
 from plumbline.sources.points.track import Track
 
@@ -55,8 +55,9 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
     Args:
         prepared: of the buildings. tracks: what they were prepared from. wanted: buildings that are damaged.
     """
-    used = [track for number, track in enumerate(tracks) if number in set(prepared.track.tolist())]
-    period = np.array([min(t.epochs[0] for t in used), max(t.epochs[-1] for t in used)]) if used else _no_time()
+    # Of all tracks, also those without a point on these buildings: the record of a tile is that of its city.
+    whole = period_overlap(tracks, quiet=True)
+    period = np.array([whole.start, whole.end])
     sequences = prepared.sequences.take(wanted)
     rows = np.concatenate([np.zeros(0, np.intp), *(np.arange(*prepared.sequences.offsets[[b, b + 1]]) for b in wanted)])
     track, point = prepared.track[rows], prepared.point[rows]
@@ -97,14 +98,9 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
 def join_courses(parts: Sequence[StrainCourses], buildings: Sequence[int]) -> StrainCourses:
     """Join the courses of parts of a city, one after the other; `buildings` of each that it has sequences of."""
     starts = np.cumsum([0, *buildings])[:-1]
-    told = [part for part in parts if len(part.building)] or parts[:1]
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in StrainCourses._fields}
     joined["building"] = np.concatenate([part.building + start for part, start in zip(parts, starts, strict=True)])
-    return StrainCourses(**{**joined, "period": told[0].period})
-
-
-def _no_time() -> NDArray[np.datetime64]:
-    return np.array(["1970-01-01", "1971-01-01"], "datetime64[D]")
+    return StrainCourses(**{**joined, "period": parts[0].period})
 
 
 class _Pattern(NamedTuple):

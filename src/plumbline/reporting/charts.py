@@ -92,6 +92,38 @@ def line_chart(
     return _document(title, HEIGHT, paper, [defined, *parts])
 
 
+def course_chart(
+    title: str, days: Sequence[str], low: Sequence[float], value: Sequence[float], high: Sequence[float], unit: str
+) -> str:
+    """Draw a small SVG document of a value over time, from 0 on, with the band of its interval.
+
+    Args:
+        title: above it. days: ISO dates, two or more. low, value, high: at each of them. unit: of the value.
+    """
+    height, bottom = 190, 24
+    numbers = [_day(day) for day in days]
+    first, last, top = numbers[0], numbers[-1], 1.05 * max(high) or 1.0
+
+    def place(day: float, at: float) -> str:
+        across = LEFT + (day - first) / (last - first) * (WIDTH - LEFT - RIGHT)
+        return f"{across:.1f},{height - bottom - at / top * (height - TOP - bottom):.1f}"
+
+    parts = [_text(LEFT, 24, title, "start", bold=True), _text(LEFT - 6, TOP - 6, unit, "end")]
+    for at in (0.0, top / 2, top):
+        x, y = place(first, at).split(",")
+        parts.append(f'<line x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" {GRID}/>')
+        parts.append(_text(LEFT - 6, float(y) + 4, f"{at:.2g}", "end"))
+    for year in range(int(days[0][:4]) + 1, int(days[-1][:4]) + 1):
+        x = place(date(year, 1, 1).toordinal(), 0).split(",")[0]
+        parts.append(f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{height - bottom}" {GRID}/>')
+        parts.append(_text(float(x), height - 8, str(year), "middle"))
+    band = [*zip(numbers, high, strict=True), *reversed(list(zip(numbers, low, strict=True)))]
+    corners, line = (" ".join(place(*one) for one in way) for way in (band, zip(numbers, value, strict=True)))
+    parts.append(f'<polygon points="{corners}" fill="{COLOURS[0]}" fill-opacity="0.2"/>')
+    parts.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>')
+    return _document(title, height, "#fff", parts)
+
+
 def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") -> str:
     """Draw an SVG document with one row per figure: its value and its interval.
 

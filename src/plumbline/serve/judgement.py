@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
@@ -27,7 +28,7 @@ from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import make_predictions
-from plumbline.serve.when import Severity, courses_of, when_columns
+from plumbline.serve.when import Severity, course_rows, courses_of, when_columns
 from plumbline.sources.city.in_memory import CityInMemory
 
 
@@ -42,6 +43,8 @@ class Judged(NamedTuple):
     """(F,) the same as the end of the sentence `Not judged: ...`."""
     rate: DamageRate
     """The share of damaged buildings that all of it stands for."""
+    courses: pd.DataFrame | None = None
+    """Severity over time of those with a rate, see `course_rows`; None where nobody asked for it."""
 
 
 class Model(NamedTuple):
@@ -78,8 +81,6 @@ class Answered(NamedTuple):
     judged: Judged
     prepared: Prepared
     """What the model was asked about: the histories, and the point that each scatterer is."""
-    courses: StrainCourses
-    """Of those that may be damaged."""
 
 
 def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED) -> Answered:
@@ -98,7 +99,7 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
     asked, answers = ask(prepared, model, limits)
     courses = courses_of(prepared, city.points, answers)
     judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses)
-    return Answered(judged, prepared, courses)
+    return Answered(judged, prepared)
 
 
 def ask(prepared: Prepared, model: OpenModel, limits: Prepare) -> tuple[Asked, Answers]:
@@ -165,7 +166,8 @@ def judge(
         model.version,
         {name: placed(values) for name, values in said.items()},
     )
-    return Judged(table, found.reason, found.explanation, rate)
+    rows = None if courses is None else course_rows(courses, asked.footprint, table)
+    return Judged(table, found.reason, found.explanation, rate, rows)
 
 
 def say_unjudged(judged: Judged, where: str = "") -> None:

@@ -18,9 +18,8 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.judgement import Answered, Judged
-from plumbline.serve.predictions import SCATTERERS, UNJUDGED
+from plumbline.serve.predictions import COURSES, SCATTERERS, UNJUDGED
 from plumbline.serve.qgis.styles import Hatching, Layer, scatterers_style, unjudged_style
-from plumbline.serve.when import COURSES, course_rows
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -50,9 +49,17 @@ class _Chosen(NamedTuple):
 def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
     """Make all layers of a GeoPackage besides the predictions: those not judged, courses, histories of each track."""
     judged, prepared = answered.judged, answered.prepared
-    rows = course_rows(answered.courses, prepared.footprint, judged.table)
-    courses = [Layer(COURSES, [rows], None, None)] if len(rows) else []
-    return [*unjudged_layer(judged), *courses, *scatterer_layers(tracks, prepared.owners, judged.table)]
+    return [
+        *unjudged_layer(judged),
+        *courses_layer(judged),
+        *scatterer_layers(tracks, prepared.owners, judged.table),
+    ]
+
+
+def courses_layer(judged: Judged) -> list[Layer]:
+    """Make the layer `courses`, a table without places; an empty list if no building has one."""
+    rows = judged.courses
+    return [Layer(COURSES, [rows], None, None)] if rows is not None and len(rows) else []
 
 
 def scatterer_layers(

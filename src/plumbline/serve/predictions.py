@@ -66,8 +66,10 @@ SET_SHARE = 0.8
 SURE_MECHANISM = 0.6
 """Least probability of a mechanism that is named."""
 
-PREDICTIONS, UNJUDGED, SCATTERERS, BUILDINGS = "predictions", "not_judged", "scatterers", "buildings"
-"""Layers of a GeoPackage: the first two of `plumbline predict`, the others of `plumbline explain`."""
+PREDICTIONS, UNJUDGED, COURSES = "predictions", "not_judged", "courses"
+"""Layers of a GeoPackage of `plumbline predict`."""
+SCATTERERS, BUILDINGS = "scatterers", "buildings"
+"""Layers of a GeoPackage of `plumbline explain`."""
 SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 
@@ -275,6 +277,7 @@ def geojson_text(table: geopandas.GeoDataFrame) -> str:
 OWN_LAYERS = {
     PREDICTIONS: "model_version",
     UNJUDGED: "explanation",
+    COURSES: "severity_permille",
     BUILDINGS: "model_version",
     SCATTERERS: "attention_share",
 }

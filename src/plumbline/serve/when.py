@@ -31,8 +31,6 @@ WIDEST = 0.5
 DATES = ("begins", "begins_early", "begins_late")
 RATES = ("severity_rate", "severity_rate_low", "severity_rate_high")
 FIGURES = ("severity_permille", "severity_low", "severity_high")
-COURSES = "courses"
-"""Layer of a GeoPackage."""
 
 
 def courses_of(prepared: Prepared, tracks: list[Track], answers: Answers) -> StrainCourses:
@@ -67,7 +65,7 @@ def when_columns(courses: StrainCourses, p_damaged: Float, severity: Severity) -
     # An onset of the grid stands for all between its neighbours.
     half = BEGINNINGS[1] / 2
     ends = (
-        BEGINNINGS[mass.argmax(1)],
+        BEGINNINGS[np.clip(mass.argmax(1), early, late)],
         np.maximum(BEGINNINGS[early] - half, 0),
         np.where(late > 0, np.minimum(BEGINNINGS[late] + half, 1), 0),
     )

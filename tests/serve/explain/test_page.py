@@ -180,6 +180,8 @@ def tables(count, category=2):
             "burland_category": category,
             "p_damaged": 0.9 if category else 0.1,
             "mechanism": None,
+            **dict.fromkeys(("begins", "begins_early", "begins_late")),
+            **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), np.nan),
             "model_version": "v1",
             **{f"{question}_{part}": 0.01 for question in QUESTIONS for part in PARTS},
         }
@@ -211,6 +213,24 @@ def test_below_category_1_the_severity_is_explained_and_no_quadrant_marked(tmp_p
     assert "moved the quadrant NE, in logits" in marked
     assert "moved the severity, in log permille" in unmarked
     assert ('font-weight="bold"' in marked, 'font-weight="bold"' in unmarked) == (True, False)
+
+
+def test_strain_over_time_is_drawn_where_it_is_known(tmp_path):
+    buildings, footprints, scatterers = tables(3)
+    buildings.loc[1, ["begins", "begins_early", "begins_late"]] = ["2021-05-03", "2021-02-01", "2021-08-30"]
+    buildings.loc[1, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
+    days = ["2020-01-01", "2020-07-01", "2021-07-01", "2022-01-01"]
+    values = np.array([0.0, 0.0, 0.5, 2.0])
+    courses = pd.DataFrame({"building_id": "b1", "date": days, "severity_permille": values})
+    courses["severity_low"], courses["severity_high"] = values / 2, values * 2
+    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", buildings["status"], RATE, courses)
+    sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
+    said = "Damage begins 2021-05 (2021-02 to 2021-08); grows by 0.4 permille a year (0.2 to 0.7)"
+    drawn = ["Strain over time" in part for part in sections]
+    assert drawn == [said in part for part in sections] == ["<b>b1</b>" in part for part in sections]
+    assert sum(drawn) == 1
+    for svg in re.findall(r"<svg.*?</svg>", sections[drawn.index(True)], flags=re.DOTALL):
+        parse(svg)
 
 
 def test_the_most_severe_are_drawn_and_the_others_counted(tmp_path, monkeypatch):

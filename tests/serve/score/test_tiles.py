@@ -9,8 +9,8 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import UNSURE_WHERE, Asked
 from plumbline.serve.judgement import Model, judge
 from plumbline.serve.score import tiles as tiles_module
-from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, ROWS, read_answers
-from tests.serve.made import SHARE, answers_of
+from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, read_answers
+from tests.serve.made import SHARE, answers_of, courses_of
 
 PREPARE = Prepare(min_quadrant_confidence=0.55)
 
@@ -39,6 +39,7 @@ def tile(folder, rows, *said):
     asked, answers, frame = said_of(rows, *said)
     frame.to_parquet(folder / BUILDINGS)
     np.savez(folder / ANSWERS, **asked._asdict(), **answers._asdict())
+    np.savez(folder / COURSES, **courses_of([], [])._asdict())
     np.save(folder / ROWS, np.array(rows))
     return SimpleNamespace(folder=folder, package=None, version="7")
 
@@ -48,7 +49,7 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
         tile(tmp_path / "a", [3, 0, 5], [True, False, False]),
         tile(tmp_path / "b", [2, 1, 4, 6], [False, True, False, False]),
     ]
-    table, reason, explanation, _ = read_answers(tiles)
+    table, reason, explanation = read_answers(tiles)[:3]
     assert table["building_id"].tolist() == [f"B{row}" for row in range(7)]
     assert reason.tolist() == [
         "ok",
@@ -64,11 +65,12 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
     assert table["n_points"].tolist() == [9] * 5 + [2] * 2
 
 
-def test_the_damage_rate_is_that_of_all_tiles_together(tmp_path):
+def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_path):
     """However a city is cut, each building is judged as one of the whole."""
     rows, unsure = np.arange(41), np.arange(41) % 5 == 0
     asked, answers, frame = said_of(rows, unsure, poor=[3, 4])
-    whole = judge(asked, answers, frame, PREPARE, Model("7", SHARE))
+    followed, onset = np.array([1, 8, 9, 11, 30, 38]), np.array([0.2, 0.5, 0.3, 0.9, 0.4, 0.7])
+    whole = judge(asked, answers, frame, PREPARE, Model("7", SHARE), courses=courses_of(followed, onset))
     parts = []
     for number, own in enumerate((rows[:10], rows[10:])):
         inside = np.isin(asked.footprint, own)
@@ -79,9 +81,13 @@ def test_the_damage_rate_is_that_of_all_tiles_together(tmp_path):
         )
         frame.iloc[own].to_parquet(folder / BUILDINGS)
         np.savez(folder / ANSWERS, **part._asdict(), **{k: v[inside] for k, v in answers._asdict().items()})
+        here = np.isin(followed, own)
+        np.savez(folder / COURSES, **courses_of(followed[here] - own[0], onset[here])._asdict())
         np.save(folder / ROWS, own)
         parts.append(SimpleNamespace(folder=folder, package=None, version="7"))
     found = read_answers(parts)
     assert found.rate == whole.rate
     assert found.reason.tolist() == whole.reason.tolist()
     assert found.table.drop(columns="geometry").equals(whole.table.drop(columns="geometry"))
+    assert whole.table["begins"].notna().sum() > 2
+    assert found.courses.equals(whole.courses)

@@ -13,6 +13,7 @@ import shapely
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
 from plumbline.prepare.features.definition import GEOMETRY
+from plumbline.reporting.charts import course_chart
 from plumbline.reporting.page import number, say, table
 from plumbline.reporting.plans import DrawnBuilding, draw_building, legend
 from plumbline.serve.base_rate import DamageRate
@@ -54,6 +55,7 @@ def write_page(
     title: str,
     explanation: pd.Series,
     rate: DamageRate,
+    courses: pd.DataFrame | None = None,
 ) -> None:
     """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
 
@@ -65,6 +67,7 @@ def write_page(
         title: heading of the page.
         explanation: with the index of `buildings`, why each is not judged, see `Judged`.
         rate: the share of damaged buildings that the probabilities stand for.
+        courses: severity over time of some of the buildings, see `Judged`.
 
     Raises:
         InputError: the file cannot be written.
@@ -79,8 +82,9 @@ def write_page(
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
     groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
     drawn = np.array([shapes[name] for name in shown["building_id"]], object)
+    of = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
     sections = [
-        _section(row, shape, groups.get(row.building_id), limit, why)
+        _section(row, shape, groups.get(row.building_id), limit, why, of.get(row.building_id))
         for row, shape, why in zip(shown.itertuples(index=False), drawn, explanation[shown.index], strict=True)
     ]
     more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
@@ -96,7 +100,14 @@ def write_page(
     write_text(page, path)
 
 
-def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float, why: str) -> str:
+def _section(
+    row: Any,
+    footprint: Any,
+    scatterers: geopandas.GeoDataFrame | None,
+    limit_mm: float,
+    why: str,
+    course: pd.DataFrame | None,
+) -> str:
     """Write drawing and figures of one building; the reason, if it was not judged."""
     if row.status != "ok" or scatterers is None:
         return f'<section><div class="said">{description(row, why)}</div></section>'
@@ -115,11 +126,18 @@ def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None
     largest = float(np.abs(plan.attribution).max())
     asked = f"the quadrant {row.quadrant}" if question == "quadrant" else "the severity"
     figure = draw_building(plan, limit_mm, f"Plan of building {row.building_id}")
+    over_time = "" if course is None else _course(course)
     return (
-        f'<section><figure>{figure}</figure><div class="said">{description(row, why)}'
+        f'<section><figure>{over_time}{figure}</figure><div class="said">{description(row, why)}'
         f"<p>The marks and the table say what moved {asked}, in {unit}; the largest mark {number(largest)}.</p>"
         f"{table(['moved by', unit], rows)}</div></section>"
     )
+
+
+def _course(course: pd.DataFrame) -> str:
+    low, value, high = (course[name].tolist() for name in ("severity_low", "severity_permille", "severity_high"))
+    days = course["date"].tolist()
+    return course_chart("Strain over time, with its 90 % interval", days, low, value, high, "permille")
 
 
 def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:

@@ -233,7 +233,7 @@ def explain(
     city = read_city_files(points, buildings, options.reading, Say.OFFSET)
     footprints = city.footprints
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
-    judged, prepared, _ = answer(city, model, options)
+    judged, prepared = answer(city, model, options)
     say_damaged(judged)
     is_ok = judged.reason == "ok"
     place = np.flatnonzero(is_ok[prepared.footprint] & np.isin(prepared.footprint, rows))
@@ -252,7 +252,7 @@ def explain(
             drawn = staged.enter_context(atomic_file(plan))
             why = pd.Series(judged.explanation[shown])
             title = f"Plumbline: {buildings.stem}"
-            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, why, judged.rate)
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, why, judged.rate, judged.courses)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, Frames, frames
 from plumbline.reporting.colours import CATEGORY_NAMES
+from plumbline.serve.map.over_time import when_text
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -139,6 +140,8 @@ def description(building: Any, why_not: str) -> str:
             lines.append(f"Quadrant {building.quadrants.replace('|', ' or ')}")
         if isinstance(building.mechanism, str):
             lines.append(f"Fails like: {building.mechanism}")
+        if said := when_text(building):
+            lines.append(f"Damage {said}")
     else:
         lines.append(f"Not judged: {html.escape(why_not)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")

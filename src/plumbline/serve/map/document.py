@@ -27,6 +27,7 @@ from plumbline.serve.map.content import (
     points_near_buildings,
     quarters,
 )
+from plumbline.serve.map.over_time import courses
 from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES
 from plumbline.sources.points.track import Track
 
@@ -42,6 +43,8 @@ DECIMALS = 7
 ROUNDING = {
     **dict.fromkeys(("quadrant_confidence", *PROBABILITIES, "p_damaged", *CATEGORIES), 4),
     **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
+    **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high"), 3),
+    "p_accelerating": 4,
 }
 """Decimals of a column; the table has them all."""
 
@@ -58,8 +61,8 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
     Returns:
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
-        `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr) and
-        `histories`. No NaN is in it.
+        `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
+        `histories` and `courses`. No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
@@ -82,6 +85,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "points": _points(points, shown.crs),
         "velocity_limit": velocity_limit(points),
         "histories": histories(shown, tracks),
+        "courses": courses(shown, judged.courses),
     }
 
 

@@ -40,6 +40,13 @@ ALIASES = {
     },
     "mechanism": "Mechanism of failure",
     "damage_rate": "Share of damaged buildings that is assumed (0-1)",
+    "begins": "Damage began, most probable date",
+    "begins_early": "Damage began, earliest date of the 90 % interval",
+    "begins_late": "Damage began, latest date of the 90 % interval",
+    "severity_rate": "Growth of the severity in the last year (permille a year)",
+    "severity_rate_low": "Growth, lower end of the 90 % interval (permille a year)",
+    "severity_rate_high": "Growth, upper end of the 90 % interval (permille a year)",
+    "p_accelerating": "Probability of faster growth in the last year than before (0-1)",
     "model_version": "Version of the model",
 }
 """Field of the predictions -> its name with its unit."""

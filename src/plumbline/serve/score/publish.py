@@ -15,7 +15,7 @@ from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
 from plumbline.serve.judgement import say_damaged, say_unjudged
-from plumbline.serve.layers import unjudged_layer
+from plumbline.serve.layers import courses_layer, unjudged_layer
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
@@ -64,7 +64,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
     for tile in tiles:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
-        write_predictions(table, folder / PREDICTIONS, unjudged_layer(judged))
+        write_predictions(table, folder / PREDICTIONS, [*unjudged_layer(judged), *courses_layer(judged)])
         title = f"Plumbline: {delivery.place}, {delivery.name}"
         write_map(judged, tracks, folder / MAP, title, tiles[0].every)
         changes = None

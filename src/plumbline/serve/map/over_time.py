@@ -1,0 +1,54 @@
+"""Say when damage began, in words, and choose the strain over time that the map draws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import geopandas
+import pandas as pd
+
+
+def when_text(building: Any) -> str:
+    """Say when damage began and how fast it grows, as `begins 2023-05 (2023-02 to 2023-08); grows by ...`.
+
+    Args:
+        building: has the columns `WHEN` of the predictions; an empty text where they are empty.
+    """
+    parts = []
+    if isinstance(building.begins, str):
+        begins, early, late = (day[:7] for day in (building.begins, building.begins_early, building.begins_late))
+        parts.append(f"begins {begins} ({early} to {late})")
+    if not math.isnan(building.severity_rate):
+        interval = f"({building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
+        parts.append(f"grows by {building.severity_rate:.1f} permille a year {interval}")
+    return "; ".join(parts)
+
+
+MOST_COURSES = 5_000
+"""Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB of the file."""
+
+
+def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[str, Any]:
+    """Make the strain over time of the judged buildings, in the order of rows.
+
+    Args:
+        shown: predictions; the order of the rows says whose courses matter most. rows: see `course_rows`.
+
+    Returns:
+        `dates`, once for all. `buildings`: row number, as text, to its severity, permille, at each of them:
+        `low`, `value` and `high`.
+    """
+    if rows is None or not len(rows):
+        return {"dates": [], "buildings": {}}
+    number = {name: row for row, name in enumerate(shown["building_id"])}
+    of = dict(tuple(rows.groupby("building_id", sort=False)))
+    taken = sorted(of, key=number.__getitem__)[:MOST_COURSES]
+    columns = {"low": "severity_low", "value": "severity_permille", "high": "severity_high"}
+    return {
+        "dates": of[taken[0]]["date"].tolist(),
+        "buildings": {
+            str(number[name]): {key: of[name][column].round(3).tolist() for key, column in columns.items()}
+            for name in taken
+        },
+    }
