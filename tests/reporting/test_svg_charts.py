@@ -16,6 +16,7 @@ from plumbline.reporting.charts import (
     Estimate,
     Line,
     Mark,
+    course_chart,
     interval_chart,
     line_chart,
 )
@@ -87,3 +88,17 @@ def test_paper_may_let_a_page_through():
 def test_two_charts_on_one_page_share_no_name():
     names = [ElementTree.fromstring(line_chart(title, "x", "y", [])).find(f"{SVG}clipPath").get("id") for title in "ab"]
     assert names[0] != names[1]
+
+
+def test_a_value_over_time_ends_at_its_last_day_within_its_band():
+    days = ["2020-01-01", "2021-01-01", "2022-01-01"]
+    drawing = ElementTree.fromstring(course_chart("a < b", days, [0, 0, 1], [0, 1, 2], [0, 2, 4], "permille"))
+    line, band = (
+        [tuple(map(float, pair.split(","))) for pair in drawing.find(f"{SVG}{kind}").get("points").split()]
+        for kind in ("polyline", "polygon")
+    )
+    assert [line[0][0], line[-1][0]] == [LEFT, WIDTH - RIGHT]
+    assert line[1][0] == pytest.approx((LEFT + WIDTH - RIGHT) / 2, abs=0.5)
+    high, low = band[:3], band[:2:-1]
+    assert all(top[1] <= middle[1] <= bottom[1] for top, middle, bottom in zip(high, line, low, strict=True))
+    assert {"2021", "2022"} <= {text.text for text in drawing.findall(f"{SVG}text")}

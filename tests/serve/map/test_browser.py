@@ -13,6 +13,7 @@ from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
 from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
+from tests.serve.map.test_over_time import rows
 from tests.serve.map.town import HOSTILE, town, track
 
 pytestmark = pytest.mark.browser
@@ -30,7 +31,11 @@ def city() -> dict[str, Any]:
     table.loc[17:19, list(JUDGEMENT)] = None
     reason = judged_of(table).reason
     reason[[18, 19]] = UNSURE_WHERE
-    document = make_document(judged_of(table, reason), [track(300, "A_<i>044</i>")], "Ours")
+    row = table["building_id"] == "h15"
+    table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-02-01", "2020-08-30"]
+    table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
+    judged = judged_of(table, reason)._replace(courses=rows(["h15"]))
+    document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
     legend = {"colours": ["#fff", "#f00"], "least": -5, "most": 5, "unit": "mm"}
@@ -76,8 +81,10 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
         "95 %",
         "NE or NW",
         "15 points",
+        "begins 2020-05 (2020-02 to 2020-08); grows by 0.4 permille a year (0.2 to 0.7)",
     ):
         assert part in said, part
+    assert details.get_by_role("img", name="Strain over time, 0.3 permille at the end").is_visible()
     assert details.get_by_role("img", name="Plan: the quarter NW is damaged").is_visible()
     window.keyboard.press("Escape")
     assert not details.is_visible()
