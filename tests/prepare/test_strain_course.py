@@ -1,10 +1,12 @@
 """The damage of buildings through time, from scatterers made up."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.series.beginning import BEGINNINGS, TIME
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Series, tell
 from plumbline.prepare.strain_course import StrainCourses, join_courses, strain_courses
 from tests.prepare.made import ASCENDING, DESCENDING, EPOCHS, ORIGIN, PARAMS, box, los_of, make_buildings, make_track
 
@@ -100,3 +102,21 @@ def test_parts_of_a_city_are_joined_one_after_the_other(together):
     assert joined.building.tolist() == [0, 5, 6]
     for found, wanted in zip(joined[1:], together[1:], strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_epochs_at_which_a_building_has_no_value_tell_nothing(made, together):
+    """Not even that it moved back."""
+    tracks, footprints = made
+    missing = [replace(track, displacement=track.displacement.copy()) for track in tracks]
+    for track in missing:
+        track.displacement[:, 12:30] = np.nan
+    prepared = prepare_buildings(missing, footprints, PARAMS)
+    found = strain_courses(prepared, missing, np.arange(len(STARTS)))
+    for whole, part in zip(together.begins_MN, found.begins_MN, strict=True):
+        assert BEGINNINGS[part.argmax()] == pytest.approx(BEGINNINGS[whole.argmax()], abs=0.05)
+
+
+def test_what_never_moved_the_way_of_its_damage_is_left_out():
+    rng = np.random.default_rng(0)
+    clock = Clock(EPOCHS, EPOCHS[0], EPOCHS[-1])
+    assert tell([Series(clock, -AT + rng.normal(0, 1e-3, len(AT)), 1.0)], 3.0) is None

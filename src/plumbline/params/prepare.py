@@ -104,7 +104,7 @@ class Prepare(Section):
     """A building with fewer usable points is not prepared. It is judged where as many are left when each track has
     taken one (`prepare.abstention`)."""
     max_strain_error_permille: Positive = 0.6
-    """By the noise of a building's points alone (`prepare.features.strain_resolution`). With a larger one it is
+    """By the noise of a building's points alone (`prepare.abstention.strain_error`). With a larger one it is
     prepared, trained on and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than
     one standard error, and errors of position and of the shape come on top."""
     min_quadrant_confidence: Fraction = 0.65

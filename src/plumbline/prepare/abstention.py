@@ -127,7 +127,7 @@ class Asked(NamedTuple):
     few: NDArray[np.bool_]
     """(B,) which have too few points, see `has_few_points`."""
     strain_error: Float
-    """(B,) what their points can resolve, permille, see `features.strain_resolution.strain_error`."""
+    """(B,) what their points can resolve, permille, see `strain_error`."""
 
     def noisy(self, limits: Prepare) -> NDArray[np.bool_]:
         """Return (B,) which have points too noisy to show a strain of category 1."""

@@ -20,11 +20,14 @@ from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.shapes import damage_pattern
 from plumbline.prepare.scatterers import Rectangle, Scatterers, period_overlap, rectangles
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Series, tell
+from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
 FEWEST = 3
 """Scatterers of a track on a building; with fewer its rigid motion is all that they tell."""
+TIMES = 4.0
+"""An epoch counts whose amplitude is known with at most so many times the usual variance."""
 LIKELY_TILT, WEAK = 3.0, 1e4
 """mm/m and mm: keeps undetermined fits of an epoch solvable."""
 _UP = names(SLOPE).index("differential_displacement")
@@ -61,7 +64,7 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
     sequences = prepared.sequences.take(wanted)
     rows = np.concatenate([np.zeros(0, np.intp), *(np.arange(*prepared.sequences.offsets[[b, b + 1]]) for b in wanted)])
     track, point = prepared.track[rows], prepared.point[rows]
-    clocks = {n: Clock(tracks[n].epochs, *period) for n in np.unique(track)}
+    clocks: dict[tuple[int, bytes], Clock] = {}
     years = float((period[1] - period[0]) / np.timedelta64(1, "D")) / 365.25
     scatterers = recover(sequences)
     residual = sequences.slope[:, _UP].astype(float) * np.maximum(scatterers.los[:, 2], 0.3)
@@ -78,11 +81,15 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
                 if of.sum() >= FEWEST:
                     y = tracks[number].displacement[point[at[of]]].astype(float)
                     weight = pattern.weight[place][own][of]
-                    value = _amplitudes(y, scatterers.take(at[of]), pattern.displacement[place][own][of], weight)
-                    if value is not None:
-                        series.append(Series(clocks[number], *value))
-            if series:
-                found[int(building)] = tell(series, years)
+                    seen = _amplitudes(y, scatterers.take(at[of]), pattern.displacement[place][own][of], weight)
+                    if seen is None:
+                        continue
+                    key = int(number), seen.known.tobytes()
+                    if key not in clocks:
+                        clocks[key] = Clock(tracks[number].epochs[seen.known], *period)
+                    series.append(Series(clocks[key], seen.value[seen.known], seen.variance))
+            if series and (course := tell(series, years)) is not None:
+                found[int(building)] = course
     told = np.array(sorted(found), np.intp)
     each = [found[int(b)] for b in told]
     return StrainCourses(
@@ -126,10 +133,19 @@ def _patterns(scatterers: Scatterers, residual: Float, side: Float, rectangle: R
     return _Pattern(pattern, 1 / variance)
 
 
-def _amplitudes(y: Float, scatterers: Scatterers, pattern: Float, weight: Float) -> tuple[Float, float] | None:
-    """Return the amplitude (T,) of the pattern at each epoch, and the variance of one for noise of `1 / weight`.
+class _Amplitudes(NamedTuple):
+    value: Float
+    """(T,) amplitude of the pattern at each epoch."""
+    known: NDArray[np.bool_]
+    """(T,) false where so few points have a value that they hardly tell it."""
+    variance: float
+    """Of a known one, for noise of `1 / weight`."""
 
-    None where the points of the track do not tell the pattern from rigid motion.
+
+def _amplitudes(y: Float, scatterers: Scatterers, pattern: Float, weight: Float) -> _Amplitudes | None:
+    """Fit the pattern beside the rigid motion at each epoch.
+
+    None where the points of the track do not tell the pattern from rigid motion, or at too few epochs.
 
     Args:
         y: (P, T) mm, NaN where missing. scatterers: P. pattern, weight: (P,).
@@ -143,6 +159,10 @@ def _amplitudes(y: Float, scatterers: Scatterers, pattern: Float, weight: Float)
     normal[:, at, at] += np.r_[LIKELY_TILT**-2.0, LIKELY_TILT**-2.0, WEAK**-2.0, 1e-9]
     right = np.einsum("pt,pi,pt->ti", known, design, np.where(np.isfinite(y), y, 0))
     inverse = np.linalg.inv(normal)
-    variance = float(np.median(inverse[:, -1, -1]))
+    variance = inverse[:, -1, -1]
+    usual = float(np.median(variance))
+    known_T = variance <= TIMES * usual
     value = (inverse @ right[..., None])[:, -1, 0]
-    return (value, variance) if np.isfinite(value).all() and variance < WEAK else None
+    if not np.isfinite(value).all() or usual >= WEAK or known_T.sum() < TREND_EPOCHS:
+        return None
+    return _Amplitudes(value, known_T, usual)

@@ -84,7 +84,7 @@ class Answered(NamedTuple):
 
 
 def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED) -> Answered:
-    """Prepare, ask the model, and judge: what every command and the service says of a city.
+    """Prepare, ask the model, and judge: what commands and the service say of a city; `score` does so tile by tile.
 
     Args:
         city: points and footprints. model: who answers. options: what the user asks for.

@@ -10,7 +10,7 @@ from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `predict` and `explain`, on the command line and over HTTP."""
+    """Options of `predict`, `explain` and `replay`, on the command line and over HTTP."""
 
     reading: Reading = AS_THEY_ARE
     """How points and footprints are read."""

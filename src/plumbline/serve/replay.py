@@ -84,7 +84,7 @@ def replay(
 
 
 def judged_dates(tracks: Sequence[Track], every_days: int) -> list[np.datetime64]:
-    """Return the dates to judge at, ascending: from the last epoch back, as long as a year of record is left.
+    """Return the dates to judge at, ascending: the last epoch, and back as long as a year of record is left.
 
     Raises:
         InputError: these are too many.
@@ -93,7 +93,7 @@ def judged_dates(tracks: Sequence[Track], every_days: int) -> list[np.datetime64
     dates: list[np.datetime64] = [last]
     while True:
         day = dates[-1] - np.timedelta64(every_days, "D")
-        begun = [track.epochs[0] for track in until(tracks, day)]
+        begun = [track.epochs[0] for track in tracks if (track.epochs <= day).sum() >= TREND_EPOCHS]
         if not begun or day - min(begun) < np.timedelta64(SHORT_DAYS, "D"):
             return dates[::-1]
         dates.append(day)

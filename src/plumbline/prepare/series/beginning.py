@@ -149,14 +149,18 @@ class Series(NamedTuple):
     """Of a value, on any scale that all series of the movement share."""
 
 
-def tell(series: Sequence[Series], years: float) -> Course:
+def tell(series: Sequence[Series], years: float) -> Course | None:
     """Return what some tracks together tell of the course of a movement that is known to have happened.
+
+    None where no course goes the way that the movement went: it has not happened, or not in these series.
 
     Args:
         series: of each track. years: length of the whole record.
     """
     known = possible()
     likely = np.array([_likelihoods(series, kind) for kind in range(len(MEMORY))]) + known.log_prior
+    if not np.isfinite(likely).any():
+        return None
     weight = np.exp(likely - likely.max())
     share = weight.sum(0) / weight.sum()
     last, quickens = _last_year(years)

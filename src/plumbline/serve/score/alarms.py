@@ -46,11 +46,14 @@ class Watch:
         Args:
             values: by building, of those only that the delivery gives one; the others keep alarm and row.
             date: of its last observation.
-            moved: buildings that are others than those of the same name before: they begin from nothing.
+            moved: buildings that are others than those of the same name before: they begin from nothing. What ends so
+                does not begin again with the same delivery.
         """
+        ended = set()
         for name in moved:
             self.row.pop(name, None)
             if name in self.since:
+                ended.add(name)
                 yield name, ENDED, self.since.pop(name)
         for name, since in list(self.since.items()):
             if name in values.index and not self.rule.holds(values[name], self.rule.bound):
@@ -65,7 +68,7 @@ class Watch:
             if name in self.since:
                 continue
             self.row[name] = self.row.get(name, 0) + 1
-            if self.row[name] == self.rule.in_a_row:
+            if self.row[name] >= self.rule.in_a_row and name not in ended:
                 del self.row[name]
                 self.since[name] = date
                 yield name, NEW, date

@@ -52,13 +52,13 @@ class DeliveryResult(BaseModel):
     damage_rate: dict[str, float] = {}
     """`rate`, and the ends `low` and `high` of its 90 % interval."""
     left_out: dict[str, int]
-    """Why buildings could not be prepared, see `prepare.odd`."""
+    """Why buildings could not be prepared, see `prepare.abstention.LeftOut`."""
     compared_with: str | None
     """Folder of the result that it was compared with; None: the first of its place."""
     changes: dict[str, int]
     """See `changes.Changes`."""
     drift: str
-    """Verdict of `drift.json`, see `drift_verdict.drift_of`."""
+    """Verdict of `drift.json`, see `serve.score.drift`."""
     made: str
     """When, UTC."""
     files: dict[str, dict[str, Any]]

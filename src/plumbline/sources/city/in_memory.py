@@ -143,12 +143,12 @@ def read_tracks(
         track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
         file.close()
         kept = _observed(path, _good_enough(path, track, ingest))
+        if _is_empty(kept):
+            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(kept))
         tracks.append(window.cut(str(path), kept, least_epochs))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
-        if _is_empty(track):
-            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
     tracks = _named_apart(points, tracks)
     names = [str(path) for path in points]
     check_distinct(tracks, names)

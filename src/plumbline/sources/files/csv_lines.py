@@ -146,6 +146,11 @@ LOOKED_AT = 5
 """Rows in which a decimal comma is looked for."""
 
 
+def stated_missing(about: params.Product) -> tuple[str, ...]:
+    """Return the texts that are stated to stand for no value."""
+    return tuple(value for value in about.missing or () if isinstance(value, str))
+
+
 def dialect(
     product: CsvFile, about: params.Product = NOTHING, file: OpenedFile | None = None
 ) -> tuple[CsvFile, bytes | None]:
@@ -160,8 +165,7 @@ def dialect(
     Raises:
         InputError: the file cannot be read, or has no separator as stated.
     """
-    texts = tuple(value for value in about.missing or () if isinstance(value, str))
-    product = replace(product, missing=texts)
+    product = replace(product, missing=stated_missing(about))
     lines = _first_lines(product, file)
     if lines and lines[0].startswith(UTF_16):
         product = replace(product, encoding="utf-16")

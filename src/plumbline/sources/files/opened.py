@@ -89,7 +89,7 @@ class OpenedFile:
         return made
 
     def close(self) -> None:
-        """Forget what was kept; files held open are closed."""
+        """Forget what was kept; a file held open is closed when nobody reads it any more."""
         self._kept.clear()
 
 

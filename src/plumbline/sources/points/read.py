@@ -1,4 +1,4 @@
-"""Open any point product, whole or in parts; `formats` recognises it."""
+"""Open any point product, whole or in parts; `recognise` says which it is."""
 
 from __future__ import annotations
 

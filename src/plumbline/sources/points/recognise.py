@@ -12,7 +12,7 @@ import numpy as np
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection
-from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.csv_lines import dialect, stated_missing
 from plumbline.sources.files.csv_table import checked_names, read_header
 from plumbline.sources.files.opened import AnyFile, as_file, describe_foreign, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
@@ -151,6 +151,8 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
         raise InputError(f"{path}: {foreign}. {KNOWN}.")
     product: CsvFile | None = find_point_layer(opened)
     line = None
+    if product is not None:
+        product = replace(product, missing=stated_missing(about))
     if product is None:
         product, line = dialect(find_csv(opened), about, opened)
     if wanted in HDF5_FORMATS:

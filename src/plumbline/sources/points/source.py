@@ -31,7 +31,7 @@ class Fail(Protocol):
 class ProductFile:
     """A file of points that has been recognised.
 
-    It goes to other processes. A csv that is replaced after it was recognised is read as it was written before.
+    It goes to other processes. A csv that is replaced after it was recognised is read in the dialect of the former.
     """
 
     opened: OpenedFile
@@ -39,7 +39,7 @@ class ProductFile:
     """What `ingest.products` says of it."""
     kind: Literal["hdf5", "parquet", "layer", "csv"]
     format: str
-    """Key of `formats.FORMATS`."""
+    """Key of `recognise.FORMATS`."""
     csv: CsvFile | None
     """How to read it as a csv; None of HDF5 and Parquet."""
     header: tuple[str, ...]
