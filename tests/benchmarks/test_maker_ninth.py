@@ -224,7 +224,7 @@ def test_a_seed_gives_the_city_that_it_always_gave(city, tmp_path):
         assert (city / name).read_bytes() == (tmp_path / "city" / name).read_bytes()
     # Numbers of the maker as it came: another order of random draws gives others.
     labels = pd.read_csv(city / "labels.csv", keep_default_na=False)
-    assert list(labels) == ["building_id", "severity_permille", "quadrant", "accepted", "mechanism", "parts"]
+    assert list(labels) == ["building_id", "severity_permille", "quadrant", "accepted", "mechanism", "parts", "begins"]
     np.testing.assert_allclose(labels["severity_permille"][-4:], [0.0, 3.73885, 0.16929, 4.81932], rtol=1e-4)
 
 

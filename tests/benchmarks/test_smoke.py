@@ -81,7 +81,7 @@ TABLES = {
     "simulate": [
         (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
     ],
-    "slices": [(("slice", "buildings", "pruned, F1 lost", "pruned, error", "int8, F1 lost", "int8, error"), 18)],
+    "slices": [(("slice", "buildings", "pruned, F1 lost", "pruned, error", "int8, F1 lost", "int8, error"), 20)],
     "soak": [
         (("most right after tidying", "second quarter", "last quarter", "bound", "holds"), 5),
         (("run", "seconds", "server MiB", "workers MiB", "server's files", "disk MiB", "disk files", "git MiB"), 2),

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.fields.simulate.scene import DOMAINS, LEVELS, delays, draw_degradation, turbulence, unwrapping_patches
+from plumbline.fields.simulate.scene import LEVELS, delays, draw_degradation, turbulence, unwrapping_patches
+from plumbline.params.fields import DOMAINS
 
 RANGES = {"noise_mm": (1.5, 5.0), "gross": (0.004, 0.03), "density": (3000, 400), "atmosphere_mm": (0.1, 1.2)}
 OWN = {

@@ -15,7 +15,7 @@ from tests.tiny import run_cli
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"
 VIEWS = {"asc": "incidence_deg: 38.0, heading_deg: -10.0", "des": "incidence_deg: 36.0, heading_deg: 190.0"}
-ROUNDING_PERMILLE = 0.05
+ROUNDING_PERMILLE = 0.1
 
 
 def answer(folder, points, params=""):
