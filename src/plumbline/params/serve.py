@@ -208,6 +208,9 @@ class Score(Section):
     """Gets `OUT/PLACE/DELIVERY-HASH/`."""
     footprints: dict[str, Path] = {}
     """Place -> footprints, for deliveries that bring none of their own."""
+    damage_rates: dict[str, Annotated[float, Field(gt=0, lt=1)]] = {}
+    """Place -> share of its buildings that are damaged; of others it is estimated for each delivery, and an alarm on
+    `p_damaged` follows what chance makes of that."""
     settle_s: float = Field(default=60.0, ge=0, le=86_400)
     """A delivery counts as complete once nothing in it has changed for so many seconds."""
     marker: str | None = Field(default=None, pattern=r"^[^/]+$")

@@ -91,3 +91,6 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     assert found.table.drop(columns="geometry").equals(whole.table.drop(columns="geometry"))
     assert whole.table["begins"].notna().sum() > 2
     assert found.courses.equals(whole.courses)
+    given = read_answers(parts, 0.02)
+    assert (given.rate.rate, given.rate.estimated) == (0.02, False)
+    assert (given.table["p_damaged"].dropna() < whole.table["p_damaged"].dropna()).all()

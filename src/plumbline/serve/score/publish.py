@@ -48,7 +48,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
         InputError: a file could not be written.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    judged = read_answers(tiles)
+    judged = read_answers(tiles, params.damage_rates.get(delivery.place))
     table, reason, rate = judged.table, judged.reason, judged.rate
     if torn := int((reason == UNSURE_WHERE).sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)

@@ -213,8 +213,11 @@ def _opened(package: Path, version: str) -> OpenModel:
     return model
 
 
-def read_answers(tiles: list[ScoreTile]) -> Judged:
-    """Return predictions for all footprints, in the order of their file, with reasons for abstentions."""
+def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None) -> Judged:
+    """Return predictions for all footprints, in the order of their file, with reasons for abstentions.
+
+    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together.
+    """
     model = _opened(tiles[0].package, tiles[0].version)
     parts = []
     for tile in tiles:
@@ -232,7 +235,8 @@ def read_answers(tiles: list[ScoreTile]) -> Judged:
         geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
         model.prepare,
         model.about,
-        courses=courses,
+        damage_rate,
+        courses,
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
