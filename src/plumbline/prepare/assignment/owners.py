@@ -289,7 +289,8 @@ def owners_in_tile(
 ) -> Owners:
     """Assign points to a tile's footprints, with the same result as for the whole city.
 
-    What lies within its halo is enough to know (`sources.city.tiles`): the points beside its buildings, and who has them.
+    What lies within its halo is enough to know (`sources.city.tiles`): the points beside its buildings, and who has
+    them.
     """
     row = np.concatenate([neighbours.own, neighbours.row])
     # Of footprints alike the first of the file counts.
