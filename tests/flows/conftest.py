@@ -196,7 +196,8 @@ def make_project(folder: Path) -> Project:
     shutil.copytree(ROOT / "flows", folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "stage.py").write_text(STAGE)
     (folder / "plumbline").mkdir()
-    (folder / "plumbline" / "__init__.py").touch()
+    # Its own command line, before the package itself, of which flows import the errors.
+    (folder / "plumbline" / "__init__.py").write_text(f"__path__.append({str(ROOT / 'src/plumbline')!r})\n")
     (folder / "plumbline" / "__main__.py").write_text(RELEASE)
     stages = {}
     for before, stage in zip((None, *STAGES), STAGES, strict=False):

@@ -223,7 +223,7 @@ SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseli
         (spoil.swapped_quadrants, QUADRANT, {"quadrant_accuracy", "expected_calibration_error"}),
         (spoil.percent, SEVERITY, {"severity_mae", "interval_coverage", "missed_share"}),
         (spoil.pruned_to_5_percent, QUADRANT | SEVERITY, None),
-        (spoil.wrong_city, {WIDE, "novelty_change pruned all max"}, None),
+        (spoil.wrong_city, {WIDE}, None),
         (spoil.overconfident, {"expected_calibration_error pruned all max"}, {"expected_calibration_error"}),
         (spoil.narrow_interval, {"interval_coverage pruned all min"}, {"interval_coverage"}),
         (spoil.wide_interval, {WIDE}, {"interval_width"}),
