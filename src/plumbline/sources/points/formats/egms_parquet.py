@@ -164,7 +164,8 @@ def _check_size(path: Path, file: pq.ParquetFile) -> None:
 
 
 def _rows(opened: OpenedFile, types: Mapping[str, pa.DataType], groups: Groups) -> Iterator[tuple[int, pa.Table]]:
-    path, file = opened.path, opened.kept(_open)
+    # A file of its own: Arrow's cannot be read in several threads, as parts of a product are.
+    path, file = opened.path, _open(opened.path)
     first = sum(file.metadata.row_group(index).num_rows for index in range(groups[0]))
     wanted = list(range(file.metadata.num_row_groups))[slice(*groups)]
     if not wanted:
