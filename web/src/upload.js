@@ -17,6 +17,8 @@ function formFields() {
             field("Column that names a building", { name: "id_column", placeholder: "building_id" }),
             field("Layer of the buildings", { name: "layer" }),
             field("Share of damaged buildings", { name: "damage_rate", placeholder: "auto" }, "For example 0.02 for 2 %, or auto."),
+            field("Since", { type: "date", name: "since" }, "Only what was observed from this day on counts."),
+            field("Until", { type: "date", name: "until" }, "Only what was observed up to this day counts."),
             field("Least confidence in the quadrant", { name: "min_quadrant_confidence", type: "number", min: 0, max: 1, step: 0.05 }))),
         el("label", { class: "check" }, el("input", { type: "checkbox", name: "restore" }), "Also restore a field"),
     ]
@@ -31,8 +33,8 @@ export function requestOf(form, names) {
     return request
 }
 
-const PREDICT = ["points", "buildings", "format", "id_column", "layer", "damage_rate", "min_quadrant_confidence"]
-const RESTORE = ["points", "buildings"]
+const PREDICT = ["points", "buildings", "format", "id_column", "layer", "damage_rate", "min_quadrant_confidence", "since", "until"]
+const RESTORE = ["points", "buildings", "since", "until"]
 
 /** Ask for a token in a dialog; gives null where the user closes it. */
 function askToken() {

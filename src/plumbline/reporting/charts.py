@@ -93,12 +93,12 @@ def line_chart(
 
 
 def course_chart(
-    title: str, days: Sequence[str], low: Sequence[float], value: Sequence[float], high: Sequence[float], unit: str
+    title: str, days: Sequence[str], low: Sequence[float], value: Sequence[float], high: Sequence[float]
 ) -> str:
     """Draw a small SVG document of a value over time, from 0 on, with the band of its interval.
 
     Args:
-        title: above it. days: ISO dates, two or more. low, value, high: at each of them. unit: of the value.
+        title: above it. days: ISO dates, two or more. low, value, high: at each of them.
     """
     height, bottom = 190, 24
     numbers = [_day(day) for day in days]
@@ -108,7 +108,7 @@ def course_chart(
         across = LEFT + (day - first) / (last - first) * (WIDTH - LEFT - RIGHT)
         return f"{across:.1f},{height - bottom - at / top * (height - TOP - bottom):.1f}"
 
-    parts = [_text(LEFT, 24, title, "start", bold=True), _text(LEFT - 6, TOP - 6, unit, "end")]
+    parts = [_text(LEFT, 24, title, "start", bold=True)]
     for at in (0.0, top / 2, top):
         x, y = place(first, at).split(",")
         parts.append(f'<line x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" {GRID}/>')

@@ -74,6 +74,14 @@ def test_a_problem_of_the_request_is_told_in_the_services_words(address: str, vi
     assert window.get_by_role("button", name="Judge the buildings").is_visible()
 
 
+def test_the_dates_of_the_form_reach_the_job(address: str, visit: Any, city: Any) -> None:
+    window = visit(address)
+    window.get_by_text("Options").click()
+    window.get_by_label("Since").fill("2100-01-01")
+    send(window, city.products(), city.footprints)
+    window.get_by_role("alert").filter(has_text="2100-01-01").wait_for()
+
+
 def test_a_problem_of_a_file_is_told_when_the_job_fails(address: str, visit: Any, city: Any, tmp_path: Path) -> None:
     cut = tmp_path / "cut.csv"
     cut.write_text("this is no table of points\n")

@@ -26,8 +26,14 @@ BEGINNINGS = np.arange(0, 0.985, 0.02)
 """(N,) of onsets, as shares of the record; 0: at or before its first epoch."""
 STEADY, RESTING, GROWING, TURNING, BEGINNING = 0.3, 0.15, 0.1, 0.1, 0.35
 """How probable each family is before looking."""
-MEMORY = ((0.0, 1.0), (0.4, 40.0), (0.7, 40.0), (0.6, 120.0), (0.85, 120.0))
-"""Kinds of noise: share that hangs together, and the days after which 1/e of it is left."""
+NOISES = (
+    *((0.0, 1.0, 1.0), (0.4, 40.0, 1.0), (0.7, 40.0, 1.0), (0.6, 120.0, 1.0), (0.85, 120.0, 1.0)),
+    *((0.0, 1.0, 2.0), (0.4, 40.0, 2.0)),
+)
+"""Kinds of noise: share that hangs together, the days after which 1/e of it is left, and how many times as large it is
+in the last epochs."""
+LAST = 0.03
+"""Share of the epochs of a track whose noise may be larger, at its end (docs/decisions/0047)."""
 SHORT_DAYS = 1.2 * DAYS_A_YEAR
 """Over less, an annual term takes the movement along, and none is fitted."""
 QUICKER = 1.5
@@ -131,8 +137,11 @@ class Clock:
         self.columns = free.shape[1]
         self.noise = []
         apart = np.abs(days[:, None] - days[None, :])
-        for share, memory in MEMORY:
-            lower = np.linalg.cholesky((1 - share) * np.eye(len(days)) + share * np.exp(-apart / memory))
+        last = np.arange(len(days)) >= len(days) - max(2, round(LAST * len(days)))
+        for share, memory, times in NOISES:
+            scale = np.where(last, times, 1.0)
+            spread = (1 - share) * np.eye(len(days)) + share * np.exp(-apart / memory)
+            lower = scale[:, None] * np.linalg.cholesky(spread)
             inverse = np.linalg.inv(lower)
             q, _ = np.linalg.qr(inverse @ free)
             whiten = inverse - q @ (q.T @ inverse)
@@ -158,7 +167,7 @@ def tell(series: Sequence[Series], years: float) -> Course | None:
         series: of each track. years: length of the whole record.
     """
     known = possible()
-    likely = np.array([_likelihoods(series, kind) for kind in range(len(MEMORY))]) + known.log_prior
+    likely = np.array([_likelihoods(series, kind) for kind in range(len(NOISES))]) + known.log_prior
     if not np.isfinite(likely).any():
         return None
     weight = np.exp(likely - likely.max())

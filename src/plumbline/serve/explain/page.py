@@ -137,7 +137,7 @@ def _section(
 def _course(course: pd.DataFrame) -> str:
     low, value, high = (course[name].tolist() for name in ("severity_low", "severity_permille", "severity_high"))
     days = course["date"].tolist()
-    return course_chart("Strain over time, with its 90 % interval", days, low, value, high, "permille")
+    return course_chart("Strain over time, permille, with its 90 % interval", days, low, value, high)
 
 
 def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:

@@ -22,6 +22,8 @@ def when_text(building: Any) -> str:
     if not math.isnan(building.severity_rate):
         interval = f"({building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
         parts.append(f"grows by {building.severity_rate:.1f} permille a year {interval}")
+    if building.p_accelerating > 0.5:
+        parts.append(f"faster in the last year than before (probability {100 * building.p_accelerating:.0f} %)")
     return "; ".join(parts)
 
 
