@@ -42,11 +42,13 @@ export const orderControl = (state, change) =>
 export const colourControl = (state, change) =>
     select("Colours", [["category", "Burland category"], ["p_damaged", "Probability of damage"]], state.by, change)
 
-export function pointControls(city, change) {
-    if (!city.points.some(({ lon }) => lon.length)) return null
+export function pointControls(city, change, changeAreas) {
+    const areas = city.areas?.features.length
+    if (!areas && !city.points.some(({ lon }) => lon.length)) return null
     return el("details", { class: "menu" }, el("summary", {}, "Points"),
         el("div", {}, city.points.map(({ track, lon }, i) =>
-            checkbox(`${track} (${lon.length.toLocaleString("en")})`, false, on => change(i, on)))))
+            checkbox(`${track} (${lon.length.toLocaleString("en")})`, false, on => change(i, on))),
+        areas && checkbox(`Moving areas (${areas.toLocaleString("en")})`, false, changeAreas)))
 }
 
 export function overlayControls(city, state, change) {

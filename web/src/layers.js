@@ -107,6 +107,20 @@ export function addPoints(map, points, limit) {
     }, "chosen")
 }
 
+/** Moving areas in the colours of the points, each with its name and rate. */
+export function addAreas(map, areas, limit) {
+    const bounds = [-5, -3, -1, 1, 3, 5].map(sixth => (limit * sixth) / 6)
+    const features = areas.features.map(feature => ({ ...feature, properties: { ...feature.properties,
+        text: `${feature.properties.name}: ${feature.properties.rate_mm_year.toFixed(1).replace("-", "\u2212")} mm/yr` } }))
+    map.addSource("areas", { type: "geojson", data: { ...EMPTY, features } })
+    map.addLayer({ id: "areas", type: "fill", source: "areas",
+        paint: { "fill-color": steps(["get", "rate_mm_year"], VELOCITY, bounds), "fill-opacity": 0.45 } }, "chosen")
+    map.addLayer({ id: "area-edges", type: "line", source: "areas", paint: { "line-color": "#333", "line-width": 1.2 } }, "chosen")
+    map.addLayer({ id: "area-texts", type: "symbol", source: "areas",
+        layout: { "text-field": ["get", "text"], "text-font": ["sans-serif"], "text-size": 12 },
+        paint: { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 1.5 } })
+}
+
 export function addOverlays(map, overlays) {
     overlays.forEach(({ png, corners }, i) => {
         map.addSource(`overlay-${i}`, { type: "image", url: png, coordinates: corners })

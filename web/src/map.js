@@ -3,7 +3,7 @@
 import maplibregl from "maplibre-gl"
 import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { keepSmooth } from "./smoothness.js"
-import { EMPTY, FILL, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+import { EMPTY, FILL, addAreas, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
@@ -111,6 +111,11 @@ export function createMap(container, city, at, on) {
             if (!map.getSource("points")) addPoints(map, city.points, city.velocity_limit)
             state.tracks[visible ? "add" : "delete"](track)
             map.setFilter("points", ["in", ["get", "track"], ["literal", [...state.tracks]]])
+        }),
+        areas: visible => loaded.then(() => {
+            if (!map.getSource("areas")) addAreas(map, city.areas, city.velocity_limit)
+            for (const layer of ["areas", "area-edges", "area-texts"])
+                map.setLayoutProperty(layer, "visibility", visible ? "visible" : "none")
         }),
         overlay: (chosen, opacity) => loaded.then(() => city.overlays.forEach((_, i) => {
             map.setLayoutProperty(`overlay-${i}`, "visibility", i === chosen ? "visible" : "none")

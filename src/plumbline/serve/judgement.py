@@ -27,6 +27,7 @@ from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.place.moving_areas import moving_areas
 from plumbline.serve.predictions import make_predictions
 from plumbline.serve.when import Severity, course_rows, courses_of, when_columns
 from plumbline.sources.city.in_memory import CityInMemory
@@ -45,6 +46,8 @@ class Judged(NamedTuple):
     """The share of damaged buildings that all of it stands for."""
     courses: pd.DataFrame | None = None
     """Severity over time of those with a rate, see `course_rows`; None where nobody asked for it."""
+    areas: geopandas.GeoDataFrame | None = None
+    """What moves in the city, see `moving_areas`; None where nobody asked for it."""
 
 
 class Model(NamedTuple):
@@ -99,7 +102,8 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
     asked, answers = ask(prepared, model, limits)
     courses = courses_of(prepared, city.points, answers)
     judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses)
-    return Answered(judged, prepared)
+    areas = moving_areas(city.points, city.footprints)
+    return Answered(judged._replace(areas=areas), prepared)
 
 
 def ask(prepared: Prepared, model: OpenModel, limits: Prepare) -> tuple[Asked, Answers]:

@@ -18,8 +18,8 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.judgement import Answered, Judged
-from plumbline.serve.predictions import COURSES, SCATTERERS, UNJUDGED
-from plumbline.serve.qgis.styles import Hatching, Layer, scatterers_style, unjudged_style
+from plumbline.serve.predictions import AREAS, COURSES, SCATTERERS, UNJUDGED
+from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, scatterers_style, unjudged_style
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -47,11 +47,12 @@ class _Chosen(NamedTuple):
 
 
 def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
-    """Make all layers of a GeoPackage besides the predictions: those not judged, courses, histories of each track."""
+    """Make all layers of a GeoPackage besides the predictions: those not judged, courses, areas, histories."""
     judged, prepared = answered.judged, answered.prepared
     return [
         *unjudged_layer(judged),
         *courses_layer(judged),
+        *areas_layer(judged),
         *scatterer_layers(tracks, prepared.owners, judged.table),
     ]
 
@@ -60,6 +61,14 @@ def courses_layer(judged: Judged) -> list[Layer]:
     """Make the layer `courses`, a table without places; an empty list if no building has one."""
     rows = judged.courses
     return [Layer(COURSES, [rows], None, None)] if rows is not None and len(rows) else []
+
+
+def areas_layer(judged: Judged) -> list[Layer]:
+    """Make the layer `moving_areas`; an empty list if nothing moves."""
+    areas = judged.areas
+    if areas is None or not len(areas):
+        return []
+    return [Layer(AREAS, [areas], areas_style(AREAS, _limit(areas["rate_mm_year"].to_numpy(float))), None)]
 
 
 def scatterer_layers(

@@ -66,7 +66,7 @@ SET_SHARE = 0.8
 SURE_MECHANISM = 0.6
 """Least probability of a mechanism that is named."""
 
-PREDICTIONS, UNJUDGED, COURSES = "predictions", "not_judged", "courses"
+PREDICTIONS, UNJUDGED, COURSES, AREAS = "predictions", "not_judged", "courses", "moving_areas"
 """Layers of a GeoPackage of `plumbline predict`."""
 SCATTERERS, BUILDINGS = "scatterers", "buildings"
 """Layers of a GeoPackage of `plumbline explain`."""
@@ -278,6 +278,7 @@ OWN_LAYERS = {
     PREDICTIONS: "model_version",
     UNJUDGED: "explanation",
     COURSES: "severity_permille",
+    AREAS: "rate_mm_year",
     BUILDINGS: "model_version",
     SCATTERERS: "attention_share",
 }

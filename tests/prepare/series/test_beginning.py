@@ -51,7 +51,8 @@ def test_courses_go_from_nothing_to_all_of_the_movement():
     assert prior_beginnings().sum() == pytest.approx(1)
 
 
-def test_larger_noise_at_the_end_of_the_record_is_not_taken_for_a_faster_movement(clock, draw=np.random.default_rng(5)):
+def test_larger_noise_at_the_end_of_the_record_is_not_taken_for_a_faster_movement(clock):
+    draw = np.random.default_rng(5)
     size = np.where(np.arange(len(DAYS)) >= len(DAYS) - 4, 2.0, 1.0)
     found = [told(clock, 2 * AT + size * draw.normal(size=len(DAYS))) for _ in range(200)]
     assert np.mean([one.p_quickens > 0.5 for one in found]) < 0.1  # 0.15 if all epochs were alike

@@ -9,11 +9,13 @@ import pytest
 
 from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
 from plumbline.serve.layers import HATCHINGS, unjudged_layer
+from plumbline.serve.place.moving_areas import COLUMNS as AREAS
 from plumbline.serve.predictions import COLUMNS, STATUSES
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis.styles import (
     NOT_JUDGED,
     SCATTERER_ALIASES,
+    areas_style,
     field_style,
     predictions_style,
     scatterers_style,
@@ -45,6 +47,7 @@ def styles():
         "predictions": predictions_style("predictions"),
         "scatterers_a": scatterers_style("scatterers_a", 7, EPOCHS),
         "not_judged": unjudged(),
+        "moving_areas": areas_style("moving_areas", 7),
     }
 
 
@@ -71,6 +74,8 @@ def test_every_field_has_an_alias():
     assert list(found) == [*SCATTERER_ALIASES, *EPOCHS]
     assert found["D20200103"] == "Displacement 2020-01-03 (mm)"
     assert found["velocity"].endswith("(mm/yr)")
+    found = [one.get("field") for one in parsed(areas_style("a", 2).qml).iter("alias")]
+    assert set(found) == {"fid", *AREAS} - {"geometry"}
 
 
 def test_categories_have_the_colours_of_the_map():

@@ -62,7 +62,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
         `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
-        `histories` and `courses`. No NaN is in it.
+        `histories`, `courses` and `areas` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
@@ -86,6 +86,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "velocity_limit": velocity_limit(points),
         "histories": histories(shown, tracks),
         "courses": courses(shown, judged.courses),
+        "areas": _areas(judged.areas),
     }
 
 
@@ -129,6 +130,14 @@ def _quarters(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
         return _collection(np.zeros(0, object), [], [])
     part = quarters(shown.geometry.to_numpy()[rows], shown["quadrant"].iloc[rows].tolist())
     return _collection(_degrees(geopandas.GeoSeries(part, crs=shown.crs)), rows.tolist(), [{}] * len(rows))
+
+
+def _areas(areas: geopandas.GeoDataFrame | None) -> dict[str, Any]:
+    """Make the moving areas' FeatureCollection."""
+    if areas is None:
+        return _collection(np.zeros(0, object), [], [])
+    columns = areas.drop(columns="geometry").round({"rate_mm_year": 2, "displacement_mm": 1})
+    return _collection(_degrees(areas.geometry), range(len(areas)), columns.to_dict("records"))
 
 
 def _degrees(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:

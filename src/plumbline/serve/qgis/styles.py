@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,6 +100,17 @@ SCATTERER_ALIASES = {
     "height": "Height (m)",
 }
 """Field of the scatterers -> its name with its unit; those of the epochs come after."""
+AREA_ALIASES = {
+    ROW: "Row",
+    "name": "Area",
+    "track": "Track",
+    "rate_mm_year": "Mean velocity towards the satellite, against the track's median (mm/yr)",
+    "displacement_mm": "The same over the whole record (mm)",
+    "points": "Points",
+    "buildings": "Buildings that it touches",
+    "quality": "Quality: 1, points move alike over time, to 3",
+}
+"""Field of the moving areas -> its name with its unit."""
 BEYOND = 1e6
 """End of the outermost classes of velocity, mm/yr."""
 
@@ -195,22 +207,40 @@ def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
         epochs: columns of displacement, as `D20200103`.
     """
     ranges, lines = [], []
-    edges = [limit * (2 * n / len(DIVERGING) - 1) for n in range(len(DIVERGING) + 1)]
-    edges[0], edges[-1] = -BEYOND, BEYOND
-    for colour, low, high in zip(DIVERGING, edges[:-1], edges[1:], strict=True):
-        label = f"{low:.1f} to {high:.1f} mm/yr"
-        label = f"below {high:.1f} mm/yr" if low == -BEYOND else f"{low:.1f} mm/yr or more" if high == BEYOND else label
+    for colour, label, low, high, condition in _classes("velocity", limit):
         ranges.append(qml.Range(label, low, high, qml.symbol("marker", qml.marker(colour, GREY))))
-        inside = sld.both(
-            sld.compared("PropertyIsGreaterThanOrEqualTo", "velocity", f"{low:.6f}"),
-            sld.compared("PropertyIsLessThan", "velocity", f"{high:.6f}"),
-        )
-        lines.append(sld.rule(label, inside, sld.point(colour, GREY)))
+        lines.append(sld.rule(label, condition, sld.point(colour, GREY)))
     days = {name: f"Displacement {name[1:5]}-{name[5:7]}-{name[7:]} (mm)" for name in epochs}
     drawn = qml.vector_document(
         qml.graduated_renderer("velocity", ranges), qml.POINT, {**SCATTERER_ALIASES, **days}, '"point_id"'
     )
     return Style(drawn, sld.document(layer, lines), "Mean velocity towards the satellite")
+
+
+def areas_style(layer: str, limit: float) -> Style:
+    """Style moving areas by rate, as scatterers by velocity. `limit`: rate of the outermost classes, mm/yr."""
+    ranges, lines = [], []
+    for colour, label, low, high, condition in _classes("rate_mm_year", limit):
+        ranges.append(qml.Range(label, low, high, qml.symbol("fill", qml.simple_fill(colour, GREY, opacity=0.6))))
+        lines.append(sld.rule(label, condition, sld.polygon(sld.solid(colour), GREY)))
+    drawn = qml.vector_document(
+        qml.graduated_renderer("rate_mm_year", ranges), qml.POLYGON, AREA_ALIASES, '"name" || \' \' || "track"'
+    )
+    return Style(drawn, sld.document(layer, lines), "Moving areas: rate towards the satellite")
+
+
+def _classes(field: str, limit: float) -> Iterator[tuple[str, str, float, float, ET.Element]]:
+    """Yield colour, label, ends and condition of each class of a velocity, mm/yr; the outermost begin at `limit`."""
+    edges = [limit * (2 * n / len(DIVERGING) - 1) for n in range(len(DIVERGING) + 1)]
+    edges[0], edges[-1] = -BEYOND, BEYOND
+    for colour, low, high in zip(DIVERGING, edges[:-1], edges[1:], strict=True):
+        label = f"{low:.1f} to {high:.1f} mm/yr"
+        label = f"below {high:.1f} mm/yr" if low == -BEYOND else f"{low:.1f} mm/yr or more" if high == BEYOND else label
+        inside = sld.both(
+            sld.compared("PropertyIsGreaterThanOrEqualTo", field, f"{low:.6f}"),
+            sld.compared("PropertyIsLessThan", field, f"{high:.6f}"),
+        )
+        yield colour, label, low, high, inside
 
 
 def field_style(limit: float) -> str:
