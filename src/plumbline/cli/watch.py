@@ -1,4 +1,4 @@
-"""Run the command that judges a place as of past dates."""
+"""Run the commands that look at a place: as of past dates, and along a line."""
 
 from __future__ import annotations
 
@@ -81,3 +81,35 @@ def _step(text: str) -> int:
     if found is None or not int(found[1]):
         raise InputError(f"--every {text}: a number of days from 1 to 99999 with the letter d needed, as 180d.")
     return int(found[1])
+
+
+@app.command(
+    cls=PointsCommand,
+    epilog="Example: `plumbline section --line '13.17,38.70 13.19,38.71' --points A.zip B.zip --predictions OUT.gpkg "
+    "--output SECTION.csv --picture SECTION.svg`",
+)
+def section(
+    line: Annotated[
+        str,
+        typer.Option(metavar="FILE|COORDINATES", help="Vector file with one line, or 'LON,LAT LON,LAT ...' (WGS 84)."),
+    ],
+    points: PointsOption,
+    output: Annotated[Path, typer.Option(metavar="FILE", help="Table of what lies along the line: .csv.")],
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: .svg.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of `plumbline predict`: the buildings that the line crosses.")
+    ] = None,
+    field: Annotated[Path | None, typer.Option(metavar="FILE", help="GeoTIFF of `plumbline restore`.")] = None,
+    within: Annotated[
+        float, typer.Option(min=0.1, max=10_000, help="Points up to this far from the line count, m.")
+    ] = 25,
+    format_: FormatOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Cut a cross section: points, buildings and a field along a line, as a table and a picture."""
+    from plumbline.serve.place.section import cut
+
+    reading = reading_of(params, format_, None, None, since, until)
+    cut(line, points, output, picture, predictions, field, within, reading)

@@ -71,7 +71,7 @@ def line_chart(
         up = (y - y_range[0]) / (y_range[1] - y_range[0])
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
-    parts = [_text(LEFT, 24, title, "start", bold=True), *_axes(place, x_range, y_range, x_label, y_label)]
+    parts = [svg_text(LEFT, 24, title, "start", bold=True), *axes(place, x_range, y_range, x_label, y_label)]
     colour = -1
     for index, line in enumerate(lines):
         colour += not (line.dashed and index)
@@ -82,14 +82,14 @@ def line_chart(
         parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{path}"/>')
         row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - index)
         parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
-        parts.append(_text(LEFT + 40, row, line.name, "start"))
+        parts.append(svg_text(LEFT + 40, row, line.name, "start"))
     for mark in marks:
         x, y = place(mark.x, mark.y)
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="currentColor"/>')
-        parts.append(_text(x + 8, y - 6, mark.name, "start"))
+        parts.append(svg_text(x + 8, y - 6, mark.name, "start"))
     corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
     defined = f'<clipPath id="{plot}"><rect {corner}/></clipPath>'
-    return _document(title, HEIGHT, paper, [defined, *parts])
+    return svg_document(title, HEIGHT, paper, [defined, *parts])
 
 
 def course_chart(
@@ -108,20 +108,20 @@ def course_chart(
         across = LEFT + (day - first) / (last - first) * (WIDTH - LEFT - RIGHT)
         return f"{across:.1f},{height - bottom - at / top * (height - TOP - bottom):.1f}"
 
-    parts = [_text(LEFT, 24, title, "start", bold=True)]
+    parts = [svg_text(LEFT, 24, title, "start", bold=True)]
     for at in (0.0, top / 2, top):
         x, y = place(first, at).split(",")
         parts.append(f'<line x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" {GRID}/>')
-        parts.append(_text(LEFT - 6, float(y) + 4, f"{at:.2g}", "end"))
+        parts.append(svg_text(LEFT - 6, float(y) + 4, f"{at:.2g}", "end"))
     for year in range(int(days[0][:4]) + 1, int(days[-1][:4]) + 1):
         x = place(date(year, 1, 1).toordinal(), 0).split(",")[0]
         parts.append(f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{height - bottom}" {GRID}/>')
-        parts.append(_text(float(x), height - 8, str(year), "middle"))
+        parts.append(svg_text(float(x), height - 8, str(year), "middle"))
     band = [*zip(numbers, high, strict=True), *reversed(list(zip(numbers, low, strict=True)))]
     corners, line = (" ".join(place(*one) for one in way) for way in (band, zip(numbers, value, strict=True)))
     parts.append(f'<polygon points="{corners}" fill="{COLOURS[0]}" fill-opacity="0.2"/>')
     parts.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>')
-    return _document(title, height, "#fff", parts)
+    return svg_document(title, height, "#fff", parts)
 
 
 def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") -> str:
@@ -138,23 +138,24 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
     def across(value: float) -> float:
         return left + (value - low) / (high - low) * (WIDTH - left - right)
 
-    parts = [_text(8, 24, title, "start", bold=True)]
+    parts = [svg_text(8, 24, title, "start", bold=True)]
     for tick in range(TICKS + 1):
         value = low + tick / TICKS * (high - low)
         x = across(value)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>')
-        parts.append(_text(x, height - 8, f"{value:.3g}", "middle"))
+        parts.append(svg_text(x, height - 8, f"{value:.3g}", "middle"))
     for index, row in enumerate(rows):
         y, colour = 54 + 26 * index, COLOURS[index % len(COLOURS)]
-        parts.append(_text(left - 8, y + 4, row.name, "end"))
+        parts.append(svg_text(left - 8, y + 4, row.name, "end"))
         if row.low is not None and row.high is not None:
             ends = f'x1="{across(row.low):.1f}" x2="{across(row.high):.1f}"'
             parts.append(f'<line {ends} y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"/>')
         parts.append(f'<circle cx="{across(row.value):.1f}" cy="{y}" r="5" fill="{colour}"/>')
-    return _document(title, height, paper, parts)
+    return svg_document(title, height, paper, parts)
 
 
-def _document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
+def svg_document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
+    """Return a drawing `WIDTH` wide, with its parts in order."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{html.escape(title)}" font-family="sans-serif" font-size="12">\n'
@@ -162,17 +163,18 @@ def _document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
     )
 
 
-def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str) -> list[str]:
+def axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str) -> list[str]:
+    """Draw both axes with grid, ticks and labels; `place` turns figures into px."""
     parts = []
     for tick in range(TICKS + 1):
         x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
         parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
-        parts.append(_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
-        parts.append(_text(LEFT - 6, up + 4, f"{y:.3g}", "end"))
+        parts.append(svg_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
+        parts.append(svg_text(LEFT - 6, up + 4, f"{y:.3g}", "end"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
+    parts.append(svg_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
     parts.append(
         f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
         f"{html.escape(y_label)}</text>"
@@ -180,7 +182,8 @@ def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: s
     return parts
 
 
-def _text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:
+def svg_text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:
+    """Write words at a place, px; `anchor`: `start`, `middle` or `end` of them stands there."""
     weight = ' font-weight="bold"' if bold else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"{weight}>{html.escape(words)}</text>'

@@ -1,0 +1,248 @@
+"""Cut a cross section: points, buildings and a field along a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, check_writable
+from plumbline.core.strain import category
+from plumbline.reporting.colours import CATEGORY_COLOURS, GREY
+from plumbline.reporting.cross_section import Band, Bar, Dots, section_chart
+from plumbline.serve.predictions import read_predictions
+from plumbline.sources.city.files import point_files
+from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
+from plumbline.sources.footprints.buildings import check_crs, reprojected
+from plumbline.sources.footprints.open import read_vector
+from plumbline.sources.points.epochs import DAYS_A_YEAR, velocity_mm_per_year
+from plumbline.sources.points.track import Track
+
+Float = NDArray[np.floating[Any]]
+POINT, BUILDING, FIELD = "point", "building", "field"
+COLUMNS = ("kind", "name", "track", "along_m", "along_end_m", "across_m", "rate_mm_year", "displacement_mm", "std_mm")
+"""Of every row. `along_m`: distance from the beginning of the line, and of a building its end too; `across_m`: distance
+from the line, positive to its left. `rate_mm_year`, `displacement_mm`: of a point, by a straight line through its
+series; of a field, its first band, with `std_mm`."""
+FIGURES = ("p_damaged", "severity_permille", "settlement_mm", "tilt_mm_m", "against_neighbours_mm")
+"""Of buildings, from the predictions."""
+MOST_SAMPLES = 1000
+"""Places at which a field is read."""
+
+
+def cut(
+    line: str,
+    points: Sequence[Path],
+    output: Path,
+    picture: Path | None,
+    predictions: Path | None,
+    field: Path | None,
+    within_m: float,
+    reading: Reading = AS_THEY_ARE,
+) -> pd.DataFrame:
+    """Write a cross section as a table, and a picture if wanted; see `cross_section` and `read_line`.
+
+    Raises:
+        InputError: anything given is missing, damaged or elsewhere, or an output has another suffix.
+    """
+    for path, suffix in ((output, ".csv"), *([(picture, ".svg")] if picture else [])):
+        if path.suffix.lower() != suffix:
+            raise InputError(f"{path}: suffix '{path.suffix}' found. Give a name that ends with {suffix}.")
+        check_writable(path)
+    judged = None if predictions is None else read_predictions(predictions)
+    if judged is not None and judged.crs is None:
+        raise InputError(
+            f"{predictions}: a csv does not say its CRS. Give the predictions as .gpkg, .geojson or .parquet."
+        )
+    tracks = read_tracks(point_files(points), reading.ingest, reading.format_, reading.window)
+    way = read_line(line, tracks[0].crs)
+    found = cross_section(way, tracks, within_m, judged, field)
+    with atomic_file(output) as temporary:
+        found.to_csv(temporary, index=False)
+    if picture is not None:
+        with atomic_file(picture) as temporary:
+            temporary.write_text(draw_section(found, way, f"Cross section, {way.length:.0f} m"), encoding="utf-8")
+    counts = found["kind"].value_counts()
+    log.info("%.0f m: %s", way.length, ", ".join(f"{count} rows of kind {kind}" for kind, count in counts.items()))
+    return found
+
+
+def read_line(given: str, crs: str) -> shapely.LineString:
+    """Return the line that a user gives, in a projected CRS.
+
+    Args:
+        given: `LON,LAT LON,LAT ...` in WGS 84, or a file with one line. crs: that it is wanted in.
+
+    Raises:
+        InputError: it is neither, or the line has no length.
+    """
+    path = Path(given)
+    if path.exists():
+        frame = read_vector(path, None, None)
+        check_crs(path, frame)
+    else:
+        frame = geopandas.GeoDataFrame(geometry=[_typed(given)], crs="EPSG:4326")
+    lines = frame[frame.geometry.geom_type.isin(("LineString", "MultiLineString"))]
+    if len(lines) != 1:
+        raise InputError(
+            f"--line {given}: {len(lines)} lines found, one is needed. Give a file with the one to cut along."
+        )
+    merged = shapely.line_merge(reprojected(f"--line {given}", lines, crs).geometry.iloc[0])
+    if merged.geom_type != "LineString" or not merged.length > 0:
+        raise InputError(f"--line {given}: the line is in pieces or has no length. Give one that is connected.")
+    return merged
+
+
+def _typed(given: str) -> shapely.LineString:
+    try:
+        corners = [tuple(float(part) for part in corner.split(",")) for corner in given.split()]
+        if all(len(c) == 2 and abs(c[0]) <= 360 and abs(c[1]) <= 90 for c in corners) and len(corners) > 1:
+            return shapely.LineString(corners)
+    except ValueError:
+        pass
+    raise InputError(f"--line {given}: no such file, and no coordinates. Write them as '13.17,38.70 13.19,38.71'.")
+
+
+def cross_section(
+    line: shapely.LineString,
+    tracks: Sequence[Track],
+    within_m: float,
+    predictions: geopandas.GeoDataFrame | None = None,
+    field: Path | None = None,
+) -> pd.DataFrame:
+    """Return a row for each point within reach, building that the line crosses and place of the field, along the line.
+
+    Args:
+        line: in the CRS of the points. tracks: of points. within_m: points up to this far from the line count.
+        predictions: as `plumbline predict` writes them. field: GeoTIFF of `plumbline restore`.
+
+    Raises:
+        InputError: nothing lies along the line, or the field cannot be read.
+    """
+    parts = [_points(line, track, within_m) for track in tracks]
+    if predictions is not None:
+        parts.append(_buildings(line, predictions.to_crs(tracks[0].crs)))
+    if field is not None:
+        parts.append(_field(line, field, tracks[0].crs))
+    found = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=list(COLUMNS))])
+    if found.empty:
+        raise InputError(
+            f"--line: no point lies within {within_m:g} m of it. Is it in this place? Give a wider --within."
+        )
+    columns = [*COLUMNS, *(name for name in FIGURES if name in found)]
+    return found.reindex(columns=columns).sort_values(["kind", "along_m"], kind="stable").reset_index(drop=True)
+
+
+def _points(line: shapely.LineString, track: Track, within_m: float) -> pd.DataFrame:
+    places = shapely.points(track.easting, track.northing)
+    near = np.flatnonzero(shapely.dwithin(line, places, within_m))
+    rate = velocity_mm_per_year(track.displacement[near], track.epochs)
+    years = float((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+    along = shapely.line_locate_point(line, places[near])
+    return pd.DataFrame(
+        {
+            "kind": POINT,
+            "name": track.point_id[near],
+            "track": track.name,
+            "along_m": along,
+            "across_m": _side(line, along, places[near]) * shapely.distance(line, places[near]),
+            "rate_mm_year": rate,
+            "displacement_mm": rate * years,
+        }
+    )
+
+
+def _side(line: shapely.LineString, along: Float, places: NDArray[np.object_]) -> Float:
+    """Return 1 of places to the left of a line, and -1 to its right."""
+    step = min(0.1, line.length / 100)
+    ahead = np.clip(along, step, line.length)
+    end, start = (shapely.get_coordinates(shapely.line_interpolate_point(line, at)) for at in (ahead, ahead - step))
+    way, off = end - start, shapely.get_coordinates(places) - start
+    return np.where(way[:, 0] * off[:, 1] - way[:, 1] * off[:, 0] >= 0, 1.0, -1.0)
+
+
+def _buildings(line: shapely.LineString, predictions: geopandas.GeoDataFrame) -> pd.DataFrame:
+    crossed = predictions[predictions.geometry.intersects(line)]
+    corners = [shapely.points(shapely.get_coordinates(shapely.intersection(one, line))) for one in crossed.geometry]
+    along = [shapely.line_locate_point(line, own) for own in corners]
+    rows = pd.DataFrame(
+        {
+            "kind": BUILDING,
+            "name": crossed["building_id"].to_numpy(object),
+            "along_m": [own.min() for own in along],
+            "along_end_m": [own.max() for own in along],
+            "across_m": 0.0,
+        }
+    )
+    for name in FIGURES:
+        if name in crossed:
+            rows[name] = crossed[name].to_numpy(float)
+    return rows
+
+
+def _field(line: shapely.LineString, path: Path, crs: str) -> pd.DataFrame:
+    import rasterio
+    from rasterio.errors import RasterioIOError
+    from rasterio.warp import transform
+
+    try:
+        with rasterio.open(path) as source:
+            along = np.linspace(0, line.length, min(MOST_SAMPLES, 2 + int(line.length / source.res[0])))
+            east, north = shapely.get_coordinates(shapely.line_interpolate_point(line, along)).T
+            where = zip(*transform(crs, source.crs, east, north), strict=True)
+            read = np.array(list(source.sample(where, masked=True)), float)
+            names = list(source.descriptions)
+    except RasterioIOError as error:
+        raise InputError(
+            f"{path}: not readable as a field ({error}). Give the GeoTIFF of `plumbline restore`."
+        ) from None
+    std = [number for number, name in enumerate(names) if name and "std" in name]
+    value, spread = read[:, 0], read[:, std[0]] if std else np.full(len(read), np.nan)
+    known = np.isfinite(value)
+    rows = {
+        "kind": FIELD,
+        "name": names[0],
+        "along_m": along,
+        "across_m": 0.0,
+        "displacement_mm": value,
+        "std_mm": spread,
+    }
+    return pd.DataFrame(rows)[known]
+
+
+def draw_section(found: pd.DataFrame, line: shapely.LineString, title: str) -> str:
+    """Draw a cross section as SVG. `found`: see `cross_section`."""
+    points = found[(found["kind"] == POINT) & found["displacement_mm"].notna()]
+    dots = [
+        Dots(str(name), own["along_m"].tolist(), own["displacement_mm"].tolist())
+        for name, own in points.groupby("track", sort=False)
+    ]
+    field, crossed = found[found["kind"] == FIELD], found[found["kind"] == BUILDING]
+    band = None
+    if len(field):
+        value, half = field["displacement_mm"], 1.645 * field["std_mm"].fillna(0)
+        band = Band(*(own.tolist() for own in (field["along_m"], value, value - half, value + half)))
+    bars = [
+        Bar(f"{one.name_} {_said(one)}", one.along_m, one.along_end_m, _colour(one))
+        for one in crossed.rename(columns={"name": "name_"}).itertuples()
+    ]
+    return section_chart(title, line.length, dots, band, bars)
+
+
+def _said(building: Any) -> str:
+    if not np.isfinite(getattr(building, "severity_permille", np.nan)):
+        return "not judged"
+    return f"{building.severity_permille:.1f} permille, damaged with {building.p_damaged:.0%}"
+
+
+def _colour(building: Any) -> str:
+    severity = getattr(building, "severity_permille", np.nan)
+    return CATEGORY_COLOURS[int(category(severity))] if np.isfinite(severity) else GREY
