@@ -12,6 +12,7 @@ from plumbline.reporting.charts import (
     HEIGHT,
     LEFT,
     RIGHT,
+    TICKS,
     TOP,
     WIDTH,
     Place,
@@ -60,16 +61,15 @@ def section_chart(
         title: above it. length: of the line, m. dots, band, bars: what to draw; distances along the line in m.
     """
     values = [v for part in dots for v in part.value] + ([*band.low, *band.high] if band else []) + [0.0]
-    step = _round_step((max(values) - min(values)) / 5 or 1.0)
-    low, high = step * math.floor(min(values) / step), step * math.ceil(max(values) / step)
-    high = high if high > low else low + step
+    low, high = _round_range(min(values), max(values))
+    _, end = _round_range(0.0, length)
 
     def place(x: float, y: float) -> tuple[float, float]:
         up = (y - low) / (high - low)
-        return LEFT + x / length * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return LEFT + x / end * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     parts = [svg_text(LEFT, 24, title, "start", bold=True)]
-    parts += axes(place, (0.0, length), (low, high), "distance along the line, m", "displacement, mm")
+    parts += axes(place, (0.0, end), (low, high), "distance along the line, m", "displacement, mm")
     if band:
         there, back = zip(band.along, band.high, strict=True), zip(band.along, band.low, strict=True)
         parts.append(f'<polygon points="{_path(place, [*there, *reversed(list(back))])}" fill="#888" opacity="0.25"/>')
@@ -95,7 +95,12 @@ def _path(place: Place, points: Iterable[tuple[float, float]]) -> str:
     return " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in points)
 
 
-def _round_step(step: float) -> float:
-    """Return the next 1, 2 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(times * power for times in (1.0, 2.0, 5.0, 10.0) if times * power >= step)
+def _round_range(least: float, most: float) -> tuple[float, float]:
+    """Return a range around two values that `TICKS` parts divide into round numbers."""
+    power = 10.0 ** math.floor(math.log10(max(most - least, 1e-6) / TICKS))
+    for times in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0):
+        step = times * power
+        low = step * math.floor(least / step)
+        if low + TICKS * step >= most:
+            break
+    return low, low + TICKS * step
