@@ -34,7 +34,9 @@ def city() -> dict[str, Any]:
     row = table["building_id"] == "h15"
     table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-02-01", "2020-08-30"]
     table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
-    judged = judged_of(table, reason)._replace(courses=rows(["h15"]))
+    sunk = {"name": "A1", "track": "T", "rate_mm_year": -6.2, "displacement_mm": -12.4, "points": 7, "buildings": 1}
+    area = table.geometry.iloc[[15]].buffer(20).to_frame("geometry").set_geometry("geometry").assign(**sunk, quality=1)
+    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
@@ -227,15 +229,17 @@ def test_colours_points_and_fields_can_be_switched(page: Path, visit: Any) -> No
     window.get_by_label("Colours").select_option("p_damaged")
     window.get_by_text("Points", exact=True).click()
     window.get_by_label("A_<i>044</i> (300)").check()
+    window.get_by_label("Moving areas (1)").check()
     window.get_by_label("Field", exact=True).select_option("0")
     window.evaluate(REST)
     found = window.evaluate("""() => {
         const {map} = window.plumbline.view
         const points = map.queryRenderedFeatures({layers: ["points"]}).length
-        return [map.getPaintProperty("judged", "fill-color")[0], points > 50,
+        const [area] = map.queryRenderedFeatures({layers: ["areas"]})
+        return [map.getPaintProperty("judged", "fill-color")[0], points > 50, area.properties.text,
             map.getLayoutProperty("overlay-0", "visibility")]
     }""")
-    assert found == ["step", True, "visible"]
+    assert found == ["step", True, "A1: \u22126.2 mm/yr", "visible"]
     legend = window.locator(".legend").inner_text()
     for part in ("80 to 100 %", "Mean velocity, mm/yr", "up, mm"):
         assert part in legend
