@@ -9,6 +9,33 @@ export const PROBABILITY = ["#fee838", "#bcae6c", "#7c7b78", "#414d6b", "#00204c
 /** Velocity from away from the satellite (purple) to towards it (green): ColorBrewer's diverging PRGn. */
 export const VELOCITY = ["#762a83", "#9970ab", "#c2a5cf", "#f0f0f0", "#a6dba0", "#5aae61", "#1b7837"]
 
+/** Columns that buildings can also be coloured by, whether judged or not. */
+export const MEASURES = {
+    settlement_mm: { label: "Settlement, mm", diverging: true },
+    against_neighbours_mm: { label: "Against its neighbours, mm", diverging: true },
+    tilt_mm_m: { label: "Tilt, mm/m" },
+    severity_rate: { label: "Growth, permille a year" },
+    damage_rate: { label: "Share of damage at its place" },
+}
+
+const SHOWN = 0.98
+
+const rounded = value => Number(value.toPrecision(2))
+
+/** The colours of a measure and the values between them; the outermost begin at 98 % of the buildings. */
+export function scaleOf(buildings, name) {
+    const { diverging } = MEASURES[name]
+    const sizes = buildings.map(building => Math.abs(building[name])).filter(Number.isFinite).sort((a, b) => a - b)
+    const most = sizes.length ? sizes[Math.floor(SHOWN * (sizes.length - 1))] || 1 : 1
+    const edges = diverging ? [-5, -3, -1, 1, 3, 5].map(sixth => rounded((most * sixth) / 6)) : [1, 2, 3, 4].map(fifth => rounded((most * fifth) / 5))
+    return { colours: diverging ? VELOCITY : PROBABILITY, edges }
+}
+
+export function measureColour(value, { colours, edges }) {
+    return Number.isFinite(value) ? colours[edges.filter(edge => value >= edge).length] : UNKNOWN
+}
+
+
 export const UNKNOWN = "#8a8a8a"
 export const OUTLINE = "#6b5a3a"
 export const CHOSEN = "#0050b3"

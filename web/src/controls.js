@@ -1,5 +1,6 @@
 // The controls above the map: colours, filters, order, points, field layers, and files of what is shown.
 
+import { MEASURES } from "./colours.js"
 import { checkbox, el, select } from "./dom.js"
 import { ORDERS } from "./filter.js"
 
@@ -39,8 +40,12 @@ export function filterControls(city, state, change) {
 export const orderControl = (state, change) =>
     select("Order", Object.entries(ORDERS).map(([key, { label }]) => [key, label]), state.order, change)
 
-export const colourControl = (state, change) =>
-    select("Colours", [["category", "Burland category"], ["p_damaged", "Probability of damage"]], state.by, change)
+export function colourControl(city, state, change) {
+    const differs = name => new Set(city.buildings.map(building => building[name]).filter(Number.isFinite)).size > 1
+    const measures = Object.entries(MEASURES).filter(([name]) => differs(name))
+    return select("Colours", [["category", "Burland category"], ["p_damaged", "Probability of damage"],
+        ...measures.map(([name, { label }]) => [name, label])], state.by, change)
+}
 
 export function pointControls(city, change, changeAreas) {
     const areas = city.areas?.features.length

@@ -12,6 +12,8 @@ function overTime(building) {
     if (building.begins) parts.push(`begins ${month("begins")} (${month("begins_early")} to ${month("begins_late")})`)
     if (typeof building.severity_rate === "number")
         parts.push(`grows by ${rate("severity_rate")} permille a year (${rate("severity_rate_low")} to ${rate("severity_rate_high")})`)
+    if (building.p_accelerating > 0.5)
+        parts.push(`faster in the last year than before (probability ${percent(building.p_accelerating)})`)
     return parts.join("; ")
 }
 
@@ -29,6 +31,21 @@ function judgement(city, building) {
     return rows
 }
 
+const signed = (value, digits = 1) => value.toFixed(digits).replace("-", "\u2212")
+
+/** Motion of the building as a whole, each with its standard error. */
+function whole(building) {
+    const said = (name, unit) => `${signed(building[name])} ± ${building[name.replace(unit, `_std${unit}`)].toFixed(1)}`
+    const rows = []
+    if (Number.isFinite(building.settlement_mm))
+        rows.push(["Settlement", `${said("settlement_mm", "_mm")} mm (${signed(building.settlement_rate_mm_year)} mm a year)`])
+    if (Number.isFinite(building.tilt_mm_m))
+        rows.push(["Tilt", `${said("tilt_mm_m", "_mm_m")} mm/m towards ${building.tilt_towards.toFixed(0)}°`])
+    if (Number.isFinite(building.against_neighbours_mm))
+        rows.push(["Against its neighbours", `${said("against_neighbours_mm", "_mm")} mm`])
+    return rows
+}
+
 export function createDetails(city, close) {
     const body = el("div", { class: "details-body", "aria-live": "polite" })
     const node = el("aside", { class: "details", "aria-label": "The chosen building", hidden: true },
@@ -39,7 +56,7 @@ export function createDetails(city, close) {
         if (building === null) return body.replaceChildren()
         const scatterers = scatterersOf(city, building)
         const rows = building.judged ? judgement(city, building) : [["Not judged", building.why ?? building.status]]
-        rows.push(["Usable points", count(building.n_points, "point")])
+        rows.push(...whole(building), ["Usable points", count(building.n_points, "point")])
         const width = Math.max(240, Math.min(360, node.clientWidth || 340) - 36)
         const drawn = charts(city, scatterers, width), strain = course(city, building, width)
         const missing = building.judged && city.histories?.left_out

@@ -1,6 +1,6 @@
 // Sources and layers of the map, from the ground up.
 
-import { CATEGORY, CHOSEN, HATCH, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { CATEGORY, CHOSEN, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
 import { SHARES } from "./hexagons.js"
 
 export const EMPTY = { type: "FeatureCollection", features: [] }
@@ -12,13 +12,16 @@ export const FILL = {
     p_damaged: steps(["get", "p"], PROBABILITY, [0.2, 0.4, 0.6, 0.8]),
 }
 
+export const measureFill = ({ colours, edges }) => ["case", ["has", "m"], steps(["get", "m"], colours, edges), UNKNOWN]
+
 /** What the map needs of a building: the rest stays in the page, so that little is copied to MapLibre's worker. */
-export function footprints(buildings) {
+export function footprints(buildings, by) {
     const features = buildings.map(building => ({
         type: "Feature",
         id: building.index,
         geometry: building.geometry,
-        properties: { k: building.burland_category ?? -1, p: building.p_damaged ?? -1, g: building.reason ?? "" },
+        properties: { k: building.burland_category ?? -1, p: building.p_damaged ?? -1, g: building.reason ?? "",
+            ...(MEASURES[by] && Number.isFinite(building[by]) && { m: building[by] }) },
     }))
     return { type: "FeatureCollection", features }
 }

@@ -1,6 +1,6 @@
 // The legend: what colours and hatchings mean, and how many buildings there are of each.
 
-import { CATEGORY, HATCH, PROBABILITY, UNKNOWN, VELOCITY, hatchBackground, probabilityStep } from "./colours.js"
+import { CATEGORY, HATCH, MEASURES, PROBABILITY, UNKNOWN, VELOCITY, hatchBackground, probabilityStep, scaleOf } from "./colours.js"
 import { SHARES } from "./hexagons.js"
 import { el } from "./dom.js"
 
@@ -19,6 +19,12 @@ function buildingEntries(city, shown, by) {
     const abstained = Object.entries(city.reason_groups ?? {}).map(([group, label]) =>
         entry(hatchBackground(HATCH[group]), label, number(b => b.reason === group)))
     return [...judged, ...abstained]
+}
+
+function measureEntries(city, by) {
+    const { colours, edges } = scaleOf(city.buildings, by)
+    const text = i => i === 0 ? `below ${edges[0]}` : i === edges.length ? `${edges[i - 1]} or more` : `${edges[i - 1]} to ${edges[i]}`
+    return [...colours.map((colour, i) => entry(solid(colour), text(i))), entry(solid(UNKNOWN), "not known")]
 }
 
 function hexagonEntries() {
@@ -48,7 +54,8 @@ export function createLegend(city) {
         body.replaceChildren(
             ...(city.buildings.length === 0 ? [] : [far
                 ? part("Share with a probability of damage of 50 % or more, of those judged", hexagonEntries())
-                : part(by === "category" ? "Burland category" : "Probability of damage", buildingEntries(city, shown, by))]),
+                : by in MEASURES ? part(MEASURES[by].label, measureEntries(city, by))
+                    : part(by === "category" ? "Burland category" : "Probability of damage", buildingEntries(city, shown, by))]),
             ...(points ? [part("Mean velocity, mm/yr, towards the satellite", pointEntries(city.velocity_limit))] : []),
             ...(overlay ? [scale(overlay)] : []))
         body.lastChild?.classList.toggle("inline", points && !overlay)

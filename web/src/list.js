@@ -1,13 +1,13 @@
 // The list of the buildings that are shown. Only the rows in view exist: 50,000 would stop a phone.
 
-import { HATCH, buildingColour, hatchBackground } from "./colours.js"
+import { HATCH, MEASURES, buildingColour, hatchBackground, measureColour, scaleOf } from "./colours.js"
 import { el, isolated, percent } from "./dom.js"
 
 const ROW_PX = 44
 const SPARE = 6
 
-function swatch(building, by) {
-    const style = building.judged ? `background: ${buildingColour(building, by)}` : hatchBackground(HATCH[building.reason] ?? HATCH.points)
+function swatch(building, by, scale) {
+    const style = scale ? `background: ${measureColour(building[by], scale)}` : building.judged ? `background: ${buildingColour(building, by)}` : hatchBackground(HATCH[building.reason] ?? HATCH.points)
     return el("span", { class: "swatch", style, "aria-hidden": true })
 }
 
@@ -18,8 +18,8 @@ function summary(building) {
 }
 
 /** `choose(building)` is called on a click, on Enter, and while the arrow keys move. */
-export function createList(choose) {
-    const state = { buildings: [], active: -1, by: "category" }
+export function createList(city, choose) {
+    const state = { buildings: [], active: -1, by: "category", scale: null }
     const inner = el("div", { class: "rows", role: "presentation" })
     const node = el("div", { class: "list", role: "listbox", tabindex: 0, "aria-label": "Buildings" }, inner)
 
@@ -28,7 +28,7 @@ export function createList(choose) {
         return el("div", { class: "row", role: "option", id: `row-${i}`, "aria-selected": String(i === state.active),
             "aria-setsize": state.buildings.length, "aria-posinset": i + 1, style: `top: ${i * ROW_PX}px`,
             onclick: () => activate(i) },
-            swatch(building, state.by),
+            swatch(building, state.by, state.scale),
             el("span", { class: "name" }, isolated(building.building_id)),
             el("span", { class: "said" }, summary(building)))
     }
@@ -81,7 +81,7 @@ export function createList(choose) {
             draw()
         },
         colour(by) {
-            state.by = by
+            Object.assign(state, { by, scale: by in MEASURES ? scaleOf(city.buildings, by) : null })
             draw()
         },
     }

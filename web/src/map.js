@@ -2,8 +2,9 @@
 
 import maplibregl from "maplibre-gl"
 import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
+import { HATCH, MEASURES, scaleOf } from "./colours.js"
 import { keepSmooth } from "./smoothness.js"
-import { EMPTY, FILL, addAreas, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+import { EMPTY, FILL, measureFill, addAreas, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
@@ -36,7 +37,7 @@ export function createMap(container, city, at, on) {
     map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-left")
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-left")
     keepSmooth(map)
-    const state = { shown: city.buildings, resolution: null, stale: true, tracks: new Set() }
+    const state = { shown: city.buildings, resolution: null, stale: true, tracks: new Set(), by: "category" }
     assignCells(city.buildings)
 
     function drawHexagons(force) {
@@ -54,7 +55,7 @@ export function createMap(container, city, at, on) {
         state.stale = false
         const shown = new Set(state.shown.map(building => building.index))
         const quarters = city.quarters?.features ?? []
-        map.getSource("buildings").setData(footprints(state.shown))
+        map.getSource("buildings").setData(footprints(state.shown, state.by))
         map.getSource("quarters").setData({ ...EMPTY, features: quarters.filter(({ id }) => shown.has(id)) })
     }
 
@@ -96,7 +97,17 @@ export function createMap(container, city, at, on) {
             Object.assign(state, { shown, stale: true })
             loaded.then(() => draw(true))
         },
-        colour: by => loaded.then(() => map.setPaintProperty("judged", "fill-color", FILL[by])),
+        colour: by => loaded.then(() => {
+            // A measure is known of buildings that are not judged, too: they lose their hatching.
+            const measured = by in MEASURES
+            if (measured || state.by in MEASURES) state.stale = true
+            state.by = by
+            map.setFilter("judged", measured ? null : ["==", ["get", "g"], ""])
+            for (const group of Object.keys(HATCH))
+                map.setLayoutProperty(`abstained-${group}`, "visibility", measured ? "none" : "visible")
+            map.setPaintProperty("judged", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : FILL[by])
+            drawFootprints()
+        }),
         choose: building => loaded.then(() => map.getSource("chosen").setData(
             building ? { type: "Feature", geometry: building.geometry, properties: {} } : EMPTY)),
         /** Go there, to the middle of what `covered` px at the right and at the bottom leave free. */

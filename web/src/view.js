@@ -27,7 +27,7 @@ export function showMap(root, document_, more = []) {
         points: new Set(), areas: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
 
     const counted = el("p", { class: "counted", role: "status" })
-    const list = createList(building => pick(building, true))
+    const list = createList(city, building => pick(building, true))
     const details = createDetails(city, () => pick(null, false))
     const legend = createLegend(city)
     const canvas = el("div", { class: "map" })
@@ -37,7 +37,7 @@ export function showMap(root, document_, more = []) {
     root.replaceChildren(
         el("header", {}, el("h1", {}, city.title ?? "Plumbline"), el("p", {}, city.subtitle ?? ""), ...more),
         el("div", { class: "controls", role: "toolbar", "aria-label": "Controls of the map" },
-            hasBuildings && [colourControl(state, colour), ...filterControls(city, state, refilter)],
+            hasBuildings && [colourControl(city, state, colour), ...filterControls(city, state, refilter)],
             pointControls(city, showPoints, showAreas), overlayControls(city, state, showOverlay),
             button("Whole city", () => view.showAll?.(), "Show the whole city")),
         el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
