@@ -267,12 +267,12 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
             raise KeyError("nobody thought of this")
         return real_plan(delivery, params)
 
-    def publish(reading, tiles, section):
+    def publish(reading, tiles, *rest):
         if reading.delivery.name == "c_unlucky":
             raise ZeroDivisionError("nor of this")
         if reading.delivery.name == "d_undone":
             raise InputError("b/manifest.json: Move the folder away.")
-        return real_publish(reading, tiles, section)
+        return real_publish(reading, tiles, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "plan_delivery", plan)
