@@ -359,4 +359,4 @@ def test_near_to_a_cause_a_building_has_another_share_and_its_name():
     assert (table["p_damaged"][:40] > plain.table["p_damaged"][:40]).all()
     assert (table["p_damaged"][40:] < plain.table["p_damaged"][40:]).all()
     assert plain.table["cause"].isna().all()
-    assert str(found.rate) == f"{plain.rate}; where it gathers, buildings have shares of their own (damage_rate)"
+    assert str(found.rate) == f"{plain.rate}; where damage gathers, buildings have shares of their own (damage_rate)"

@@ -54,7 +54,7 @@ class DamageRate(NamedTuple):
 
     def __str__(self) -> str:
         return self._whole() + (
-            "; where it gathers, buildings have shares of their own (damage_rate)" if self.local else ""
+            "; where damage gathers, buildings have shares of their own (damage_rate)" if self.local else ""
         )
 
     def _whole(self) -> str:

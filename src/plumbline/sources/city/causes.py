@@ -36,7 +36,7 @@ class Cause(NamedTuple):
 
 
 class CausesFile(NamedTuple):
-    """What a file says of causes."""
+    """Hold the causes of a file."""
 
     path: Path
     frame: geopandas.GeoDataFrame
