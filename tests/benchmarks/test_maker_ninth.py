@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import geopandas
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import shapely
 from benchmarks.makers.ninth.__main__ import main
 from benchmarks.makers.ninth.city import make_city
 from benchmarks.makers.ninth.failures import FAILURES, MECHANISMS, NONE, largest_settlement, peck
+from benchmarks.makers.ninth.line import draw_line
 from benchmarks.makers.ninth.observe import Track
 from benchmarks.makers.ninth.series import draw_course, draw_gaps, draw_noise
 from benchmarks.makers.ninth.settings import BANDS
@@ -242,9 +244,23 @@ def test_the_project_reads_a_city(city, tmp_path):
             assert years[0] < (track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D") / 365.25 < years[1]
 
 
+def test_failures_gather_along_a_line_and_everything_else_stays(tmp_path):
+    town = draw_town(np.random.default_rng(1), 360)
+    seed, line = np.random.SeedSequence(2), draw_line(np.random.default_rng(3), town, 0.8)
+    anywhere = [one.mechanism for one in draw_structures(seed, town, 0.96)]
+    along = [one.mechanism for one in draw_structures(np.random.SeedSequence(2), town, 0.96, line=line)]
+    assert sorted(anywhere) == sorted(along)
+    line.write(tmp_path / "line.geojson")
+    shape = geopandas.read_file(tmp_path / "line.geojson").to_crs(3035).geometry[0]
+    distance = shapely.distance(shape, shapely.points([one.centre for one in town]))
+    near = np.argsort(distance, kind="stable")[:18]
+    assert np.isin(np.flatnonzero(np.array(along) != NONE), near).sum() == 11  # of 14
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--along-line", "2"], "--along-line: 2 found"),
         (["--buildings", "0"], "--buildings: 0 found"),
         (["--seed", "-1"], "--seed: -1 found"),
         (["--sound", "1.5"], "--sound: 1.5 found"),

@@ -189,6 +189,15 @@ def test_probabilities_sum_to_one_and_follow_bayes(seed, rate):
     np.testing.assert_allclose(found, wanted / wanted.sum(1, keepdims=True), atol=1e-9)
 
 
+def test_each_building_may_have_a_share_of_its_own():
+    answers, own = any_answers(3), np.linspace(0.001, 0.6, len(any_answers(3).severity_permille))
+    found = at_rate(answers, np.array(SHARE), own)
+    for row, rate in enumerate(own):
+        alone = at_rate(answers, np.array(SHARE), rate)
+        for name in ("category_BC", "severity_B", "low_B", "high_B"):
+            np.testing.assert_array_equal(getattr(found, name)[row], getattr(alone, name)[row])
+
+
 @given(seeds, rates, rates)
 def test_the_more_are_damaged_the_more_severe_is_each(seed, one, other):
     low, high = (at_rate(any_answers(seed), np.array(SHARE), rate) for rate in sorted((one, other)))

@@ -26,7 +26,9 @@ from plumbline.prepare.abstention import (
 )
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.judgement import Model, OpenModel, ask, judge, say_damaged, say_unjudged
+from plumbline.serve.place.local_rate import Where
 from plumbline.serve.predictions import JUDGEMENT, PROBABILITIES, UNTOLD, write_predictions
+from plumbline.sources.city.causes import Cause
 from tests.prepare.features.test_strain_resolution import buildings
 from tests.serve.made import SHARE, answers_of
 
@@ -341,3 +343,20 @@ def test_those_not_judged_are_counted_by_reason_in_one_line(result, said):
     assert said == [f"Rome: not judged: {few} few_points, {none} no_points"]
     say_unjudged(result._replace(reason=np.array(["ok"], object)))
     assert len(said) == 1
+
+
+def test_near_to_a_cause_a_building_has_another_share_and_its_name():
+    odds = np.where(np.arange(400) < 40, np.where(np.arange(400) % 2, 30.0, 0.03), 0.05)
+    asked = Asked(np.arange(400), np.full(400, 16), np.zeros(400, bool), np.full(400, 0.1))
+    answers = answered(odds / (1 + odds), np.full(400, 0.9))
+    where = Where([Cause("tunnel", shapely.box(0, -5, 39.5 * 20, -2), 10.0)], True)
+    found = judge(asked, answers, town(400), LIMITS, MODEL, where=where)
+    plain = judge(asked, answers, town(400), LIMITS, MODEL)
+    table = found.table
+    assert table["cause"].fillna("").tolist() == ["tunnel"] * 40 + [""] * 360
+    assert table["damage_rate"].nunique() == 2
+    assert table["damage_rate"].iloc[0] > 3 * found.rate.rate > 3 * table["damage_rate"].iloc[-1]
+    assert (table["p_damaged"][:40] > plain.table["p_damaged"][:40]).all()
+    assert (table["p_damaged"][40:] < plain.table["p_damaged"][40:]).all()
+    assert plain.table["cause"].isna().all()
+    assert str(found.rate) == f"{plain.rate}; where damage gathers, buildings have shares of their own (damage_rate)"

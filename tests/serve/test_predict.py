@@ -269,6 +269,23 @@ def test_a_given_damage_rate_is_taken(case, rate, said):
     )
 
 
+def test_causes_are_read_and_what_they_tell_is_logged(case):
+    tunnel = geopandas.read_file(case.buildings).to_crs("EPSG:3035").geometry.centroid.iloc[[0, 1]]
+    lines = [shapely.LineString(tunnel.to_list()), shapely.Point(0, 0)]
+    columns = {"name": ["tunnel", "far"], "until": [None, "1999-01-01"]}
+    causes = geopandas.GeoDataFrame(columns, geometry=lines, crs=3035)
+    causes.to_file(case.folder / "causes.gpkg")
+    case.more = ["--causes", case.folder / "causes.gpkg", "--damage-rate-by", "city"]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert re.search(r"INFO tunnel\b.* judged buildings", ended.err)
+    assert "INFO far: left out, as it is up to 1999-01-01" in ended.err
+    case.more = ["--causes", case.folder / "none.gpkg"]
+    ended = case.run()
+    assert ended.code == 2
+    assert "none.gpkg: no such file" in ended.err
+
+
 def test_the_rarer_damage_is_the_less_each_building_is_damaged(case):
     found = {}
     for rate in ("0.02", "0.5", "0.9"):

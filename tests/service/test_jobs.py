@@ -102,6 +102,16 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
 
 
 @pytest.mark.heavy
+def test_causes_reach_the_job(served, city, tmp_path):
+    client, folder = served
+    given = [*files(city.products(), city.footprints), ("causes", ("tunnel.geojson", city.footprints.read_bytes()))]
+    done = ended(client, client.post("/v1/predict", files=given, data={"damage_rate_by": "city"}).json()["id"])
+    assert done["status"] == "done", done
+    (log,) = (path for path in folder.rglob(job_files.LOG) if done["id"] in path.parts)
+    assert "cause 1: the " in log.read_text()
+
+
+@pytest.mark.heavy
 def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
     client, folder = served
     (tmp_path / "cut.csv").write_bytes(city.products()[0].read_bytes()[:700])

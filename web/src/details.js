@@ -26,6 +26,7 @@ function judgement(city, building) {
     ]
     if (building.p_damaged >= 0.5) rows.push(["Quadrant", building.quadrants.replaceAll("|", " or ")])
     if (building.mechanism) rows.push(["Fails like", building.mechanism])
+    if (building.cause) rows.push(["Near to", building.cause])
     const when = overTime(building)
     if (when) rows.push(["Over time", when])
     return rows

@@ -10,6 +10,7 @@ import pandas as pd
 from pyproj import Transformer
 
 from benchmarks.makers.ninth.failures import NONE
+from benchmarks.makers.ninth.line import draw_line
 from benchmarks.makers.ninth.observe import draw_tracks, observe
 from benchmarks.makers.ninth.scatterers import draw_counts
 from benchmarks.makers.ninth.settings import BANDS, CRS, FIRST_DAY
@@ -29,8 +30,9 @@ def make_city(
     sound: float = SOUND,
     courses: str = "any",
     years: float | None = None,
+    along_line: float | None = None,
 ) -> None:
-    """Write a city folder: two products, footprints and labels.
+    """Write a city folder: two products, footprints and labels; `line.geojson` where failures gather along one.
 
     Args:
         out: folder to write.
@@ -40,6 +42,7 @@ def make_city(
         sound: share of buildings in which nothing fails.
         courses: of the failures in time, one of `series.COURSES`.
         years: of the record; None: drawn for the band.
+        along_line: share of the failures in the band along a line; None: they are anywhere.
 
     Raises:
         InputError: a number is out of its range.
@@ -47,12 +50,15 @@ def make_city(
     for name, value, least in (("--buildings", buildings, 1), ("--seed", seed, 0)):
         if value < least:
             raise InputError(f"{name}: {value} found, at least {least} is needed.")
-    if not 0 <= sound <= 1:
-        raise InputError(f"--sound: {sound:g} found, 0 to 1 is needed.")
-    layout, moving, seeing, *own = np.random.SeedSequence(seed).spawn(5)
+    for name, share in (("--sound", sound), ("--along-line", along_line)):
+        if share is not None and not 0 <= share <= 1:
+            raise InputError(f"{name}: {share:g} found, 0 to 1 is needed.")
+    layout, moving, seeing, *own, across = np.random.SeedSequence(seed).spawn(6)
     generator = np.random.default_rng(seeing)
     with atomic_folder(out) as folder:
-        structures = draw_structures(moving, draw_town(np.random.default_rng(layout), buildings), sound, courses)
+        town = draw_town(np.random.default_rng(layout), buildings)
+        line = None if along_line is None else draw_line(np.random.default_rng(across), town, along_line)
+        structures = draw_structures(moving, town, sound, courses, line)
         tracks = draw_tracks(generator, BANDS[band], years)
         counts = draw_counts(generator, BANDS[band], structures)
         period = min(int(track.days[0]) for track in tracks), max(int(track.days[-1]) for track in tracks)
@@ -62,6 +68,8 @@ def make_city(
             product.to_csv(folder / f"EGMS_L2b_{track.name}.csv", index=False)
         write_footprints(folder / "footprints.geojson", structures)
         write_labels(folder / "labels.csv", structures, period)
+        if line is not None:
+            line.write(folder / "line.geojson")
 
 
 def write_footprints(path: Path, structures: list[Structure]) -> None:

@@ -9,6 +9,7 @@ from numpy.random import Generator, SeedSequence
 from numpy.typing import NDArray
 
 from benchmarks.makers.ninth.failures import FAILURES, MECHANISMS, NONE, SEVERAL, Field
+from benchmarks.makers.ninth.line import Line
 from benchmarks.makers.ninth.series import Course, draw_course
 from benchmarks.makers.ninth.settings import EXPANSION, SETTLEMENT_M, SWING_K, TARGET_PERMILLE, TILT, Array, log_uniform
 from benchmarks.makers.ninth.strain import Label, Lattice, lay_lattice
@@ -75,7 +76,9 @@ class Structure:
         return np.asarray(self.thermal[0] * np.column_stack([xy @ self.building.axes, height]))
 
 
-def draw_structures(seed: SeedSequence, town: list[Building], sound: float, courses: str = "any") -> list[Structure]:
+def draw_structures(
+    seed: SeedSequence, town: list[Building], sound: float, courses: str = "any", line: Line | None = None
+) -> list[Structure]:
     """Draw the movements of a town.
 
     Args:
@@ -83,12 +86,15 @@ def draw_structures(seed: SeedSequence, town: list[Building], sound: float, cour
         town: its buildings.
         sound: share of them in which nothing fails; mechanisms have equal shares of the others.
         courses: of the failures, one of `series.COURSES`.
+        line: along which failures gather; None: they are anywhere.
     """
     own, *each = seed.spawn(len(town) + 1)
     generator = np.random.default_rng(own)
     healthy = round(sound * len(town))
     dealt = np.resize(generator.permutation(MECHANISMS), len(town) - healthy)
     mechanisms = generator.permutation(np.concatenate([np.full(healthy, NONE, dealt.dtype), dealt]))
+    if line is not None:
+        mechanisms = line.gather(generator, mechanisms, mechanisms != NONE, town)
     return [
         draw_structure(np.random.default_rng(one), building, str(mechanism), courses)
         for one, building, mechanism in zip(each, town, mechanisms, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -96,6 +96,24 @@ RateOption = Annotated[
         "--damage-rate",
         metavar="RATE|auto",
         help="Share of the buildings that are damaged, as 0.02 for 2 %; auto: estimate it from all answers.",
+    ),
+]
+RateByOption = Annotated[
+    Literal["city", "place"],
+    typer.Option(
+        "--damage-rate-by",
+        rich_help_panel=RARE,
+        help="city: one estimated share for all buildings; place: where damage gathers, the neighbours tell a share.",
+    ),
+]
+CausesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--causes",
+        metavar="FILE",
+        rich_help_panel=RARE,
+        help="What may have caused damage (tunnels, excavations, wells): lines, polygons or points. Near to it, the "
+        "share of damaged buildings is another. See docs/causes.md.",
     ),
 ]
 SinceOption = Annotated[

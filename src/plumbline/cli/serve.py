@@ -15,6 +15,7 @@ from plumbline.cli.options import (
     RARE,
     AdapterOption,
     BuildingsOption,
+    CausesOption,
     FormatOption,
     IdColumnOption,
     LayerOption,
@@ -23,6 +24,7 @@ from plumbline.cli.options import (
     PointsCommand,
     PointsOption,
     ProductsOption,
+    RateByOption,
     RateOption,
     SinceOption,
     SureOption,
@@ -83,6 +85,7 @@ def predict(
     model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
     damage_rate: RateOption = "auto",
+    causes: CausesOption = None,
     artifact: Annotated[
         str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.", rich_help_panel=RARE)
     ] = None,
@@ -90,6 +93,7 @@ def predict(
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    damage_rate_by: RateByOption = "place",
     since: SinceOption = None,
     until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
@@ -106,7 +110,8 @@ def predict(
     if adapter is not None and artifact is not None:
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
     reading = reading_of(params, format_, id_column, layer, since, until)
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
+    by_place = damage_rate_by == "place"
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
     files = point_files(points)
     with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, map_path, options, artifact)
@@ -158,10 +163,12 @@ def explain(
     model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
     damage_rate: RateOption = "auto",
+    causes: CausesOption = None,
     adapter: AdapterOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    damage_rate_by: RateByOption = "place",
     since: SinceOption = None,
     until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
@@ -177,7 +184,8 @@ def explain(
 
     check_output(output)
     reading = reading_of(params, format_, id_column, layer, since, until)
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
+    by_place = damage_rate_by == "place"
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
     files = point_files(points)
     with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, building or (), plan, options)

@@ -11,6 +11,7 @@ import typer
 from plumbline.cli.options import (
     AdapterOption,
     BuildingsOption,
+    CausesOption,
     FormatOption,
     IdColumnOption,
     LayerOption,
@@ -18,6 +19,7 @@ from plumbline.cli.options import (
     PointsCommand,
     PointsOption,
     ProductsOption,
+    RateByOption,
     RateOption,
     SinceOption,
     SureOption,
@@ -45,10 +47,12 @@ def replay(
     model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
     damage_rate: RateOption = "auto",
+    causes: CausesOption = None,
     adapter: AdapterOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    damage_rate_by: RateByOption = "place",
     since: SinceOption = None,
     until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
@@ -65,7 +69,8 @@ def replay(
     check_output(output)
     watch = Watch(_step(every), threshold)
     reading = reading_of(params, format_, id_column, layer, since, until)
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate))
+    by_place = damage_rate_by == "place"
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
     files = point_files(points)
     with package_folder(model, adapter, verify_key) as package:
         run(files, buildings, package, output, watch, options)

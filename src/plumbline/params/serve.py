@@ -211,6 +211,8 @@ class Score(Section):
     damage_rates: dict[str, Annotated[float, Field(gt=0, lt=1)]] = {}
     """Place -> share of its buildings that are damaged; of others it is estimated for each delivery, and an alarm on
     `p_damaged` follows what chance makes of that."""
+    causes: dict[str, Path] = {}
+    """Place -> what may have caused damage there: a vector file of lines, polygons or points (docs/causes.md)."""
     settle_s: float = Field(default=60.0, ge=0, le=86_400)
     """A delivery counts as complete once nothing in it has changed for so many seconds."""
     marker: str | None = Field(default=None, pattern=r"^[^/]+$")

@@ -44,6 +44,8 @@ class DamageRate(NamedTuple):
     high: float
     """90 % interval; both are the rate itself where it was given."""
     estimated: bool
+    local: bool = False
+    """Whether buildings have shares of their own, by cause or by place."""
 
     @property
     def is_vague(self) -> bool:
@@ -51,6 +53,11 @@ class DamageRate(NamedTuple):
         return self.estimated and self.high - self.low > VAGUE
 
     def __str__(self) -> str:
+        return self._whole() + (
+            "; where damage gathers, buildings have shares of their own (damage_rate)" if self.local else ""
+        )
+
+    def _whole(self) -> str:
         if not self.estimated:
             return f"{100 * self.rate:.3g} % of the buildings are taken to be damaged, as given"
         interval = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
@@ -94,7 +101,20 @@ def fixed_rate(rate: float) -> DamageRate:
     return DamageRate(rate, rate, rate, False)
 
 
-def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageRate:
+class Prior(NamedTuple):
+    """What is held of a share before its buildings are looked at: as many buildings, with a share."""
+
+    rate: float
+    buildings: float
+
+
+def cautious_odds(p_damaged: NDArray[np.floating[Any]], share: float) -> Array:
+    """Return the likelihood (B,) of the points of damaged buildings over that of sound ones, divided by `CAUTION`."""
+    p = np.clip(np.asarray(p_damaged, float), 1e-9, 1 - 1e-9)
+    return np.asarray(p / (1 - p) * (1 - share) / share / CAUTION)
+
+
+def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Prior | None = None) -> DamageRate:
     """Estimate the share of damaged buildings, and an interval that also holds what the model may be wrong by.
 
     The odds are divided by `CAUTION` first. The ends of the interval are those of odds divided and multiplied by
@@ -102,10 +122,11 @@ def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageR
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`.
+        prior: of a part of a city.
     """
-    rate = likeliest_rate(_with_odds(p_damaged, 1 / CAUTION), share).rate
-    low = likeliest_rate(_with_odds(p_damaged, 1 / DOUBT), share).low
-    high = likeliest_rate(_with_odds(p_damaged, DOUBT), share).high
+    rate = likeliest_rate(_with_odds(p_damaged, 1 / CAUTION), share, prior).rate
+    low = likeliest_rate(_with_odds(p_damaged, 1 / DOUBT), share, prior).low
+    high = likeliest_rate(_with_odds(p_damaged, DOUBT), share, prior).high
     return DamageRate(rate, min(low, rate), max(high, rate), True)
 
 
@@ -114,7 +135,7 @@ def _with_odds(p_B: NDArray[np.floating[Any]], factor: float) -> Array:
     return p_B * factor / (p_B * factor + 1 - p_B)
 
 
-def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageRate:
+def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Prior | None = None) -> DamageRate:
     """Return the likeliest share of damaged buildings, at least one standard error above 0, and at most `share`.
 
     Where noise is unlike that of the training, sound buildings look a little damaged, and the likeliest share of few
@@ -122,21 +143,25 @@ def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> Damage
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`.
+        prior: None: nothing is held before.
     """
     p = np.clip(np.asarray(p_damaged, float), 1e-9, 1 - 1e-9)
     if not len(p):
-        return DamageRate(share, 0.0, 1.0, True)
+        return DamageRate(share if prior is None else prior.rate, 0.0, 1.0, True)
     damaged, sound = p / share, (1 - p) / (1 - share)
+    held, of = (0.0, 0.0) if prior is None else (prior.rate * prior.buildings, prior.buildings)
 
     def likelihood(rate: float) -> float:
-        return float(np.log(rate * damaged + (1 - rate) * sound).sum())
+        before = held * np.log(rate) + (of - held) * np.log1p(-rate)
+        return float(np.log(rate * damaged + (1 - rate) * sound).sum() + before)
 
     # A step of expectation maximisation leads towards the largest likelihood, but where answers are unsure by little
     # too slowly to arrive: halve the range that it points into.
     rate, most = LEAST_RATE, MOST_RATE
     for _ in range(HALVINGS):
         middle = (rate + most) / 2
-        expected = float((middle * damaged / (middle * damaged + (1 - middle) * sound)).mean())
+        found = float((middle * damaged / (middle * damaged + (1 - middle) * sound)).sum())
+        expected = (found + held) / (len(p) + of)
         rate, most = (middle, most) if expected > middle else (rate, middle)
     best = likelihood(rate)
 
@@ -156,8 +181,8 @@ def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> Damage
     return DamageRate(used, min(low, used), max(high, used), True)
 
 
-def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -> AtRate:
-    """Adjust answers to a city in which the share `rate` of buildings is damaged.
+def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float | Array) -> AtRate:
+    """Adjust answers to a city in which the share `rate` of buildings is damaged, or each to a share (B,) of its own.
 
     Each level of strain becomes more or less probable as its category does; among the damaged the categories keep
     their proportions. Severity and the ends of its interval keep their place in the distribution: what was its median
@@ -168,9 +193,10 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -
         share_C: of the buildings that the model was calibrated on.
     """
     share_C = np.asarray(share_C, float)
-    now_C = np.concatenate([[1 - rate], rate * share_C[1:] / share_C[1:].sum()])
     level_BK = np.asarray(answers.level_probability, float)
-    moved_BK = level_BK * (now_C / share_C)[category_of_levels()]
+    rate_B = np.broadcast_to(np.asarray(rate, float), len(level_BK))
+    now_BC = np.column_stack([1 - rate_B, rate_B[:, None] * share_C[1:] / share_C[1:].sum()])
+    moved_BK = level_BK * (now_BC / share_C)[:, category_of_levels()]
     moved_BK = moved_BK / np.maximum(moved_BK.sum(1, keepdims=True), 1e-300)
     category_BC = moved_BK @ (category_of_levels()[:, None] == np.arange(len(share_C)))
     severity_B, low_B, high_B = (

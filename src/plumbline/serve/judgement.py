@@ -27,10 +27,13 @@ from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
 from plumbline.serve.place.moving_areas import moving_areas
 from plumbline.serve.predictions import make_predictions
 from plumbline.serve.when import Severity, course_rows, courses_of, when_columns
+from plumbline.sources.city.causes import causes_of_city, read_causes
 from plumbline.sources.city.in_memory import CityInMemory
+from plumbline.sources.city.window import Window
 
 
 class Judged(NamedTuple):
@@ -43,7 +46,7 @@ class Judged(NamedTuple):
     explanation: NDArray[np.object_]
     """(F,) the same as the end of the sentence `Not judged: ...`."""
     rate: DamageRate
-    """The share of damaged buildings that all of it stands for."""
+    """The share of damaged buildings in the city; a building's own may differ, see `local_rates`."""
     courses: pd.DataFrame | None = None
     """Severity over time of those with a rate, see `course_rows`; None where nobody asked for it."""
     areas: geopandas.GeoDataFrame | None = None
@@ -92,7 +95,7 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
     Args:
         city: points and footprints. model: who answers. options: what the user asks for.
     """
-    limits = options.limits(model.prepare)
+    limits, where = options.limits(model.prepare), where_of(options, city)
     prepared = prepare_buildings(city.points, city.footprints, limits)
     if prepared.moved:
         log.info(
@@ -101,9 +104,23 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
         )
     asked, answers = ask(prepared, model, limits)
     courses = courses_of(prepared, city.points, answers)
-    judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses)
+    judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where)
     areas = moving_areas(city.points, city.footprints)
     return Answered(judged._replace(areas=areas), prepared)
+
+
+def where_of(options: Options, city: CityInMemory) -> Where:
+    """Return what the share of damaged buildings may differ by within a city.
+
+    Raises:
+        InputError: as `read_causes`.
+    """
+    if options.causes is None:
+        return Where((), options.by_place)
+    file = read_causes(options.causes, options.reading.ingest.footprints)
+    days = np.concatenate([track.epochs for track in city.points]).astype("datetime64[D]")
+    record = Window(days.min().item(), days.max().item())
+    return Where(causes_of_city(file, city.points[0].crs, record), options.by_place)
 
 
 def ask(prepared: Prepared, model: OpenModel, limits: Prepare) -> tuple[Asked, Answers]:
@@ -121,6 +138,7 @@ def judge(
     model: Model,
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
+    where: Where = ONE_SHARE,
 ) -> Judged:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
@@ -131,13 +149,17 @@ def judge(
         model: who answered.
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
         courses: in time, of some of the B; None: nothing is said of it.
+        where: what the share may differ by within the city.
     """
     share = np.asarray(model.category_share)
     able = is_in_distribution(answers) & ~asked.poor(prepare)
-    p_damaged = 1 - answers.category_probability[able, 0]
-    rate = estimate_rate(p_damaged, float(share[1:].sum())) if damage_rate is None else fixed_rate(damage_rate)
-    own = at_rate(answers, share, rate.rate)
-    found = status_of(asked, answers, footprints.geometry.to_numpy(), prepare, 1 - own.category_BC[:, 0])
+    p_damaged, of_all = 1 - answers.category_probability[:, 0], float(share[1:].sum())
+    rate = estimate_rate(p_damaged[able], of_all) if damage_rate is None else fixed_rate(damage_rate)
+    geometry = footprints.geometry.to_numpy()
+    local = local_rates(where, geometry[asked.footprint], p_damaged, able, of_all, rate)
+    rate = rate._replace(local=len(np.unique(local.rate)) > 1)
+    own = at_rate(answers, share, local.rate)
+    found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0])
 
     def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         full = np.full((len(footprints), *values.shape[1:]), np.nan)
@@ -166,9 +188,10 @@ def judge(
         spread(own.high_B),
         spread(own.category_BC),
         spread(answers.mechanism_probability),
-        rate.rate,
+        spread(local.rate),
         model.version,
         {name: placed(values) for name, values in said.items()},
+        placed(local.cause),
     )
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     return Judged(table, found.reason, found.explanation, rate, rows)

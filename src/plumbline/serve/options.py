@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from plumbline.params import Prepare
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
@@ -18,6 +19,15 @@ class Options:
     """Of section `prepare`; None: the package's."""
     damage_rate: float | None = None
     """Share of the buildings that are damaged; None: estimated from all answers."""
+    causes: Path | None = None
+    """What may have caused damage: a vector file, see `causes.read_causes`."""
+    by_place: bool = True
+    """Estimate the share at each place from the neighbours, where it is not given and damage gathers."""
+
+    @property
+    def files(self) -> list[Path]:
+        """Return the files that are read besides points and footprints."""
+        return [] if self.causes is None else [self.causes]
 
     def limits(self, prepare: Prepare) -> Prepare:
         """Return the preparation of a package, with the user's own confidence limit if one is given."""

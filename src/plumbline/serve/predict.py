@@ -47,7 +47,7 @@ def predict(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    inputs = [*(as_file(file).path for file in points), buildings]
+    inputs = [*(as_file(file).path for file in points), buildings, *options.files]
     check_inputs(inputs)
     check_outputs(output, map_path, inputs, package)
     if map_path is not None:

@@ -48,6 +48,7 @@ DTYPES = {
     **dict.fromkeys(CATEGORIES, "float64"),
     "mechanism": "str",
     "damage_rate": "float64",
+    "cause": "str",
     **dict.fromkeys(("begins", "begins_early", "begins_late"), "str"),
     **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), "float64"),
     "model_version": "str",
@@ -59,8 +60,8 @@ JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
 """Columns that are empty where the status is not `ok`, and full where it is, but for `UNTOLD`."""
 WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("model_version")]
 """When damage began, and how fast it grows."""
-UNTOLD = ("mechanism", *WHEN)
-"""Columns that are also empty where the points do not tell."""
+UNTOLD = ("mechanism", "cause", *WHEN)
+"""Columns that are also empty where the points do not tell, or no cause is near."""
 SET_SHARE = 0.8
 """Of the probability of all quadrants, that those of the column `quadrants` hold."""
 SURE_MECHANISM = 0.6
@@ -84,9 +85,10 @@ def make_predictions(
     severity_high: ArrayLike,
     category_probability: ArrayLike,
     mechanism_probability: ArrayLike,
-    damage_rate: float,
+    damage_rate: ArrayLike,
     model_version: str,
     when: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    cause: ArrayLike | None = None,
 ) -> geopandas.GeoDataFrame:
     """Put the answers for B buildings into the contract's table.
 
@@ -98,9 +100,10 @@ def make_predictions(
         confidence: (B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
         severity_permille, severity_low, severity_high: (B,) tensile strain and its interval, permille.
         category_probability: (B, 5). mechanism_probability: (B, M), in the order of `strain.MECHANISMS`.
-        damage_rate: share of damaged buildings that severities and probabilities stand for.
+        damage_rate: (B,) share of damaged buildings that severities and probabilities stand for, or one for all.
         model_version: of the package that answered.
         when: columns `WHEN` (B,), where something is said of it.
+        cause: (B,) name of the cause that reaches a building, or None.
 
     What the arrays hold where the status is not `ok` does not matter: it is left out.
     """
@@ -125,6 +128,7 @@ def make_predictions(
             **{name: categories[:, number] for number, name in enumerate(CATEGORIES)},
             "mechanism": named_mechanism(np.asarray(mechanism_probability, float), 1 - categories[:, 0]),
             "damage_rate": damage_rate,
+            "cause": np.full(len(p), None, object) if cause is None else cause,
             **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
             "model_version": model_version,
         },

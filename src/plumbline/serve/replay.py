@@ -66,7 +66,7 @@ def replay(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    inputs = [*(as_file(file).path for file in points), buildings]
+    inputs = [*(as_file(file).path for file in points), buildings, *options.files]
     check_inputs(inputs)
     check_outputs(output, None, inputs, package)
     model = open_model(package, artifact)

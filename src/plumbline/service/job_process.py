@@ -18,6 +18,7 @@ from plumbline.core.jobs import die_with_parent
 from plumbline.params import Ingest, load_ingest
 from plumbline.serve.predictions import write_text
 from plumbline.service.job_store import (
+    CAUSES,
     DOCUMENT,
     FIELD,
     MAP,
@@ -93,7 +94,9 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     points, buildings, reading = _inputs(folder, given)
     if buildings is None:
         raise InputError("buildings: no file found. Give one of footprints.")
-    options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"))
+    causes = next((folder / CAUSES).iterdir(), None) if (folder / CAUSES).is_dir() else None
+    by_place = given.get("damage_rate_by") != "city"
+    options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"), causes, by_place)
     model = open_model(Path(task["package"]), given.get("artifact"))
     note_progress(folder, "read", 0, 1)
     city = read_city_files(points, buildings, reading, Say.ALL)

@@ -225,7 +225,7 @@ def _job(row: sqlite3.Row) -> JobRow:
 
 
 JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
-POINTS, BUILDINGS, RESULTS = "points", "buildings", "results"
+POINTS, BUILDINGS, CAUSES, RESULTS = "points", "buildings", "causes", "results"
 PARAMS, TASK, PROGRESS, PROBLEM, LOG = "params.yaml", "task.json", "progress.json", "problem.json", "log.txt"
 FIELD, TABLE, PICTURE, MAP, DOCUMENT = "field.tif", "table", "field.png", "map.html", "map.json"
 MEDIA = {
@@ -272,7 +272,12 @@ def safe_name(name: str, fallback: str) -> str:
 
 
 def store_uploads(
-    root: Path, job: str, points: Sequence[Upload], buildings: Sequence[Upload], params: Upload | None
+    root: Path,
+    job: str,
+    points: Sequence[Upload],
+    buildings: Sequence[Upload],
+    params: Upload | None,
+    causes: Sequence[Upload] = (),
 ) -> None:
     """Write the files of a request into the folder of a new job; on failure, leave no folder.
 
@@ -282,7 +287,7 @@ def store_uploads(
     """
     scratch = root / INCOMING / job
     try:
-        for kind, uploads in ((POINTS, points), (BUILDINGS, buildings)):
+        for kind, uploads in ((POINTS, points), (BUILDINGS, buildings), (CAUSES, causes)):
             folder = scratch / kind
             folder.mkdir(parents=True)
             for number, upload in enumerate(uploads):

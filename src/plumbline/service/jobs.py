@@ -75,16 +75,17 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         points: list[UploadFile],
         buildings: list[UploadFile],
         params: UploadFile | None,
+        causes: UploadFile | None = None,
     ) -> Response:
         """Store the files, and add the job to the list."""
-        count = len(points) + len(buildings) + (params is not None)
+        count = len(points) + len(buildings) + (params is not None) + (causes is not None)
         if count > limits.files:
             raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
         if store.counts()["queued"] >= limits.queue:
             raise _full(meters, limits)
         job = job_files.new_id()
-        own = [Upload(params.filename or "", params.file)] if params is not None else []
-        job_files.store_uploads(root, job, _uploads(points), _uploads(buildings), next(iter(own), None))
+        own, of_causes = (_uploads([] if one is None else [one]) for one in (params, causes))
+        job_files.store_uploads(root, job, _uploads(points), _uploads(buildings), next(iter(own), None), of_causes)
         folder = root / job_files.JOBS / job
         try:
             job_files.buildings_file(folder)
@@ -120,6 +121,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         id_column: Text = None,
         layer: Text = None,
         damage_rate: Annotated[str, Form(max_length=30, description="A share, as 0.02, or `auto`.")] = "auto",
+        causes: Annotated[UploadFile | None, File(description="What may have caused damage: one vector file.")] = None,
+        damage_rate_by: Annotated[Literal["city", "place"], Form()] = "place",
         min_quadrant_confidence: Annotated[float | None, Form(ge=0, le=1)] = None,
         artifact: Annotated[Literal["pruned", "fp16", "int8"] | None, Form()] = None,
         since: Since = None,
@@ -130,11 +133,12 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "id_column": id_column,
             "layer": layer,
             "damage_rate": given_rate(damage_rate),
+            "damage_rate_by": damage_rate_by,
             "min_quadrant_confidence": min_quadrant_confidence,
             "artifact": artifact,
             **parse_window(since, until).record(),
         }
-        return await run_in_threadpool(add, "predict", options, points, buildings, params)
+        return await run_in_threadpool(add, "predict", options, points, buildings, params, causes)
 
     @router.post("/restore", summary="Restore a field", **files)
     async def restore(

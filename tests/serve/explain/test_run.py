@@ -73,7 +73,7 @@ def buildings(folder):
 def test_the_rows_are_those_of_predict_at_the_same_share(folder, judged, buildings):
     """By default both estimate the share of damaged buildings from all answers, and say so."""
     columns = [name for name in judged if name not in ("building_id", "geometry")]
-    texts = dict.fromkeys(("mechanism", "begins", "begins_early", "begins_late"), "")
+    texts = dict.fromkeys(("mechanism", "cause", "begins", "begins_early", "begins_late"), "")
     found, wanted = (pd.DataFrame(table[columns]).fillna(texts) for table in (buildings, judged))
     pd.testing.assert_frame_equal(found, wanted, check_dtype=False, check_index_type=False)
     (share,) = re.findall(r"INFO (.* % of the .*)\. p_damaged is 0\.9", (folder / "predict.log").read_text())

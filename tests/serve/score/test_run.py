@@ -249,7 +249,17 @@ def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.
     town.deliver("another")
     with pytest.raises(InputError, match=r"score\.footprints\.elsewhere"):
         score(town.settings(footprints={"elsewhere": "nowhere.gpkg"}), lambda: (town.package, None), 1)
+    with pytest.raises(InputError, match=r"score\.causes\.showtown: nowhere.gpkg: no such file"):
+        score(town.settings(causes={PLACE: "nowhere.gpkg"}), lambda: (town.package, None), 1)
     assert not (town.out / "_aside").exists()
+
+
+def test_the_causes_of_a_place_are_looked_at(town: Town):
+    town.settings(causes={PLACE: str(town.footprints)})
+    town.deliver("first")
+    ended = town.score()
+    assert ended.code == 0, ended.err
+    assert re.search(r"cause 1: the \d judged buildings within .* m are too few to tell", ended.err)
 
 
 def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch: pytest.MonkeyPatch):
@@ -267,12 +277,12 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
             raise KeyError("nobody thought of this")
         return real_plan(delivery, params)
 
-    def publish(reading, tiles, section):
+    def publish(reading, tiles, *rest):
         if reading.delivery.name == "c_unlucky":
             raise ZeroDivisionError("nor of this")
         if reading.delivery.name == "d_undone":
             raise InputError("b/manifest.json: Move the folder away.")
-        return real_publish(reading, tiles, section)
+        return real_publish(reading, tiles, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "plan_delivery", plan)

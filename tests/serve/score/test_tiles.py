@@ -8,8 +8,10 @@ import shapely
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import UNSURE_WHERE, Asked
 from plumbline.serve.judgement import Model, judge
+from plumbline.serve.place.local_rate import Where
 from plumbline.serve.score import tiles as tiles_module
 from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, read_answers
+from plumbline.sources.city.causes import Cause
 from tests.serve.made import SHARE, answers_of, courses_of
 
 PREPARE = Prepare(min_quadrant_confidence=0.55)
@@ -91,6 +93,10 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     assert found.table.drop(columns="geometry").equals(whole.table.drop(columns="geometry"))
     assert whole.table["begins"].notna().sum() > 2
     assert found.courses.equals(whole.courses)
+    where = Where([Cause("tunnel", shapely.box(0, -9, 400, 0), 10.0)], True)
+    local = judge(asked, answers, frame, PREPARE, Model("7", SHARE), None, courses_of(followed, onset), where)
+    own = read_answers(parts, None, where).table
+    assert own.drop(columns="geometry").equals(local.table.drop(columns="geometry"))
     given = read_answers(parts, 0.02)
     assert (given.rate.rate, given.rate.estimated) == (0.02, False)
     lower, p_damaged = given.table["p_damaged"], whole.table["p_damaged"]

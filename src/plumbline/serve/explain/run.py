@@ -226,7 +226,7 @@ def explain(
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     beside = buildings_path(output)
-    inputs = [*(as_file(file).path for file in points), buildings]
+    inputs = [*(as_file(file).path for file in points), buildings, *options.files]
     check_inputs(inputs)
     check_outputs(output, plan, inputs, package, [beside] if beside else [], "plan")
     model, network = open_model(package), load_network(package)

@@ -41,6 +41,7 @@ ALIASES = {
     },
     "mechanism": "Mechanism of failure",
     "damage_rate": "Share of damaged buildings that is assumed (0-1)",
+    "cause": "Possible cause that is near",
     "begins": "Damage began, most probable date",
     "begins_early": "Damage began, earliest date of the 90 % interval",
     "begins_late": "Damage began, latest date of the 90 % interval",

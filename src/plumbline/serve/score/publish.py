@@ -17,6 +17,7 @@ from plumbline.prepare.features.shards import Shards
 from plumbline.serve.judgement import say_damaged, say_unjudged
 from plumbline.serve.layers import courses_layer, unjudged_layer
 from plumbline.serve.map.page import write_map
+from plumbline.serve.place.local_rate import Where
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.changes import Changes, compare_predictions
@@ -34,21 +35,30 @@ from plumbline.serve.score.results import (
     results,
 )
 from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of, read_answers
+from plumbline.sources.city.causes import CausesFile, causes_of_city
 from plumbline.sources.city.in_memory import warn_of_short
+from plumbline.sources.city.window import parse_window
 from plumbline.sources.points.points_table import load_points
 from plumbline.sources.points.track import Track, concatenate_tracks
 
 OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
-def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> DeliveryResult:
+def publish(
+    reading: Reading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None = None
+) -> DeliveryResult:
     """Write the result of a delivery after all its tiles are judged, as one complete folder or not at all.
 
+    `causes`: of damage at the place.
+
     Raises:
-        InputError: a file could not be written.
+        InputError: a file could not be written, or the causes cannot be brought into the city's CRS.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    judged = read_answers(tiles, params.damage_rates.get(delivery.place))
+    epochs = [track[key][:10] for track in city.about["tracks"] for key in ("first_epoch", "last_epoch")]
+    record = parse_window(min(epochs), max(epochs))
+    where = Where(() if causes is None else causes_of_city(causes, city.about["crs"], record), True)
+    judged = read_answers(tiles, params.damage_rates.get(delivery.place), where)
     table, reason, rate = judged.table, judged.reason, judged.rate
     if torn := int((reason == UNSURE_WHERE).sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)

@@ -25,6 +25,7 @@ from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import ASIDE, LOOKS, MANIFEST, note_latest, now
 from plumbline.serve.score.rules import check_rules
 from plumbline.serve.score.tiles import STAGE, Reading, code_hash, cut_tiles, judge_tiles, plan_reading, read
+from plumbline.sources.city.causes import CausesFile, read_causes
 
 OF_THE_MACHINE = {
     errno.ENOSPC,
@@ -145,13 +146,29 @@ def check_settings(params: Params) -> None:
     """Refuse wrong settings, before they make a delivery fail.
 
     Raises:
-        InputError: a place's footprints are not there, the page of the map was not built, or as `check_rules`.
+        InputError: a place's footprints or causes are not there, the page of the map was not built, or as
+            `check_rules`.
     """
     check_page()
     check_rules(params)
     for place, path in params.score.footprints.items():
         if not path.is_file():
             raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")
+    for place in params.score.causes:
+        read_place_causes(params, place)
+
+
+def read_place_causes(params: Params, place: str) -> CausesFile | None:
+    """Return the causes of damage at a place; None without a file.
+
+    Raises:
+        InputError: as `read_causes`.
+    """
+    path = params.score.causes.get(place)
+    try:
+        return None if path is None else read_causes(path, params.ingest.footprints)
+    except InputError as error:
+        raise InputError(f"score.causes.{place}: {error}") from None
 
 
 def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
@@ -225,7 +242,7 @@ def _one(
     if challenger is not None:
         shadow(reading, tiles, challenger, workers, params.score.out)
     try:
-        publish(reading, tiles, params.score)
+        publish(reading, tiles, params.score, read_place_causes(params, delivery.place))
         bring_back(delivery, params)
         note_latest(params.score.out, delivery.place)
         clear(reading.work)

@@ -29,6 +29,7 @@ from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
 from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
 from plumbline.serve.map.page import MAX_POINTS
+from plumbline.serve.place.local_rate import ONE_SHARE, Where
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.serve.when import courses_of
 from plumbline.sources.city.files import find_unlabelled
@@ -213,10 +214,11 @@ def _opened(package: Path, version: str) -> OpenModel:
     return model
 
 
-def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None) -> Judged:
+def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where: Where = ONE_SHARE) -> Judged:
     """Return predictions for all footprints, in the order of their file, with reasons for abstentions.
 
-    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together.
+    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together. `where`: what it
+    may differ by.
     """
     model = _opened(tiles[0].package, tiles[0].version)
     parts = []
@@ -237,6 +239,7 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None) -> Ju
         model.about,
         damage_rate,
         courses,
+        where,
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(

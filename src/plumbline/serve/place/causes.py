@@ -1,0 +1,177 @@
+"""Estimate the share of damaged buildings near to each possible cause, and far from all.
+
+The buildings that a cause reaches have one share, those that nothing reaches another. Each is estimated as that of a
+city, and drawn towards it. How far a cause reaches is the likeliest of a few distances. A cause beside which no more is
+damaged than elsewhere, beyond what chance makes, changes nothing.
+
+Shape legend: B buildings, G shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.serve.base_rate import HALVINGS, LEAST_RATE, DamageRate, Prior, cautious_odds, estimate_rate
+from plumbline.sources.city.causes import Cause
+
+Array = NDArray[np.float64]
+REACHES_M = (10.0, 25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 500.0)
+"""Distances that are tried for a cause without a reach of its own."""
+PSEUDO = 5.0
+"""Buildings with the city's share that count beside those of a group."""
+FEWEST = 10
+"""Judged buildings that a cause must reach, to tell anything."""
+LEAST_GAIN = 3.0
+"""In log likelihood, of two shares over one, from which a cause counts (docs/decisions/0048)."""
+SHARES = 61
+"""Number of shares that are tried for a group."""
+
+
+Near = tuple[NDArray[np.intp], Array]
+"""Rows of the buildings near to a cause, and their distances, m."""
+
+
+class SharesByCause(NamedTuple):
+    """Shares of damaged buildings near to causes, and far from them."""
+
+    rate: Array
+    """(B,)"""
+    cause: NDArray[np.object_]
+    """(B,) name, or None."""
+
+
+def shares_by_cause(
+    causes: Sequence[Cause],
+    geometry: NDArray[np.object_],
+    p_damaged: NDArray[np.floating[Any]],
+    able: NDArray[np.bool_],
+    share: float,
+    city: DamageRate,
+) -> SharesByCause:
+    """Estimate the share of each group of B buildings, with a line in the log for each.
+
+    Args:
+        causes: in the CRS of `geometry`.
+        geometry: (B,) footprints, m.
+        p_damaged: (B,) probabilities at the share `share` of damaged buildings.
+        able: (B,) which of them count.
+        share: of the buildings that the model was calibrated on.
+        city: of all of them. If it is given rather than estimated, it stays their mean.
+    """
+    near = _near(causes, geometry)
+    reach_m = _reaches(causes, near, _Evidence(p_damaged, able, share, Prior(city.rate, PSEUDO)))
+    owner = _owners(near, reach_m, len(geometry))
+    rate, name = np.full(len(geometry), city.rate), np.full(len(geometry), None, object)
+    if (owner < 0).all():
+        return SharesByCause(rate, name)
+    for i, own in _group_rates(p_damaged, able, share, owner, city).items():
+        rate[owner == i] = own.rate
+        name[owner == i] = causes[i].name if i >= 0 else None
+        log.info(
+            "%s: %d judged buildings, about %.2g %% of them damaged (90 %% interval %.2g to %.2g %%)",
+            f"{causes[i].name}, within {reach_m[i]:g} m" if i >= 0 else "away from the causes",
+            *((able & (owner == i)).sum(), 100 * own.rate, 100 * own.low, 100 * own.high),
+        )
+    return SharesByCause(rate, name)
+
+
+def _reaches(causes: Sequence[Cause], near: Sequence[Near], evidence: _Evidence) -> list[float]:
+    """Return how far each cause reaches, m, as given or estimated; -1, and a line in the log, if it changes nothing."""
+    owner = _owners(near, [one.reach_m or REACHES_M[-1] for one in causes], len(evidence.able))
+    far = evidence.of(owner < 0)
+    reach_m = [one.reach_m or evidence.likeliest_reach(near[i], owner == i, far) for i, one in enumerate(causes)]
+    owner = _owners(near, reach_m, len(evidence.able))
+    far = evidence.of(owner < 0)
+    for i, cause in enumerate(causes):
+        number = int((evidence.able & (owner == i)).sum())
+        if number < FEWEST or evidence.gain(evidence.of(owner == i), far) < LEAST_GAIN:
+            why = "are too few to tell" if number < FEWEST else "show no more damage than the others"
+            log.info(
+                "%s: the %d judged buildings within %g m %s, and share theirs", cause.name, number, reach_m[i], why
+            )
+            reach_m[i] = -1.0
+    return reach_m
+
+
+def _group_rates(
+    p_damaged: NDArray[np.floating[Any]],
+    able: NDArray[np.bool_],
+    share: float,
+    owner: NDArray[np.intp],
+    city: DamageRate,
+) -> dict[int, DamageRate]:
+    """Return the share of each group; the mean over all is that of the city, if it is given."""
+    parts = {int(i): p_damaged[able & (owner == i)] for i in np.unique(owner)}
+    found = {i: estimate_rate(p, share, Prior(city.rate, PSEUDO)) for i, p in parts.items()}
+    if city.estimated:
+        return found
+    low, high = -20.0, 20.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        mean = np.average(
+            [_shifted(one.rate, middle) for one in found.values()], weights=list(map(len, parts.values()))
+        )
+        low, high = (middle, high) if mean < city.rate else (low, middle)
+    return {
+        i: DamageRate(_shifted(own.rate, low), _shifted(own.low, low), _shifted(own.high, low), True)
+        for i, own in found.items()
+    }
+
+
+def _shifted(rate: float, shift: float) -> float:
+    """Return a share with other log odds."""
+    odds = rate / max(1 - rate, 1e-12) * np.exp(shift)
+    return float(odds / (1 + odds))
+
+
+def _near(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> list[Near]:
+    """Return, for each cause, the buildings within its reach, or within the widest that is tried."""
+    tree = shapely.STRtree(geometry)
+    rows = [tree.query(one.geometry, "dwithin", one.reach_m or REACHES_M[-1]) for one in causes]
+    return [(own, shapely.distance(geometry[own], one.geometry)) for own, one in zip(rows, causes, strict=True)]
+
+
+def _owners(near: Sequence[Near], reach_m: Sequence[float], count: int) -> NDArray[np.intp]:
+    """Return (B,) the number of the nearest cause that reaches each building; -1 if none does."""
+    owner, least = np.full(count, -1), np.full(count, np.inf)
+    for i, ((rows, distance), reach) in enumerate(zip(near, reach_m, strict=True)):
+        nearer = (distance <= reach) & (distance < least[rows])
+        owner[rows[nearer]], least[rows[nearer]] = i, distance[nearer]
+    return owner
+
+
+class _Evidence:
+    """Log likelihood of each building's points under each of G shares; 0 for those that do not count."""
+
+    def __init__(self, p_damaged: NDArray[np.floating[Any]], able: NDArray[np.bool_], share: float, prior: Prior):
+        """Take the arguments of `shares_by_cause`, and what is held of the share near to a cause."""
+        self.able = able
+        tried = np.geomspace(LEAST_RATE, share, SHARES)
+        held = prior.rate * np.log(tried) + (1 - prior.rate) * np.log1p(-tried)
+        self._held = prior.buildings * (held - held.max())
+        odds = np.where(able, cautious_odds(p_damaged, share), 1.0)
+        self._of_each = np.log1p(tried * (odds[:, None] - 1))
+
+    def of(self, rows: NDArray[Any]) -> Array:
+        """Return the log likelihood (G,) of some buildings together."""
+        return np.asarray(self._of_each[rows].sum(axis=0))
+
+    def gain(self, near: Array, far: Array) -> float:
+        """Return what two shares gain over one, in log likelihood; 0 if the nearer one is not the larger."""
+        drawn = near + self._held
+        if drawn.argmax() <= far.argmax():
+            return 0.0
+        return float(drawn.max() + far.max() - (near + far).max())
+
+    def likeliest_reach(self, near: Near, mine: NDArray[np.bool_], far: Array) -> float:
+        """Return the distance at which two shares gain most, of buildings to which no other cause is nearer."""
+        rows, distance = (values[mine[near[0]]] for values in near)
+        whole = far + self.of(rows)
+        within = [self.of(rows[distance <= reach]) for reach in REACHES_M]
+        return REACHES_M[int(np.argmax([self.gain(one, whole - one) for one in within]))]

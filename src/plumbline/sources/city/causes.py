@@ -1,0 +1,133 @@
+"""Read what may have caused damage: tunnels, excavations, wells, mines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+import shapely
+from pyproj.exceptions import ProjError
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Footprints
+from plumbline.sources.city.window import Window
+from plumbline.sources.files.opened import fits
+from plumbline.sources.footprints.buildings import check_crs, reprojected
+from plumbline.sources.footprints.open import read_vector
+
+COLUMNS = ("name", "reach_m", "from", "until")
+MOST = 1000
+"""Features of a file: more are something else, such as all objects of a region."""
+
+
+class Cause(NamedTuple):
+    """Something that may have damaged the buildings near to it."""
+
+    name: str
+    geometry: Any
+    reach_m: float | None
+    """None: to be estimated."""
+
+
+class CausesFile(NamedTuple):
+    """Hold the causes of a file."""
+
+    path: Path
+    frame: geopandas.GeoDataFrame
+    about: list[tuple[str, float | None, Window]]
+    """Name, reach and dates of each feature."""
+
+
+def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
+    """Read a file of causes.
+
+    Args:
+        path: any vector file, with the columns `name`, `reach_m`, `from` and `until` or without.
+        stated: CRS and layer by pattern of file name (`ingest.footprints`), where the file does not say them.
+
+    Raises:
+        InputError: the file cannot be read, has no CRS, holds nothing or too much, or a cell is not understood.
+    """
+    own = next((about for pattern, about in stated.items() if fits(path, pattern)), Footprints())
+    frame = read_vector(path, own.layer, own.crs)
+    frame = frame[~(frame.geometry.isna() | frame.geometry.is_empty)]
+    if not len(frame):
+        raise InputError(f"{path}: it holds no causes. Give lines, polygons or points.")
+    if len(frame) > MOST:
+        raise InputError(f"{path}: {len(frame)} features; at most {MOST} causes are read. Leave out what is none.")
+    check_crs(path, frame)
+    frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(frame.geometry), frame.index, frame.crs))
+    columns = {str(name).casefold(): frame[name] for name in frame.columns}
+    cells = {name: columns[name].to_list() for name in COLUMNS if name in columns}
+    rows = [{name: values[row] for name, values in cells.items()} for row in range(len(frame))]
+    return CausesFile(
+        path, frame, [_about(path, number + 1, row) for number, row in zip(frame.index, rows, strict=True)]
+    )
+
+
+def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
+    """Return the causes that were there during a record; features with the same name, reach and dates are one.
+
+    Args:
+        file: of causes. crs: projected, m, that they are wanted in. record: first and last epoch of the points.
+
+    Raises:
+        InputError: they cannot be reprojected.
+    """
+    try:
+        shapes = reprojected(str(file.path), file.frame, crs).geometry.to_numpy()
+    except ProjError as error:
+        raise InputError(f"{file.path}: cannot be reprojected from {file.frame.crs.name} to {crs} ({error}).") from None
+    shown = np.isfinite(shapely.bounds(shapes)).all(axis=1)
+    found = []
+    for about in dict.fromkeys(file.about):
+        name, reach_m, window = about
+        if _misses(window, record):
+            log.info("%s: left out, as it is %s, and the record %s", name, window, record)
+            continue
+        mine = shown & np.array([one == about for one in file.about])
+        found.append(Cause(name, shapely.union_all(shapely.make_valid(shapes[mine])), reach_m))
+    return found
+
+
+def _about(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, float | None, Window]:
+    """Return name, reach and dates of a feature.
+
+    Raises:
+        InputError: one of its cells is not understood.
+    """
+    where, given = (
+        f"{path}: feature {number}",
+        {name: str(one).strip() for name, one in cells.items() if not pd.isna(one)},
+    )
+    since, until = (_day(where, name, given.get(name)) for name in ("from", "until"))
+    reach = given.get("reach_m") or None
+    try:
+        reach_m = None if reach is None else float(reach)
+    except ValueError:
+        reach_m = np.nan
+    if reach_m is not None and not 0 < reach_m < np.inf:
+        raise InputError(f"{where}: reach_m {reach!r} found. Give metres above 0, or leave the cell empty.")
+    if since and until and since > until:
+        raise InputError(f"{where}: from {since} is after until {until}. Swap the two.")
+    return given.get("name") or f"cause {number}", reach_m, Window(since, until)
+
+
+def _day(where: str, name: str, text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text[:10]) if text else None
+    except ValueError:
+        raise InputError(f"{where}: {name} {text!r} is no date. Write it as 2023-01-31.") from None
+
+
+def _misses(window: Window, record: Window) -> bool:
+    """Return whether a cause was over before the record begins, or begins after it ends."""
+    over = window.until is not None and record.since is not None and window.until < record.since
+    later = window.since is not None and record.until is not None and window.since > record.until
+    return over or later
