@@ -24,10 +24,12 @@ from plumbline.prepare.abstention import (
     strain_error,
 )
 from plumbline.prepare.buildings import Prepared, prepare_buildings
+from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import make_predictions
+from plumbline.serve.surroundings import whole_columns
 from plumbline.serve.when import Severity, course_rows, courses_of, when_columns
 from plumbline.sources.city.in_memory import CityInMemory
 
@@ -98,7 +100,7 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
         )
     asked, answers = ask(prepared, model, limits)
     courses = courses_of(prepared, city.points, answers)
-    judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses)
+    judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, prepared.whole)
     return Answered(judged, prepared)
 
 
@@ -117,6 +119,7 @@ def judge(
     model: Model,
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
+    whole: WholeBuildings | None = None,
 ) -> Judged:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
@@ -127,6 +130,7 @@ def judge(
         model: who answered.
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
         courses: in time, of some of the B; None: nothing is said of it.
+        whole: motion of the F as a whole; None: nothing is said of it.
     """
     share = np.asarray(model.category_share)
     able = is_in_distribution(answers) & ~asked.poor(prepare)
@@ -165,6 +169,7 @@ def judge(
         rate.rate,
         model.version,
         {name: placed(values) for name, values in said.items()},
+        {} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m),
     )
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     return Judged(table, found.reason, found.explanation, rate, rows)

@@ -50,15 +50,20 @@ DTYPES = {
     "damage_rate": "float64",
     **dict.fromkeys(("begins", "begins_early", "begins_late"), "str"),
     **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), "float64"),
+    **dict.fromkeys(("settlement_mm", "settlement_std_mm", "settlement_rate_mm_year"), "float64"),
+    **dict.fromkeys(("tilt_mm_m", "tilt_std_mm_m", "tilt_towards"), "float64"),
+    **dict.fromkeys(("against_neighbours_mm", "against_neighbours_std_mm"), "float64"),
     "model_version": "str",
 }
 COLUMNS = (*DTYPES, "geometry")
 """All columns, in the contract's order; the footprint last."""
 
-JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
+JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("settlement_mm")]
 """Columns that are empty where the status is not `ok`, and full where it is, but for `UNTOLD`."""
-WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("model_version")]
+WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("settlement_mm")]
 """When damage began, and how fast it grows."""
+WHOLE = COLUMNS[COLUMNS.index("settlement_mm") : COLUMNS.index("model_version")]
+"""How a building moves as a whole: whatever the status, where its points tell."""
 UNTOLD = ("mechanism", *WHEN)
 """Columns that are also empty where the points do not tell."""
 SET_SHARE = 0.8
@@ -87,6 +92,7 @@ def make_predictions(
     damage_rate: float,
     model_version: str,
     when: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    whole: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> geopandas.GeoDataFrame:
     """Put the answers for B buildings into the contract's table.
 
@@ -100,9 +106,9 @@ def make_predictions(
         category_probability: (B, 5). mechanism_probability: (B, M), in the order of `strain.MECHANISMS`.
         damage_rate: share of damaged buildings that severities and probabilities stand for.
         model_version: of the package that answered.
-        when: columns `WHEN` (B,), where something is said of it.
+        when: columns `WHEN` (B,), where something is said of it. whole: columns `WHOLE` (B,), likewise.
 
-    What the arrays hold where the status is not `ok` does not matter: it is left out.
+    What the others hold where the status is not `ok` does not matter: it is left out.
     """
     p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
     severity = np.asarray(severity_permille, float)
@@ -126,6 +132,7 @@ def make_predictions(
             "mechanism": named_mechanism(np.asarray(mechanism_probability, float), 1 - categories[:, 0]),
             "damage_rate": damage_rate,
             **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
+            **{name: whole.get(name, np.full(len(p), np.nan)) for name in WHOLE},
             "model_version": model_version,
         },
         geometry=buildings.geometry.to_numpy(),

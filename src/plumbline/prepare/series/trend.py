@@ -216,13 +216,19 @@ def _common_error(
     weight = np.ones_like(common)
     normal = normal_matrices(basis, weight)
     found = amplitudes(basis, normal, common, common)
-    residual = common - fitted(basis, normal, found, np.full(len(common), LINE))
     alone = rows_of(np.arange(len(common)))
-    effective = effective_share(residual, weight, np.ones(len(common)), alone, kinds)
     # Filled gaps hold no noise, so what is seen of it is the less the more gaps there are.
     share = rows.total(known.mean(1)) / rows.size
     degrees = np.maximum(common.shape[1] * share - COLUMNS, 1) * share
-    variance = found.left[:, LINE] / degrees / effective / normal.own[:, LINE]
+    # What the line leaves of another movement is no noise.
+    curve = found.left.argmin(1)
+    for _ in range(2):
+        left = np.take_along_axis(found.left, curve[:, None], 1)[:, 0]
+        residual = common - fitted(basis, normal, found, curve)
+        effective = effective_share(residual, weight, np.ones(len(common)), alone, kinds)
+        gain = (found.left[:, LINE] - left) * effective * degrees / np.maximum(left, 1e-12)
+        curve = np.where(gain < NEEDED_GAIN, LINE, curve)
+    variance = left / degrees / effective / normal.own[:, LINE]
     own = rows.total(error**2) / rows.size
     beyond = np.where(members > 0, variance - own / np.maximum(members, 1), own * (1 - 1 / rows.size))
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))
