@@ -38,10 +38,11 @@ NORMAL = 1.25
 TAIL, BEYOND = 0.9, 1.5
 """Scatterers farther off than this many times the tail's quantile of the residuals are outliers, not damage."""
 ASTRAY_M = 3.0
-"""Position errors are taken as no larger."""
-ROUNDS = 8
-WHOLE = 1.25
-KNOWN = 1.0
+"""Position errors of points, the larger ones; where a spread would need more, it is not theirs."""
+CAUSES = 2
+"""A building moves as a whole for several causes: the mean of so many courses is that much nearer to the line."""
+KNOWN, ROUNDS = 1.0, 8
+"""As how many coordinates it counts that a building's courses differ from the line as much as others do."""
 
 
 class WholeBuildings(NamedTuple):
