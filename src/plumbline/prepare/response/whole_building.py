@@ -39,8 +39,6 @@ TAIL, BEYOND = 0.9, 1.5
 """Scatterers farther off than this many times the tail's quantile of the residuals are outliers, not damage."""
 ASTRAY_M = 3.0
 """Position errors of points, the larger ones; where a spread would need more, it is not theirs."""
-CAUSES = 2
-"""A building moves as a whole for several causes: the mean of so many courses is that much nearer to the line."""
 KNOWN, ROUNDS = 1.0, 8
 """As how many coordinates it counts that a building's courses differ from the line as much as others do."""
 
@@ -122,7 +120,8 @@ def _fit(
     variance[:, 2:] += common.max(1) ** 2
 
     total, error_2 = _totals(scatterers, row, mask, covariance @ weighted, variance)
-    tilt, across = total[:, :2], covariance[:, 0, 1]
+    together = covariance[:, 0, 1] / np.sqrt(variance[:, 0] * variance[:, 1])
+    tilt, across = total[:, :2], together * np.sqrt(error_2[:, 0] * error_2[:, 1])
     of_tilt = np.stack([error_2[:, 0], across, across, error_2[:, 1]], axis=1).reshape(-1, 2, 2)
     tilt, of_tilt = _with_positions(tilt, of_tilt, NORMAL * fit.spread, weight.sum(1))
     known = np.linalg.eigvalsh(of_tilt)[:, 1] <= MOST_TILT_ERROR**2
@@ -190,7 +189,7 @@ def _expected() -> tuple[Float, Float]:
     courses, line = possible(), dictionary_courses()[LINE]
     apart = shape_coordinates(TIME, courses.course) - line
     likely = np.exp(courses.log_prior)
-    return line, (likely[:, None] * apart).T @ apart / likely.sum() / CAUSES
+    return line, (likely[:, None] * apart).T @ apart / likely.sum()
 
 
 def _with_positions(tilt: Float, covariance: Float, spread: Float, weight: Float) -> tuple[Float, Float]:
