@@ -162,6 +162,8 @@ def _totals(
     course, root = scatterers.course[row].astype(float), scatterers.course_root[row].astype(float)
     bent = np.isfinite(course).all((1, 2))
     total, error_2 = (solver @ scatterers.change[row][..., None])[..., 0], variance.copy()
+    if not bent.any():
+        return total, error_2
     root = root[bent] / np.linalg.norm(root[bent] @ line, axis=-1)[..., None, None] * mask[bent][..., None, None]
     root = root.reshape(len(root), -1, len(line))
     # All errors as those of the line: the noise of one track on one building is of one kind.

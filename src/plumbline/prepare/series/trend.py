@@ -220,22 +220,28 @@ def _common_error(
 ) -> Float:
     """Return the standard error (G,) of the common series' line, mm, beyond the share of the rows' own errors (N,).
 
-    Noise is what all shapes of courses leave: what the line leaves of another movement would pass for it. Where there
-    is no common series the rows' errors hold what they share: then they count as one row, not as many.
+    What the line leaves of another movement is no noise: where the shapes of courses explain clearly more of it, noise
+    is what they leave. Where there is no common series the rows' errors hold what they share: then they count as one
+    row, not as many.
     """
-    columns = basis.columns[: SEASON + 1]
-    if shapes is not None:
-        columns = np.roll(shapes.columns, -1 - SEASON, axis=0)
-        kinds = kinds_of(columns, when)
-    residual = common - common @ np.linalg.pinv(columns) @ columns
-    effective = effective_share(
-        residual, np.ones_like(common), np.ones(len(common)), rows_of(np.arange(len(common))), kinds
-    )
     # Filled gaps hold no noise, so what is seen of it is the less the more gaps there are.
     share = rows.total(known.mean(1)) / rows.size
-    degrees = np.maximum(common.shape[1] * share - len(columns), 1) * share
-    line = normal_matrices(basis, np.ones((1, common.shape[1]))).own[:, LINE]
-    variance = (residual**2).sum(1) / degrees / effective / line
+    alone, line = rows_of(np.arange(len(common))), normal_matrices(basis, np.ones((1, common.shape[1]))).own[:, LINE]
+
+    def noise(columns: Float, kinds: Kinds) -> tuple[Float, Float, Float]:
+        residual = common - common @ np.linalg.pinv(columns) @ columns
+        effective = effective_share(residual, np.ones_like(common), np.ones(len(common)), alone, kinds)
+        left = (residual**2).sum(1)
+        degrees = np.maximum(common.shape[1] * share - len(columns), 1) * share
+        return left, left / degrees / effective / line, degrees * effective / np.maximum(left, 1e-12)
+
+    left, variance, _ = noise(basis.columns[: SEASON + 1], kinds)
+    if shapes is not None:
+        # With the line last, as `Kinds` has it.
+        columns = np.roll(shapes.columns, -1 - SEASON, axis=0)
+        less, bent, weight = noise(columns, kinds_of(columns, when))
+        clear = (left - less) * weight > NEEDED_GAIN + len(columns) - COLUMNS
+        variance = np.where(clear, bent, variance)
     own = rows.total(error**2) / rows.size
     beyond = np.where(members > 0, variance - own / np.maximum(members, 1), own * (1 - 1 / rows.size))
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))
