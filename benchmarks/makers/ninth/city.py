@@ -80,8 +80,9 @@ def write_footprints(path: Path, structures: list[Structure]) -> None:
 def write_labels(path: Path, structures: list[Structure], period: tuple[int, int]) -> None:
     """Write what is true of each building; below category 1 no quadrant is.
 
-    `begins`: day on which the first of its failures begins; none of a sound one. `settlement_mm`: mean vertical movement
-    of the footprint; `tilt_mm_m`, `tilt_towards`: slope of its plane, and the compass degrees of the side that sinks.
+    `begins`: day on which the first of its failures begins; none of a sound one. `settlement_mm`: mean vertical
+    movement of the footprint. `tilt_mm_m`, `tilt_towards`: slope of its plane, and compass degrees of the side that
+    sinks.
     """
     planes = 1e3 * np.array([one.plane for one in structures])
     middle = np.array([one.building.centroid for one in structures])

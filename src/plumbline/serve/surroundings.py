@@ -58,7 +58,8 @@ def whole_columns(whole: WholeBuildings, footprints: geopandas.GeoDataFrame, rad
     aside, told = sum(int(one.own.sum()) for one in along), int(np.isfinite(settled).sum())
     if aside:
         log.info(
-            "%d of %d buildings with a settlement are seen from one side only: theirs is along the line of sight",
+            "%d of %d buildings with a settlement are seen by ascending or by descending tracks alone: "
+            "theirs is along the line of sight, not vertical",
             aside,
             told,
         )
@@ -118,7 +119,7 @@ def medians_around(place: Float, moved: Comparable, radius_m: float) -> Comparab
         # How many lie below varies by p (1 - p) each; the median moves by that over how densely they lie about it.
         beside = (moved.value[other] - median[group]) / np.sqrt(square)
         below, dense = stats.norm.cdf(-beside), stats.norm.pdf(beside) / np.sqrt(square) + 1e-12
-        density = np.bincount(group, dense, len(part)) + 1e-300
+        density = np.maximum(np.bincount(group, dense, len(part)), 1e-100)
         spread = np.bincount(group, below * (1 - below) + 1e-12, len(part)) / density**2
         # Where it lies in a gap between two, it has their error.
         of_median = np.minimum(spread, np.bincount(group, dense * square, len(part)) / density)

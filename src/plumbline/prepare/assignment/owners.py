@@ -138,7 +138,7 @@ def footprint_area(footprints: NDArray[np.object_]) -> Float:
     return np.asarray(shapely.area(footprints), float)
 
 
-def footprint_middle(footprints: NDArray[np.object_]) -> Float:
+def footprint_middle(footprints: NDArray[np.object_]) -> NDArray[np.float64]:
     """Return the centres of area (B, 2), easting and northing, m."""
     return np.asarray(shapely.get_coordinates(shapely.centroid(footprints)), float)
 

@@ -60,7 +60,9 @@ class WholeBuildings(NamedTuple):
     """(F,) length of the period."""
 
 
-def whole_buildings(scatterers: Scatterers, frame: Frames, middle: Float, los: Float, years: float) -> WholeBuildings:
+def whole_buildings(
+    scatterers: Scatterers, frame: Frames, middle: NDArray[np.float64], los: Float, years: float
+) -> WholeBuildings:
     """Measure the buildings of `frame`.
 
     Args:
