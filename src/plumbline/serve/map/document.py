@@ -45,7 +45,7 @@ ROUNDING = {
     **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
     **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high"), 3),
     "p_accelerating": 4,
-    **dict.fromkeys(WHOLE, 2),
+    **dict.fromkeys(WHOLE, 3),
 }
 """Decimals of a column; the table has them all."""
 
