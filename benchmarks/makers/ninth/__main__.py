@@ -3,10 +3,9 @@
 python -m benchmarks.makers.ninth OUT --band X|C --buildings N --seed S [--sound SHARE] [--courses KIND] [--years Y]
 
 X: TerraSAR-X, 46 points a building. C: Sentinel-1, 12. Mechanisms have equal shares of the buildings that are unsound.
-Labels also have `accepted` quadrants, the `mechanism`, its `parts`, the day on which damage `begins`, and the settlement
-and tilt of the whole building. Courses:
-`late` begin in the last fifth of the record, `sudden` ones are over within an epoch, `quickening` ones become 5 times
-as fast in its last tenth.
+Labels also have `accepted` quadrants, the `mechanism`, its `parts`, the day on which damage `begins`, and settlement
+and tilt of the whole building. Courses: `late` begin in the last fifth of the record, `sudden` ones are over within an
+epoch, `quickening` ones become 5 times as fast in its last tenth.
 """
 
 from __future__ import annotations
