@@ -226,8 +226,21 @@ def test_a_seed_gives_the_city_that_it_always_gave(city, tmp_path):
         assert (city / name).read_bytes() == (tmp_path / "city" / name).read_bytes()
     # Numbers of the maker as it came: another order of random draws gives others.
     labels = pd.read_csv(city / "labels.csv", keep_default_na=False)
-    assert list(labels) == ["building_id", "severity_permille", "quadrant", "accepted", "mechanism", "parts", "begins"]
+    before = ["building_id", "severity_permille", "quadrant", "accepted", "mechanism", "parts", "begins"]
+    assert list(labels) == [*before, "settlement_mm", "tilt_mm_m", "tilt_towards"]
     np.testing.assert_allclose(labels["severity_permille"][-4:], [0.0, 3.73885, 0.16929, 4.81932], rtol=1e-4)
+
+
+def test_the_whole_building_moves_as_its_plane(structures):
+    for structure in structures[::6]:
+        building = structure.building
+        xy = np.stack(np.meshgrid(*(np.linspace(-half, half, 161) for half in building.half)), -1).reshape(-1, 2)
+        xy = xy[building.holds(xy)]
+        up = structure.failing(xy)[:, 2] + structure.rigid[0] + xy @ structure.rigid[1:]
+        found = np.linalg.lstsq(np.column_stack([np.ones(len(xy)), xy]), up, rcond=None)[0]
+        np.testing.assert_allclose(structure.plane[1:], found[1:], atol=2e-4)
+        np.testing.assert_allclose(building.centroid, xy.mean(0), atol=0.1)
+        assert structure.plane[0] + structure.plane[1:] @ building.centroid == pytest.approx(up.mean(), abs=1e-3)
 
 
 def test_the_project_reads_a_city(city, tmp_path):

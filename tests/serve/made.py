@@ -12,11 +12,12 @@ from plumbline.core.strain import MECHANISMS, category, category_of_levels
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import explanations
+from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.judgement import Judged
-from plumbline.serve.predictions import make_predictions
+from plumbline.serve.predictions import WHOLE, make_predictions
 
 OF_LEVEL = category_of_levels()
 SHARE = [0.2, 0.1, 0.2, 0.25, 0.25]
@@ -80,6 +81,16 @@ def courses_of(building: ArrayLike, onset: ArrayLike, width: float = 0.04) -> St
     )
 
 
+def whole_of(count: int) -> WholeBuildings:
+    """Motion of buildings seen by an ascending and a descending track, the last by one alone."""
+    rng = np.random.default_rng(count)
+    change = rng.normal(-9, 5, (count, 2))
+    change[-1, 1] = np.nan
+    los = np.tile([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]], (count, 1, 1))
+    tilt = np.tile(0.01 * np.eye(2), (count, 1, 1))
+    return WholeBuildings(change, change**0, los, rng.normal(0, 1, (count, 2)), tilt, np.full(count, 4.0))
+
+
 def table_of(
     buildings: geopandas.GeoDataFrame,
     status: Sequence[str],
@@ -108,6 +119,7 @@ def table_of(
         said.mechanism_probability,
         rate,
         version,
+        whole={name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
     )
 
 

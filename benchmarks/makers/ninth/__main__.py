@@ -4,9 +4,10 @@ python -m benchmarks.makers.ninth OUT --band X|C --buildings N --seed S [--sound
     [--along-line SHARE]
 
 X: TerraSAR-X, 46 points a building. C: Sentinel-1, 12. Mechanisms have equal shares of the buildings that are unsound.
-Labels also have `accepted` quadrants, the `mechanism`, its `parts`, and the day on which damage `begins`. Courses:
-`late` begin in the last fifth of the record, `sudden` ones are over within an epoch, `quickening` ones become 5 times
-as fast in its last tenth. Along a line means: in the twentieth of the town nearest to it; `line.geojson` has it.
+Labels also have `accepted` quadrants, the `mechanism`, its `parts`, the day on which damage `begins`, and settlement
+and tilt of the whole building. Courses: `late` begin in the last fifth of the record, `sudden` ones are over within an
+epoch, `quickening` ones become 5 times as fast in its last tenth. Along a line means: in the twentieth
+of the town nearest to it; `line.geojson` has it.
 """
 
 from __future__ import annotations

@@ -88,8 +88,13 @@ def write_footprints(path: Path, structures: list[Structure]) -> None:
 def write_labels(path: Path, structures: list[Structure], period: tuple[int, int]) -> None:
     """Write what is true of each building; below category 1 no quadrant is.
 
-    `begins`: day on which the first of its failures begins; none of a sound one.
+    `begins`: day on which the first of its failures begins; none of a sound one. `settlement_mm`: mean vertical
+    movement of the footprint. `tilt_mm_m`, `tilt_towards`: slope of its plane, and compass degrees of the side that
+    sinks.
     """
+    planes = 1e3 * np.array([one.plane for one in structures])
+    middle = np.array([one.building.centroid for one in structures])
+    east, north = np.einsum("bi,bij->jb", planes[:, 1:], np.array([one.building.axes for one in structures]))
     first = [min([course.begins for course in one.courses[: len(one.parts)]], default=np.nan) for one in structures]
     days = pd.to_timedelta(period[0] + np.array(first) * (period[1] - period[0]), unit="D")
     columns = {
@@ -100,6 +105,9 @@ def write_labels(path: Path, structures: list[Structure], period: tuple[int, int
         "mechanism": [one.mechanism for one in structures],
         "parts": ["|".join(one.parts) or NONE for one in structures],
         "begins": (pd.Timestamp(FIRST_DAY) + days).strftime("%Y-%m-%d"),
+        "settlement_mm": (planes[:, 0] + (planes[:, 1:] * middle).sum(1)).round(3),
+        "tilt_mm_m": np.hypot(east, north).round(4),
+        "tilt_towards": (np.degrees(np.arctan2(-east, -north)) % 360).round(2),
     }
     pd.DataFrame(columns).to_csv(path, index=False)
 

@@ -46,6 +46,11 @@ class Structure:
     """(2,) strain at the warmest day against the year's mean, and that day as a share of the year."""
     label: Label
 
+    @property
+    def plane(self) -> Array:
+        """Return (3,) the least-squares plane of all that moves the footprint: up at the centre, m, and both slopes."""
+        return np.asarray(self.rigid + sum(self.planes, np.zeros(3)))
+
     def failing(self, xy: Array) -> Array:
         """Return movements (N, 3) along x, along y and up, m, at the ground, of all failures on the last day."""
         moved = np.zeros((len(xy), 3))

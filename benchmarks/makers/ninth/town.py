@@ -43,6 +43,12 @@ class Building:
         cos, sin = np.cos(self.angle), np.sin(self.angle)
         return np.array([[cos, sin], [-sin, cos]])
 
+    @property
+    def centroid(self) -> Array:
+        """Return the own position (2,) of the footprint's centre of area."""
+        share = self.notch.prod() / (4 * self.half.prod())
+        return np.asarray(-share / (1 - share) * self.corner * (self.half - self.notch / 2))
+
     def on_map(self, xy: Array) -> Array:
         """Turn own positions (N, 2) into eastings and northings."""
         return np.asarray(xy @ self.axes + self.centre)

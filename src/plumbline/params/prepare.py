@@ -110,6 +110,8 @@ class Prepare(Section):
     min_quadrant_confidence: Fraction = 0.65
     """`predict` does not judge a building where the chance that it is damaged and its quadrant wrong is above one less
     this; 0 judges all (`prepare.abstention.has_no_probable_quadrant`)."""
+    neighbours_m: float = Field(default=100.0, gt=0, le=10_000)
+    """`predict` compares the settlement of a building with that of the others whose middles lie within this, m."""
     max_points: int = Field(default=128, ge=8, le=4096)
     """Longest sequence; a building with more points keeps a sample spread evenly along its long axis."""
     min_side_m: float = Field(default=2.0, ge=0, le=20)

@@ -24,11 +24,13 @@ from plumbline.prepare.assignment.owners import (
     collect_scatterers,
     find_owners,
     footprint_area,
+    footprint_middle,
     observation_period,
 )
 from plumbline.prepare.features.build import choose_scatterers, describe_buildings
 from plumbline.prepare.features.sequences import Sequences, concatenate
 from plumbline.prepare.response.decompose import TrackMeans, building_means
+from plumbline.prepare.response.whole_building import WholeBuildings, whole_buildings
 from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.track import Track
 
@@ -48,7 +50,9 @@ class Prepared(NamedTuple):
     left_out: LeftOut
     """Why the others of the F footprints cannot be judged."""
     means: TrackMeans
-    """How each of the F buildings moves as a whole, in each track."""
+    """Mean velocity of each of the F buildings, in each track."""
+    whole: WholeBuildings
+    """How far each of the F buildings moved and tilted as a whole."""
     moved: int
     """Points that count for another building than the nearest; see `owners.Owners`."""
     owners: list[NDArray[np.intp]]
@@ -96,13 +100,14 @@ def prepare_buildings(
             lambda block: _prepare_block(block, footprints[block.rows], names[block.rows], params, years, city),
             _blocks(tracks, owners.of, len(footprints)),
         )
-    sequences, judged, n_points, code, means, track, point = zip(*parts, strict=True)
+    sequences, judged, n_points, code, means, whole, track, point = zip(*parts, strict=True)
     return Prepared(
         concatenate(list(sequences)),
         np.concatenate(judged),
         np.concatenate(n_points),
         LeftOut(np.concatenate(code)),
         TrackMeans(*(np.concatenate(part) for part in zip(*means, strict=True))),
+        WholeBuildings(*(np.concatenate(part) for part in zip(*whole, strict=True))),
         owners.moved,
         whose,
         kept[np.concatenate(track)],
@@ -130,6 +135,7 @@ class _Part(NamedTuple):
     n_points: NDArray[np.int64]
     left_out: NDArray[np.int8]
     means: TrackMeans
+    whole: WholeBuildings
     track: NDArray[np.intp]
     point: NDArray[np.intp]
 
@@ -169,12 +175,14 @@ def _prepare_block(
     for number, rows in enumerate(block.point):
         own = chosen.track == number
         point[own] = rows[chosen.point[own]]
+    means = building_means(scatterers, frame, len(block.tracks))
     return _Part(
         describe_buildings(chosen, frame, footprint_area(footprints), names, judged, years, city),
         judged + block.rows.start,
         np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
         left_out.code,
-        building_means(scatterers, frame, len(block.tracks)),
+        means,
+        whole_buildings(scatterers, frame, footprint_middle(footprints), means.los, years),
         chosen.track,
         point,
     )

@@ -24,11 +24,13 @@ from plumbline.prepare.abstention import (
     strain_error,
 )
 from plumbline.prepare.buildings import Prepared, prepare_buildings
+from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
 from plumbline.serve.place.moving_areas import moving_areas
+from plumbline.serve.place.surroundings import whole_columns
 from plumbline.serve.predictions import make_predictions
 from plumbline.serve.when import Severity, course_rows, courses_of, when_columns
 from plumbline.sources.city.causes import causes_of_city, read_causes
@@ -104,7 +106,9 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
         )
     asked, answers = ask(prepared, model, limits)
     courses = courses_of(prepared, city.points, answers)
-    judged = judge(asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where)
+    judged = judge(
+        asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
+    )
     areas = moving_areas(city.points, city.footprints)
     return Answered(judged._replace(areas=areas), prepared)
 
@@ -139,6 +143,7 @@ def judge(
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
     where: Where = ONE_SHARE,
+    whole: WholeBuildings | None = None,
 ) -> Judged:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
@@ -150,6 +155,7 @@ def judge(
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
         courses: in time, of some of the B; None: nothing is said of it.
         where: what the share may differ by within the city.
+        whole: motion of the F as a whole; None: nothing is said of it.
     """
     share = np.asarray(model.category_share)
     able = is_in_distribution(answers) & ~asked.poor(prepare)
@@ -192,6 +198,7 @@ def judge(
         model.version,
         {name: placed(values) for name, values in said.items()},
         placed(local.cause),
+        {} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m),
     )
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     return Judged(table, found.reason, found.explanation, rate, rows)

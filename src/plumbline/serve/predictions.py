@@ -51,15 +51,20 @@ DTYPES = {
     "cause": "str",
     **dict.fromkeys(("begins", "begins_early", "begins_late"), "str"),
     **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), "float64"),
+    **dict.fromkeys(("settlement_mm", "settlement_std_mm", "settlement_rate_mm_year"), "float64"),
+    **dict.fromkeys(("tilt_mm_m", "tilt_std_mm_m", "tilt_towards"), "float64"),
+    **dict.fromkeys(("against_neighbours_mm", "against_neighbours_std_mm"), "float64"),
     "model_version": "str",
 }
 COLUMNS = (*DTYPES, "geometry")
 """All columns, in the contract's order; the footprint last."""
 
-JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
+JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("settlement_mm")]
 """Columns that are empty where the status is not `ok`, and full where it is, but for `UNTOLD`."""
-WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("model_version")]
+WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("settlement_mm")]
 """When damage began, and how fast it grows."""
+WHOLE = COLUMNS[COLUMNS.index("settlement_mm") : COLUMNS.index("model_version")]
+"""How a building moves as a whole: whatever the status, where its points tell."""
 UNTOLD = ("mechanism", "cause", *WHEN)
 """Columns that are also empty where the points do not tell, or no cause is near."""
 SET_SHARE = 0.8
@@ -89,6 +94,7 @@ def make_predictions(
     model_version: str,
     when: Mapping[str, NDArray[Any]] = MappingProxyType({}),
     cause: ArrayLike | None = None,
+    whole: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> geopandas.GeoDataFrame:
     """Put the answers for B buildings into the contract's table.
 
@@ -104,8 +110,9 @@ def make_predictions(
         model_version: of the package that answered.
         when: columns `WHEN` (B,), where something is said of it.
         cause: (B,) name of the cause that reaches a building, or None.
+        whole: columns `WHOLE` (B,), as `when`.
 
-    What the arrays hold where the status is not `ok` does not matter: it is left out.
+    What the others hold where the status is not `ok` does not matter: it is left out.
     """
     p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
     severity = np.asarray(severity_permille, float)
@@ -130,6 +137,7 @@ def make_predictions(
             "damage_rate": damage_rate,
             "cause": np.full(len(p), None, object) if cause is None else cause,
             **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
+            **{name: whole.get(name, np.full(len(p), np.nan)) for name in WHOLE},
             "model_version": model_version,
         },
         geometry=buildings.geometry.to_numpy(),

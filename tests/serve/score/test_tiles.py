@@ -10,9 +10,9 @@ from plumbline.prepare.abstention import UNSURE_WHERE, Asked
 from plumbline.serve.judgement import Model, judge
 from plumbline.serve.place.local_rate import Where
 from plumbline.serve.score import tiles as tiles_module
-from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, read_answers
+from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, WHOLE, read_answers
 from plumbline.sources.city.causes import Cause
-from tests.serve.made import SHARE, answers_of, courses_of
+from tests.serve.made import SHARE, answers_of, courses_of, whole_of
 
 PREPARE = Prepare(min_quadrant_confidence=0.55)
 
@@ -42,6 +42,7 @@ def tile(folder, rows, *said):
     frame.to_parquet(folder / BUILDINGS)
     np.savez(folder / ANSWERS, **asked._asdict(), **answers._asdict())
     np.savez(folder / COURSES, **courses_of([], [])._asdict())
+    np.savez(folder / WHOLE, **whole_of(len(rows))._asdict())
     np.save(folder / ROWS, np.array(rows))
     return SimpleNamespace(folder=folder, package=None, version="7")
 
@@ -72,7 +73,9 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     rows, unsure = np.arange(41), np.arange(41) % 5 == 0
     asked, answers, frame = said_of(rows, unsure, poor=[3, 4])
     followed, onset = np.array([1, 8, 9, 11, 30, 38]), np.array([0.2, 0.5, 0.3, 0.9, 0.4, 0.7])
-    whole = judge(asked, answers, frame, PREPARE, Model("7", SHARE), courses=courses_of(followed, onset))
+    moved = whole_of(len(rows))
+    courses = courses_of(followed, onset)
+    whole = judge(asked, answers, frame, PREPARE, Model("7", SHARE), courses=courses, whole=moved)
     parts = []
     for number, own in enumerate((rows[:10], rows[10:])):
         inside = np.isin(asked.footprint, own)
@@ -85,6 +88,7 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
         np.savez(folder / ANSWERS, **part._asdict(), **{k: v[inside] for k, v in answers._asdict().items()})
         here = np.isin(followed, own)
         np.savez(folder / COURSES, **courses_of(followed[here] - own[0], onset[here])._asdict())
+        np.savez(folder / WHOLE, **{name: values[own] for name, values in moved._asdict().items()})
         np.save(folder / ROWS, own)
         parts.append(SimpleNamespace(folder=folder, package=None, version="7"))
     found = read_answers(parts)
@@ -92,9 +96,10 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     assert found.reason.tolist() == whole.reason.tolist()
     assert found.table.drop(columns="geometry").equals(whole.table.drop(columns="geometry"))
     assert whole.table["begins"].notna().sum() > 2
+    assert whole.table["against_neighbours_mm"].notna().all()
     assert found.courses.equals(whole.courses)
     where = Where([Cause("tunnel", shapely.box(0, -9, 400, 0), 10.0)], True)
-    local = judge(asked, answers, frame, PREPARE, Model("7", SHARE), None, courses_of(followed, onset), where)
+    local = judge(asked, answers, frame, PREPARE, Model("7", SHARE), None, courses, where, moved)
     own = read_answers(parts, None, where).table
     assert own.drop(columns="geometry").equals(local.table.drop(columns="geometry"))
     given = read_answers(parts, 0.02)

@@ -138,6 +138,11 @@ def footprint_area(footprints: NDArray[np.object_]) -> Float:
     return np.asarray(shapely.area(footprints), float)
 
 
+def footprint_middle(footprints: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Return the centres of area (B, 2), easting and northing, m."""
+    return np.asarray(shapely.get_coordinates(shapely.centroid(footprints)), float)
+
+
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 TILT_MM_M, OFFSET_MM = 3.0, 30.0

@@ -118,7 +118,7 @@ def track_means(
     count = np.bincount(key, minlength=groups)
     each, beyond_one = np.maximum(count, 1), np.maximum(count - 1, 1)
     stated = total(rate_se**2) / each
-    centre, between = _medians(key, rate, groups), np.zeros(groups)
+    centre, between = grouped_medians(key, rate, groups), np.zeros(groups)
     for _ in range(ITERATIONS):
         variance = rate_se**2 + between[key]
         square = (rate - centre[key]) ** 2
@@ -158,7 +158,7 @@ def solve_units(means: TrackMeans) -> Decomposition:
     )
 
 
-def _medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
+def grouped_medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
     """Return the median (groups,) of the values of each key; 0 without values."""
     order = np.lexsort((value, key))
     count = np.bincount(key, minlength=groups)

@@ -184,6 +184,12 @@ def dictionary_courses() -> Float:
     return _shapes()[1]
 
 
+def shape_coordinates(when: Float, courses: Float) -> Float:
+    """Return the coordinates (C, K) of courses (C, G) that are tabulated at `when` (G,)."""
+    tabulated = np.array([np.interp(GRID, when, course) for course in courses])
+    return np.asarray((tabulated - tabulated.mean(1, keepdims=True)) @ _shapes()[0].T / len(GRID))
+
+
 def course_basis(basis: Basis, when: Float) -> CourseBasis:
     """Make the course basis for epochs `when` (T,), a share of the period; `basis` has the offset and annual term."""
     shapes = np.stack([np.interp(when, GRID, shape) for shape in _shapes()[0]])

@@ -98,7 +98,9 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
     bends = bool(np.ptp(when) * years >= LEAST_YEARS) if len(when) else False
     shapes = course_basis(basis, when) if bends else None
     for rows in _chunks(building):
-        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows], shapes), strict=True):
+        for whole, part in zip(
+            trend, _estimate(displacement[rows], basis, kinds, building[rows], shapes, when), strict=True
+        ):
             whole[rows] = part
     return trend
 
@@ -114,7 +116,12 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
 
 
 def _estimate(
-    series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp], shapes: CourseBasis | None
+    series: NDArray[np.float32],
+    basis: Basis,
+    kinds: Kinds,
+    building: NDArray[np.intp],
+    shapes: CourseBasis | None,
+    when: Float,
 ) -> Trend:
     """Estimate the trend of a chunk of series; `shapes` are None if only the line is needed."""
     known = np.isfinite(series)
@@ -157,7 +164,7 @@ def _estimate(
     error = np.maximum(np.sqrt(left / effective[:, None] / normal.own), LEAST_ERROR)
     amplitude = amplitudes(basis, normal, weight * y, y).amplitude
     row = np.arange(len(y))
-    common_error = _common_error(basis, kinds, common, members, known, error[:, LINE], rows)
+    common_error = _common_error(basis, kinds, common, members, known, error[:, LINE], rows, shapes, when)
     noise = error[row, chosen] ** 2 * normal.own[row, chosen]
     courses = unknown_courses(len(y)) if shapes is None else fit_courses(shapes, y, known, weight, noise)
     return Trend(
@@ -208,21 +215,33 @@ def _common_error(
     known: NDArray[np.bool_],
     error: Float,
     rows: Rows,
+    shapes: CourseBasis | None,
+    when: Float,
 ) -> Float:
     """Return the standard error (G,) of the common series' line, mm, beyond the share of the rows' own errors (N,).
 
-    Where there is no common series the rows' errors hold what they share: then they count as one row, not as many.
+    What the line leaves of another movement is no noise: where the shapes of courses explain clearly more of it, noise
+    is what they leave. Where there is no common series the rows' errors hold what they share: then they count as one
+    row, not as many.
     """
-    weight = np.ones_like(common)
-    normal = normal_matrices(basis, weight)
-    found = amplitudes(basis, normal, common, common)
-    residual = common - fitted(basis, normal, found, np.full(len(common), LINE))
-    alone = rows_of(np.arange(len(common)))
-    effective = effective_share(residual, weight, np.ones(len(common)), alone, kinds)
     # Filled gaps hold no noise, so what is seen of it is the less the more gaps there are.
     share = rows.total(known.mean(1)) / rows.size
-    degrees = np.maximum(common.shape[1] * share - COLUMNS, 1) * share
-    variance = found.left[:, LINE] / degrees / effective / normal.own[:, LINE]
+    alone, line = rows_of(np.arange(len(common))), normal_matrices(basis, np.ones((1, common.shape[1]))).own[:, LINE]
+
+    def noise(columns: Float, kinds: Kinds) -> tuple[Float, Float, Float]:
+        residual = common - common @ np.linalg.pinv(columns) @ columns
+        effective = effective_share(residual, np.ones_like(common), np.ones(len(common)), alone, kinds)
+        left = (residual**2).sum(1)
+        degrees = np.maximum(common.shape[1] * share - len(columns), 1) * share
+        return left, left / degrees / effective / line, degrees * effective / np.maximum(left, 1e-12)
+
+    left, variance, _ = noise(basis.columns[: SEASON + 1], kinds)
+    if shapes is not None:
+        # With the line last, as `Kinds` has it.
+        columns = np.roll(shapes.columns, -1 - SEASON, axis=0)
+        less, bent, weight = noise(columns, kinds_of(columns, when))
+        clear = (left - less) * weight > NEEDED_GAIN + len(columns) - COLUMNS
+        variance = np.where(clear, bent, variance)
     own = rows.total(error**2) / rows.size
     beyond = np.where(members > 0, variance - own / np.maximum(members, 1), own * (1 - 1 / rows.size))
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))

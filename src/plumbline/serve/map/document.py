@@ -28,7 +28,7 @@ from plumbline.serve.map.content import (
     quarters,
 )
 from plumbline.serve.map.over_time import courses
-from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES
+from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES, WHOLE
 from plumbline.sources.points.track import Track
 
 Document = dict[str, Any]
@@ -46,6 +46,7 @@ ROUNDING = {
     **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high"), 3),
     "p_accelerating": 4,
     "damage_rate": 5,
+    **dict.fromkeys(WHOLE, 3),
 }
 """Decimals of a column; the table has them all."""
 

@@ -49,6 +49,14 @@ ALIASES = {
     "severity_rate_low": "Growth, lower end of the 90 % interval (permille a year)",
     "severity_rate_high": "Growth, upper end of the 90 % interval (permille a year)",
     "p_accelerating": "Probability of faster growth in the last year than before (0-1)",
+    "settlement_mm": "Settlement over the record, negative: down (mm)",
+    "settlement_std_mm": "Settlement, standard error (mm)",
+    "settlement_rate_mm_year": "Mean rate of settlement (mm a year)",
+    "tilt_mm_m": "Tilt over the record (mm/m)",
+    "tilt_std_mm_m": "Tilt, standard error (mm/m)",
+    "tilt_towards": "Side that sinks by the tilt (degrees from north, clockwise)",
+    "against_neighbours_mm": "Settlement less the median of the neighbours (mm)",
+    "against_neighbours_std_mm": "The same, standard error (mm)",
     "model_version": "Version of the model",
 }
 """Field of the predictions -> its name with its unit."""

@@ -25,6 +25,7 @@ from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.params import Ingest
 from plumbline.prepare.abstention import Asked
+from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
 from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
@@ -41,7 +42,8 @@ from plumbline.sources.points.points_table import write_points
 
 STAGE = "score"
 POINTS = "points"
-BUILDINGS, ANSWERS, COURSES, ROWS = "buildings.parquet", "answers.npz", "courses.npz", "row.npy"
+BUILDINGS, ROWS = "buildings.parquet", "row.npy"
+ANSWERS, COURSES, WHOLE = "answers.npz", "courses.npz", "whole.npz"
 SEQUENCES, SHOWN, TILE = "sequences", "points.parquet", "tile.json"
 CODE = ("sources", "prepare", "export", "serve")
 WORTHWHILE_POINTS = 200_000
@@ -179,6 +181,7 @@ def judge_tile(tile: ScoreTile) -> None:
         buildings[["building_id", "geometry"]].to_parquet(out / BUILDINGS)
         np.savez(out / ANSWERS, **asked._asdict(), **answers._asdict())
         np.savez(out / COURSES, **courses._asdict())
+        np.savez(out / WHOLE, **prepared.whole._asdict())
         np.save(out / ROWS, row)
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
@@ -240,6 +243,7 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
         damage_rate,
         courses,
         where,
+        WholeBuildings(*(np.concatenate(part) for part in zip(*map(_whole, tiles), strict=True))),
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
@@ -252,6 +256,11 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
 def _courses(tile: ScoreTile) -> StrainCourses:
     with np.load(tile.folder / COURSES) as stored:
         return StrainCourses(**stored)
+
+
+def _whole(tile: ScoreTile) -> WholeBuildings:
+    with np.load(tile.folder / WHOLE) as stored:
+        return WholeBuildings(**stored)
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:

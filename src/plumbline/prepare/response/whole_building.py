@@ -1,0 +1,213 @@
+"""Measure how far a building moves and tilts as a whole, from the first to the last epoch.
+
+Scatterers are fitted by tilts and an offset a track, robustly. Their courses in time (`Courses`) then say how far each
+of these motions went. A movement as a whole is large against its noise, so its course counts: a straight line through
+one that came to rest early is off by tens of percent. Courses are taken as random about the line, with the covariance
+of all that are thought possible (`beginning.possible`); the total is the best linear estimate.
+
+Standard errors hold the noise of each scatterer, the spread between scatterers (damage, positions), the noise that
+scatterers of a track share, the unknown course, and what wrong positions do to a tilt.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from plumbline.core.compass import Frames
+from plumbline.prepare.response.rigid_body import Fit, rigid_design, student_fit
+from plumbline.prepare.scatterers import Scatterers, rectangles
+from plumbline.prepare.series.beginning import TIME, possible
+from plumbline.prepare.series.temporal_basis import LINE, dictionary_courses, shape_coordinates
+
+Float = NDArray[np.floating[Any]]
+FEWEST = 3
+"""Scatterers of a building; fewer say too little of it."""
+LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
+"""mm/m and mm: standard deviations before looking."""
+MOST_TILT_ERROR = 1.5
+"""mm/m, in the worst direction: half of what was known before. A tilt that is known no better is not given."""
+USUAL_SPREAD, COUNTS = 1.0, 2.0
+"""mm, and as how many scatterers it counts: what scatterers of a building do beside noise and rigid motion."""
+NORMAL = 1.25
+"""Standard deviation of normal errors by the spread of `student_fit`."""
+TAIL, BEYOND = 0.9, 1.5
+"""Scatterers farther off than this many times the tail's quantile of the residuals are outliers, not damage."""
+ASTRAY_M = 3.0
+"""Position errors of points, the larger ones; where a spread would need more, it is not theirs."""
+KNOWN, ROUNDS = 1.0, 8
+"""As how many coordinates it counts that a building's courses differ from the line as much as others do."""
+
+
+class WholeBuildings(NamedTuple):
+    """Motion of F buildings, seen by T tracks, over the period that changes refer to; NaN where nothing is known."""
+
+    change: Float
+    """(F, T) mm along LOS, of the middle of the footprint; each track has its own reference."""
+    variance: Float
+    """(F, T) of it, mm2."""
+    los: Float
+    """(F, T, 3) mean LOS: east, north, up."""
+    tilt: Float
+    """(F, 2) rise towards the east and the north, mm/m."""
+    tilt_covariance: Float
+    """(F, 2, 2)"""
+    years: Float
+    """(F,) length of the period."""
+
+
+def whole_buildings(
+    scatterers: Scatterers, frame: Frames, middle: NDArray[np.float64], los: Float, years: float
+) -> WholeBuildings:
+    """Measure the buildings of `frame`.
+
+    Args:
+        scatterers: of any of F buildings. frame: of the F buildings.
+        middle: (F, 2) easting and northing of the middles of their footprints, m.
+        los: (F, T, 3) mean LOS of each track: east, north, up.
+        years: length of the period that changes refer to.
+    """
+    count, tracks = los.shape[:2]
+    found = WholeBuildings(
+        np.full((count, tracks), np.nan),
+        np.full((count, tracks), np.nan),
+        los,
+        np.full((count, 2), np.nan),
+        np.full((count, 2, 2), np.nan),
+        np.full(count, years),
+    )
+    xy = scatterers.xy - frame.to_building(np.arange(count), middle)[scatterers.building]
+    for rectangle in rectangles(np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]):
+        enough = rectangle.mask.sum(1) >= FEWEST
+        own, row, mask = rectangle.building[enough], rectangle.row[enough], rectangle.mask[enough]
+        if len(own):
+            motion = _fit(scatterers, xy, row, mask, tracks, years)
+            found.change[own], found.variance[own] = motion.change, motion.variance
+            cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
+            turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
+            found.tilt[own] = (turn @ motion.tilt[..., None])[..., 0]
+            found.tilt_covariance[own] = turn @ motion.tilt_covariance @ turn.transpose(0, 2, 1)
+    return found
+
+
+class _Motion(NamedTuple):
+    """Of b buildings, as `WholeBuildings`; tilts in the building frame."""
+
+    change: Float
+    variance: Float
+    tilt: Float
+    tilt_covariance: Float
+
+
+def _fit(
+    scatterers: Scatterers, xy: Float, row: NDArray[np.intp], mask: NDArray[np.bool_], tracks: int, years: float
+) -> _Motion:
+    """Fit b buildings with scatterers `row` (b, P)."""
+    track, error = scatterers.track[row], scatterers.change_se[row]
+    design = rigid_design(xy[row], scatterers.height[row], scatterers.los[row], track) * mask[..., None]
+    design = np.concatenate([design, np.zeros((*mask.shape, 2 + tracks - design.shape[2]))], axis=2)
+    seen = (design[..., 2:] != 0).any(1)
+    prior = np.r_[[LIKELY_TILT] * 2, [WEAK_OFFSET] * tracks] ** -2.0
+    fit = student_fit(design, scatterers.change[row], error, mask, prior)
+    spread = _spread(fit, error, mask, 2 + seen.sum(1))
+    weight = np.where(mask, np.minimum(fit.weight, 1), 0) / (error**2 + spread[:, None] ** 2)
+    weighted = (weight[..., None] * design).transpose(0, 2, 1)
+    covariance = np.linalg.inv(weighted @ design + np.diag(prior))
+    common = design[..., 2:] * (scatterers.common_se[row] * years)[..., None]
+    variance = np.diagonal(covariance, axis1=1, axis2=2).copy()
+    variance[:, 2:] += common.max(1) ** 2
+
+    total, error_2 = _totals(scatterers, row, mask, covariance @ weighted, variance)
+    together = covariance[:, 0, 1] / np.sqrt(variance[:, 0] * variance[:, 1])
+    tilt, across = total[:, :2], together * np.sqrt(error_2[:, 0] * error_2[:, 1])
+    of_tilt = np.stack([error_2[:, 0], across, across, error_2[:, 1]], axis=1).reshape(-1, 2, 2)
+    tilt, of_tilt = _with_positions(tilt, of_tilt, NORMAL * fit.spread, weight.sum(1))
+    known = np.linalg.eigvalsh(of_tilt)[:, 1] <= MOST_TILT_ERROR**2
+    return _Motion(
+        np.where(seen, total[:, 2:], np.nan),
+        np.where(seen, error_2[:, 2:], np.nan),
+        np.where(known[:, None], tilt, np.nan),
+        np.where(known[:, None, None], of_tilt, np.nan),
+    )
+
+
+def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.intp]) -> Float:
+    """Return the standard deviation (b,) between scatterers beyond their stated errors, mm.
+
+    It counts damage in full, which the fit itself leaves out, for it disturbs the building's plane. As few scatterers
+    tell little of it, it is widened: 1.645 of it hold 90 %.
+    """
+    count, scale = mask.sum(1), np.sqrt(error**2 + fit.spread[:, None] ** 2)
+    off = np.where(mask, np.abs(fit.residual) / scale, np.inf)
+    tail = np.sort(off, axis=1)[np.arange(len(off)), np.floor(TAIL * (count - 1)).astype(int)]
+    square = np.minimum(np.where(mask, off, 0), BEYOND * np.maximum(tail, 1)[:, None]) ** 2 * scale**2
+    freedom = np.maximum(count - needed, 0)
+    beyond = square.sum(1) / np.maximum(freedom, 1) - (error**2 * mask).sum(1) / count
+    usual = USUAL_SPREAD**2 + ASTRAY_M**2 * (fit.solution[:, :2] ** 2).sum(1)
+    variance = (freedom * np.maximum(beyond, 0) + COUNTS * usual) / (freedom + COUNTS)
+    return np.asarray(np.sqrt(variance) * stats.t.ppf(0.95, freedom + COUNTS) / stats.norm.ppf(0.95), float)
+
+
+def _totals(
+    scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], solver: Float, variance: Float
+) -> tuple[Float, Float]:
+    """Return how far each motion (b, J) went, and its variance.
+
+    Args:
+        solver: (b, J, P) from values of scatterers to motions. variance: (b, J) of a motion along the line.
+    """
+    line, unlike = _expected()
+    course, root = scatterers.course[row].astype(float), scatterers.course_root[row].astype(float)
+    bent = np.isfinite(course).all((1, 2))
+    total, error_2 = (solver @ scatterers.change[row][..., None])[..., 0], variance.copy()
+    if not bent.any():
+        return total, error_2
+    root = root[bent] / np.linalg.norm(root[bent] @ line, axis=-1)[..., None, None] * mask[bent][..., None, None]
+    root = root.reshape(len(root), -1, len(line))
+    # All errors as those of the line: the noise of one track on one building is of one kind.
+    shape = np.linalg.inv(root.transpose(0, 2, 1) @ root / mask[bent].sum(1)[:, None, None])
+    noise = variance[bent][..., None, None] * shape[:, None]
+    seen = solver[bent] @ course[bent]
+    size, bend = seen[..., 0] / line[0], np.ones((len(seen), 1))
+    for _ in range(ROUNDS):
+        by_course = (bend * size**2)[..., None, None] * unlike
+        inverse = np.linalg.inv(noise + by_course)
+        precision = inverse @ line @ line
+        size = (inverse @ line * seen).sum(-1) / precision
+        left = (inverse @ (seen - size[..., None] * line)[..., None])[..., 0]
+        # Expected square of the deviation, in units of what is possible.
+        square = bend * (left * (by_course @ left[..., None])[..., 0]).sum(-1)
+        square += bend * (len(line) - (inverse * by_course).sum((-1, -2)))
+        bend = ((KNOWN + square.sum(1)) / (KNOWN + square.shape[1] * len(line)))[:, None]
+    total[bent], error_2[bent] = size, 1 / precision
+    return total, error_2
+
+
+@lru_cache(maxsize=1)
+def _expected() -> tuple[Float, Float]:
+    """Return the line (K,) and the covariance (K, K) of possible courses about it, for a total change of 1 mm."""
+    courses, line = possible(), dictionary_courses()[LINE]
+    apart = shape_coordinates(TIME, courses.course) - line
+    likely = np.exp(courses.log_prior)
+    return line, (likely[:, None] * apart).T @ apart / likely.sum()
+
+
+def _with_positions(tilt: Float, covariance: Float, spread: Float, weight: Float) -> tuple[Float, Float]:
+    """Return tilts (b, 2) and their covariances with what wrong positions do: they make every tilt look smaller.
+
+    By how much lies between nothing and what it would be if they made all of the spread (Frisch 1934); the middle is
+    taken, and half of the range is an error.
+
+    Args:
+        spread: (b,) mm. weight: (b,) sum of the scatterers' weights, 1/mm2.
+    """
+    square = np.maximum((tilt**2).sum(1), 1e-12)
+    astray = np.minimum(spread**2 / square, ASTRAY_M**2)
+    along = np.einsum("bi,bij,bj->b", tilt, covariance, tilt) / square
+    half = np.minimum(astray * weight * along, 0.5) / 2
+    lost = half[:, None] * tilt
+    return tilt + lost, covariance + lost[:, :, None] * lost[:, None, :]

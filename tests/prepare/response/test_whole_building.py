@@ -1,0 +1,76 @@
+"""How far a building moves and tilts as a whole, by closed forms."""
+
+import numpy as np
+import pytest
+
+from plumbline.core.compass import Frames
+from plumbline.prepare.response.whole_building import whole_buildings
+from plumbline.prepare.scatterers import Scatterers
+from plumbline.prepare.series.temporal_basis import curves, unknown_courses
+from plumbline.prepare.series.trend import estimate_trend
+
+WHEN, YEARS = np.linspace(0, 1, 90), 3.0
+ANGLE = 0.4
+LOS = np.array([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]])
+
+
+def observed(up, tilt, curve=0, noise=0.0, points=40, buildings=1, seed=0, known=True, common=0.0):
+    """Scatterers of buildings that move `up` (mm) and rise `tilt` (mm/m) to the east and north, along a curve."""
+    rng = np.random.default_rng(seed)
+    building = np.repeat(np.arange(buildings), points)
+    track = np.tile(np.arange(points) % 2, buildings)
+    turn = np.array([[np.cos(ANGLE), np.sin(ANGLE)], [-np.sin(ANGLE), np.cos(ANGLE)]])
+    xy, height = rng.uniform(-9, 9, (len(building), 2)), rng.uniform(0, 12, len(building))
+    los = np.column_stack([LOS[track, :2] @ turn.T, LOS[track, 2]])
+    own = turn @ np.asarray(tilt, float)
+    change = los[:, 2] * (up + xy @ own) - los[:, :2] @ own * height
+    parts = []
+    for number in (0, 1):
+        here = track == number
+        series = change[here, None] * curves(WHEN)[curve] + noise * rng.normal(size=(here.sum(), len(WHEN)))
+        series += common * rng.normal(size=(buildings, len(WHEN)))[building[here]]
+        parts.append((here, estimate_trend(series.astype(np.float32), WHEN, YEARS, building[here])))
+
+    def joined(name):
+        first = getattr(parts[0][1], name)
+        whole = np.empty((len(building), *first.shape[1:]), first.dtype)
+        for here, trend in parts:
+            whole[here] = getattr(trend, name)
+        return whole
+
+    course = unknown_courses(len(building)) if not known else (joined("course"), joined("course_root"))
+    scatterers = Scatterers(
+        building, track, np.arange(len(building)), xy, height, los, joined("change"), joined("change_se"),
+        joined("line") / YEARS, joined("line_se") / YEARS, joined("common_se") / YEARS, *course,
+    )  # fmt: skip
+    frame = Frames(np.zeros((buildings, 2)), np.full(buildings, ANGLE), np.full((buildings, 2), 18.0))
+    return whole_buildings(scatterers, frame, np.zeros((buildings, 2)), np.tile(LOS, (buildings, 1, 1)), YEARS)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_steady_movement_is_found_as_it_is(known) -> None:
+    found = observed(-20.0, (1.0, -0.4), known=known)
+    np.testing.assert_allclose(found.change[0], -20 * 0.79, atol=0.2)
+    np.testing.assert_allclose(found.tilt[0], [1.0, -0.4], atol=0.02)
+
+
+@pytest.mark.parametrize("curve", range(11))
+def test_a_movement_with_another_course_is_found_within_its_error(curve) -> None:
+    found = observed(-30.0, (2.0, 0.0), curve, noise=1.0)
+    off = np.abs(found.change[0] + 30 * 0.79) / np.sqrt(found.variance[0])
+    assert off.max() < 2.5
+    assert np.abs(found.tilt[0] - [2.0, 0.0]).max() < 2.5 * np.sqrt(found.tilt_covariance[0].max())
+
+
+def test_few_scatterers_say_nothing() -> None:
+    assert np.isnan(observed(-9.0, (0.0, 0.0), points=2).change).all()
+    assert np.isnan(observed(-9.0, (0.0, 0.0), noise=40.0, points=4).tilt).all()
+
+
+def test_intervals_hold_what_they_say_of_steady_movements() -> None:
+    found = observed(-0.5, (0.1, 0.1), noise=2.0, points=16, buildings=300, common=1.0)
+    for off, error in (
+        (found.change + 0.5 * 0.79, np.sqrt(found.variance)),
+        (found.tilt - 0.1, np.sqrt(np.diagonal(found.tilt_covariance, axis1=1, axis2=2))),
+    ):
+        assert 0.86 < np.mean(np.abs(off) < 1.645 * error) < 0.98
