@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.jobs import one_blas_thread
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
@@ -56,6 +57,7 @@ class StrainCourses(NamedTuple):
         return float((self.period[1] - self.period[0]) / np.timedelta64(1, "D")) / 365.25
 
 
+@one_blas_thread()
 def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.intp]) -> StrainCourses:
     """Follow the damage of the buildings `wanted` of the sequences, ascending.
 
