@@ -49,7 +49,7 @@ def _rows(key: Any, count: int) -> NDArray[np.intp] | None:
     if isinstance(key, slice):
         return np.arange(*key.indices(count))
     chosen = np.asarray(key) if isinstance(key, np.ndarray | list) else np.zeros((), int)
-    if not chosen.ndim:
+    if not chosen.ndim or (chosen.dtype == bool and chosen.ndim > 1):
         return None
     return np.flatnonzero(chosen) if chosen.dtype == bool else chosen
 
