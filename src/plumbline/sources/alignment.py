@@ -164,7 +164,8 @@ class _Around:
         """Sample points around buildings drawn at random; None if they are too few."""
         place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
         by_east = np.argsort(place[:, 0])
-        first, end = (np.searchsorted(place[by_east, 0], self._bounds[:, k], side) for k, side in ((0, "left"), (2, "right")))
+        easting = place[by_east, 0]
+        first, end = np.searchsorted(easting, self._bounds[:, 0]), np.searchsorted(easting, self._bounds[:, 2], "right")
         found: dict[int, int] = {}
         for start in range(0, len(self._order), AT_A_TIME):
             for number in self._order[start : start + AT_A_TIME].tolist():

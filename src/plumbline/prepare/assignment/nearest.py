@@ -120,8 +120,8 @@ def find_rivals(
     """
     tree = shapely.STRtree(footprints)
     found = [(np.zeros(0, np.intp), np.zeros(0, np.intp))]
-    for start in range(0, len(usable), PIECE):
-        rows = usable[start : start + PIECE]
+    for piece in range(0, len(usable), PIECE):
+        rows = usable[piece : piece + PIECE]
         near, other = tree.query(shapely.points(place[rows]), predicate="dwithin", distance=buffer_m)
         found.append(_nearest_rival(place, owner, rows[near], other, footprints, aside))
     near, other = (np.concatenate(part) for part in zip(*found, strict=True))
