@@ -72,6 +72,7 @@ TABLES = {
     "makers.ninth": [(WRITTEN, 3)],
     "makers.fields": [(WRITTEN, 2)],
     "map_page": [(("figure", "measured", "bar"), 10)],
+    "predict": [(("buildings", "points", "processor, s", "clock, s", "peak, MB"), 2)],
     "restoration": [
         (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)
     ],
@@ -111,7 +112,7 @@ TRAINED = {
 WHOLE_SYSTEM = ("handoff", "soak")
 PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
-SLOW = {"artifacts", "data", "map_page", "simulate", "train"}  # measure, or start processes
+SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
 SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # judge
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 

@@ -204,11 +204,11 @@ def test_results_of_threads_stand_in_the_order_of_the_items_and_few_items_wait(m
         done.append(number)
         return number, threading.current_thread() is threading.main_thread()
 
-    found = in_threads(work, items())
+    found = list(in_threads(work, items()))
     assert found == [(number, asked == "1") for number in range(20)]
     assert max(most) <= (2 if asked == "1" else 2 * int(asked) + 2)
-    assert in_threads(work, []) == []
-    assert in_threads(work, [5]) == [(5, True)]
+    assert list(in_threads(work, [])) == []
+    assert list(in_threads(work, [5])) == [(5, True)]
 
 
 def test_the_first_failure_ends_the_work_of_threads(monkeypatch):
@@ -221,7 +221,7 @@ def test_the_first_failure_ends_the_work_of_threads(monkeypatch):
             raise InputError("a bad block")
 
     with pytest.raises(InputError, match="a bad block"):
-        in_threads(work, range(1000))
+        list(in_threads(work, range(1000)))
     assert len(begun) < 20
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from plumbline.core.errors import InputError
+from plumbline.core.on_disk import Stack, folder_of
 from plumbline.params import Prepare
 from plumbline.prepare import buildings as blocks
 from plumbline.prepare.assignment import owners
@@ -380,3 +381,19 @@ def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch, threads):
     np.testing.assert_array_equal(cut.left_out.code, whole.left_out.code)
     for one, other in zip(cut.means, whole.means, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_city_with_its_series_on_disk_is_the_one_in_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(blocks, "BLOCK", 100)
+    tracks, buildings = make_scene()
+    away = []
+    for track in tracks:
+        stack = Stack(tmp_path)
+        stack.add(track.displacement)
+        away.append(replace(track, displacement=stack.array()))
+    wanted, found = prepare_buildings(tracks, buildings, PARAMS), prepare_buildings(away, buildings, PARAMS)
+    for one, other in ((wanted.sequences.distance, found.sequences.distance), (wanted.point, found.point)):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(found.sequences.slope, wanted.sequences.slope)
+    assert folder_of(found.sequences.slope) == folder_of(found.sequences.distance) == tmp_path
+    assert list(tmp_path.iterdir()) == []

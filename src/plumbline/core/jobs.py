@@ -102,24 +102,26 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return the result of `work` for each item, in order; the first failure ends the others.
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield the result of `work` for each item, in order; the first failure ends the others.
 
     The work should spend its time in NumPy, which lets other threads run. An item is made when a thread is about to be
     free, so that few are in memory. One item, or one thread, is done in this thread.
     """
-    count, waiting, results = asked_threads() or cores(), deque[Future[Result]](), list[Result]()
+    count, waiting = asked_threads() or cores(), deque[Future[Result]]()
     items = iter(items)
     first = list(islice(items, 2))
     if count <= 1 or len(first) <= 1:
-        return [work(item) for item in chain(first, items)]
+        yield from (work(item) for item in chain(first, items))
+        return
     with ThreadPoolExecutor(count) as pool:
         try:
             for item in chain(first, items):
                 if len(waiting) > count:
-                    results.append(waiting.popleft().result())
+                    yield waiting.popleft().result()
                 waiting.append(pool.submit(work, item))
-            return results + [future.result() for future in waiting]
+            while waiting:
+                yield waiting.popleft().result()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

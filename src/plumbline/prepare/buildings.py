@@ -5,7 +5,8 @@ Buildings are prepared in blocks, on several threads: what is worked on does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import in_threads, one_blas_thread
+from plumbline.core.on_disk import Stack, folder_of
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import LeftOut, leave_out
 from plumbline.prepare.assignment.nearest import UNASSIGNED
@@ -96,13 +98,15 @@ def prepare_buildings(
         for number, own in zip(kept, owners.of, strict=True):
             whose[number] = own
         names, years = buildings["building_id"].to_numpy().astype(str), observation_period(tracks).years
+        # The sequences are where the series are.
+        distance, slope = (Stack(folder_of(tracks[0].displacement)) for _ in range(2))
         parts = in_threads(
             lambda block: _prepare_block(block, footprints[block.rows], names[block.rows], params, years, city),
             _blocks(tracks, owners.of, len(footprints)),
         )
-    sequences, judged, n_points, code, means, whole, track, point = zip(*parts, strict=True)
+        sequences, judged, n_points, code, means, whole, track, point = zip(*_laid(parts, distance, slope), strict=True)
     return Prepared(
-        concatenate(list(sequences)),
+        replace(concatenate(list(sequences)), distance=distance.array(), slope=slope.array()),
         np.concatenate(judged),
         np.concatenate(n_points),
         LeftOut(np.concatenate(code)),
@@ -138,6 +142,15 @@ class _Part(NamedTuple):
     whole: WholeBuildings
     track: NDArray[np.intp]
     point: NDArray[np.intp]
+
+
+def _laid(parts: Iterable[_Part], distance: Stack, slope: Stack) -> Iterator[_Part]:
+    """Yield the parts without the rows of their scatterers, which go below the former ones."""
+    for part in parts:
+        found = part.sequences
+        distance.add(found.distance)
+        slope.add(found.slope)
+        yield part._replace(sequences=replace(found, distance=found.distance[:0].copy(), slope=found.slope[:0].copy()))
 
 
 def _blocks(tracks: list[Track], owners: list[NDArray[np.intp]], footprints: int) -> Iterator[_Block]:

@@ -8,17 +8,20 @@ motion of the building; the pattern's amplitude over time is the course of the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.jobs import one_blas_thread
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.shapes import damage_pattern
-from plumbline.prepare.scatterers import Rectangle, Scatterers, period_overlap, rectangles
+from plumbline.prepare.scatterers import Scatterers, period_overlap, rectangles
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Series, tell
 from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
@@ -30,6 +33,8 @@ TIMES = 4.0
 """An epoch counts whose amplitude is known with at most so many times the usual variance."""
 LIKELY_TILT, WEAK = 3.0, 1e4
 """mm/m and mm: keeps undetermined fits of an epoch solvable."""
+CLOCKS = 16
+"""Sets of epochs kept ready, 8 MB each: all epochs of each track, and some of those with missing values."""
 _UP = names(SLOPE).index("differential_displacement")
 _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
 
@@ -52,6 +57,7 @@ class StrainCourses(NamedTuple):
         return float((self.period[1] - self.period[0]) / np.timedelta64(1, "D")) / 365.25
 
 
+@one_blas_thread()
 def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.intp]) -> StrainCourses:
     """Follow the damage of the buildings `wanted` of the sequences, ascending.
 
@@ -61,20 +67,24 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
     # Of all tracks, also those without a point on these buildings: the record of a tile is that of its city.
     whole = period_overlap(tracks, quiet=True)
     period = np.array([whole.start, whole.end])
-    sequences = prepared.sequences.take(wanted)
-    rows = np.concatenate([np.zeros(0, np.intp), *(np.arange(*prepared.sequences.offsets[[b, b + 1]]) for b in wanted)])
-    track, point = prepared.track[rows], prepared.point[rows]
-    clocks: dict[tuple[int, bytes], Clock] = {}
+
+    @lru_cache(maxsize=CLOCKS)
+    def clock(number: int, known: bytes) -> Clock:
+        return Clock(tracks[number].epochs[np.frombuffer(known, bool)], *period)
+
     years = float((period[1] - period[0]) / np.timedelta64(1, "D")) / 365.25
-    scatterers = recover(sequences)
-    residual = sequences.slope[:, _UP].astype(float) * np.maximum(scatterers.los[:, 2], 0.3)
-    side = np.maximum(sequences.geometry[:, _SIDES].astype(float), 0.5)
+    offsets = prepared.sequences.offsets
+    length = np.diff(offsets)[wanted]
     found: dict[int, Course] = {}
-    for rectangle in rectangles(sequences.offsets):
-        pattern = _patterns(scatterers, residual, side, rectangle)
+    for rectangle in rectangles(np.r_[0, np.cumsum(length)]):
+        sequences = prepared.sequences.take(wanted[rectangle.building])
+        rows = offsets[wanted[rectangle.building], None] + np.arange(rectangle.mask.shape[1])
+        track, point = prepared.track[rows[rectangle.mask]], prepared.point[rows[rectangle.mask]]
+        scatterers = recover(sequences)
+        pattern = _patterns(sequences, scatterers, rectangle.mask)
         for place, building in enumerate(rectangle.building):
             own = rectangle.mask[place]
-            at = rectangle.row[place][own]
+            at = np.arange(*sequences.offsets[[place, place + 1]])
             series = []
             for number in np.unique(track[at]):
                 of = track[at] == number
@@ -84,10 +94,8 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
                     seen = _amplitudes(y, scatterers.take(at[of]), pattern.displacement[place][own][of], weight)
                     if seen is None:
                         continue
-                    key = int(number), seen.known.tobytes()
-                    if key not in clocks:
-                        clocks[key] = Clock(tracks[number].epochs[seen.known], *period)
-                    series.append(Series(clocks[key], seen.value[seen.known], seen.variance))
+                    own_clock = clock(int(number), seen.known.tobytes())
+                    series.append(Series(own_clock, seen.value[seen.known], seen.variance))
             if series and (course := tell(series, years)) is not None:
                 found[int(building)] = course
     told = np.array(sorted(found), np.intp)
@@ -117,18 +125,20 @@ class _Pattern(NamedTuple):
     """(b, P) 1/mm2, how far each scatterer counts."""
 
 
-def _patterns(scatterers: Scatterers, residual: Float, side: Float, rectangle: Rectangle) -> _Pattern:
-    part = scatterers.take(rectangle.row.ravel())
-    shape = rectangle.mask.shape
+def _patterns(sequences: Sequences, scatterers: Scatterers, mask: NDArray[np.bool_]) -> _Pattern:
+    """Return the pattern of damage of b buildings, whose scatterers are padded by `mask` (b, P)."""
+    row = sequences.offsets[:-1, None] + np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
+    residual = sequences.slope[:, _UP].astype(float) * np.maximum(scatterers.los[:, 2], 0.3)
+    part, shape = scatterers.take(row.ravel()), mask.shape
     pattern, variance = damage_pattern(
         part.xy.reshape(*shape, 2),
         part.height.reshape(shape),
         part.los.reshape(*shape, 3),
-        residual[rectangle.row],
+        residual[row],
         part.change_se.reshape(shape),
         part.track.reshape(shape),
-        rectangle.mask,
-        side[rectangle.building],
+        mask,
+        np.maximum(sequences.geometry[:, _SIDES].astype(float, order="C"), 0.5),
     )
     return _Pattern(pattern, 1 / variance)
 

@@ -53,7 +53,7 @@ def predict(
     if map_path is not None:
         check_page()
     model = open_model(package, artifact)
-    city = read_city_files(points, buildings, options.reading, Say.ALL)
+    city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
     answered = answer(city, model, options)
     judged, table, reason = answered.judged, answered.judged.table, answered.judged.reason
     layers = further_layers(answered, city.points) if output.suffix.lower() == ".gpkg" else []

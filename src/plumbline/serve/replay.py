@@ -70,7 +70,7 @@ def replay(
     check_inputs(inputs)
     check_outputs(output, None, inputs, package)
     model = open_model(package, artifact)
-    city = read_city_files(points, buildings, options.reading)
+    city = read_city_files(points, buildings, options.reading, folder=output.absolute().parent)
     check_epochs(city.points, TREND_EPOCHS)
     dates = judged_dates(city.points, watch.every_days)
     judged = list(_judge(city, dates, model, watch.threshold, options))

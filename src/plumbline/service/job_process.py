@@ -99,7 +99,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"), causes, by_place)
     model = open_model(Path(task["package"]), given.get("artifact"))
     note_progress(folder, "read", 0, 1)
-    city = read_city_files(points, buildings, reading, Say.ALL)
+    city = read_city_files(points, buildings, reading, Say.ALL, folder)
     _check_size(city.points, task)
     if len(city.footprints) > task["footprints"]:
         raise InputError(

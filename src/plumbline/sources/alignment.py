@@ -156,23 +156,24 @@ class _Around:
 
     def __init__(self, footprints: NDArray[np.object_]) -> None:
         self._tree = shapely.STRtree(footprints)
-        west, south, east, north = shapely.bounds(footprints).T
+        self._bounds = shapely.bounds(footprints) + REACH_M * np.array([-1, -1, 1, 1])
         # Always the same buildings: an answer must not depend on the day.
         self._order = np.random.default_rng(0).permutation(len(footprints))
-        self._boxes = shapely.box(west - REACH_M, south - REACH_M, east + REACH_M, north + REACH_M)
 
     def sample(self, tracks: Sequence[Track]) -> _Sample | None:
         """Sample points around buildings drawn at random; None if they are too few."""
         place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
-        tree = shapely.STRtree(shapely.points(place))
+        by_east = np.argsort(place[:, 0])
+        easting = place[by_east, 0]
+        first, end = np.searchsorted(easting, self._bounds[:, 0]), np.searchsorted(easting, self._bounds[:, 2], "right")
         found: dict[int, int] = {}
         for start in range(0, len(self._order), AT_A_TIME):
-            some = self._order[start : start + AT_A_TIME]
-            at, point = tree.query(self._boxes[some])
-            for number in np.unique(at).tolist():
-                near = np.sort(point[at == number])
-                for one in near[:: -(-len(near) // MOST_OF_ONE)].tolist():
-                    found.setdefault(one, int(some[number]))
+            for number in self._order[start : start + AT_A_TIME].tolist():
+                near = by_east[first[number] : end[number]]
+                _, south, _, north = self._bounds[number]
+                near = np.sort(near[(place[near, 1] >= south) & (place[near, 1] <= north)])
+                for one in near[:: max(1, -(-len(near) // MOST_OF_ONE))].tolist():
+                    found.setdefault(one, number)
             if len(found) >= MOST_POINTS:
                 break
         if len(found) < FEWEST_POINTS:

@@ -3,6 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from plumbline.core.errors import InputError
+from plumbline.core.on_disk import folder_of
 from plumbline.params import Product
 from plumbline.sources.files.opened import product_params
 from plumbline.sources.points.read import is_product, read_points
@@ -156,3 +157,13 @@ def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"")
     with pytest.raises(InputError, match="the file is empty"):
         read_points(tmp_path / "a.csv")
+
+
+def test_series_in_a_folder_are_those_in_memory(tmp_path):
+    paths, about = write_all(tmp_path)
+    (tmp_path / "out").mkdir()
+    for path in paths.values():
+        inside, away = read_points(path, about), read_points(path, about, folder=tmp_path / "out")
+        assert folder_of(away.displacement) == tmp_path / "out"
+        np.testing.assert_array_equal(away.displacement, inside.displacement)
+        np.testing.assert_array_equal(np.concatenate(list(away.series())), inside.displacement)

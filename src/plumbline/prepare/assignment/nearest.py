@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 UNASSIGNED = -1
+PIECE = 1 << 16
+"""Points made into geometries at a time: one takes ten times the memory of its coordinates."""
 
 
 def assign_points(
@@ -38,29 +40,31 @@ def assign_points(
         buffer_m: largest distance outside of a footprint, m.
         last: (B,) which get only points that no other footprint wants, because they are not judged; none without.
     """
-    owner = np.full(len(easting), UNASSIGNED, dtype=np.intp)
     if not len(easting) or not len(footprints):
-        return owner
+        return np.full(len(easting), UNASSIGNED, dtype=np.intp)
     west, south, east, north = shapely.bounds(footprints).T
     # Around a footprint, by more than rounding can take off.
     margin = buffer_m * (1 + 1e-9) + 1e-6
     tree = shapely.STRtree(shapely.box(west - margin, south - margin, east + margin, north + margin))
-    points = shapely.points(easting, northing)
-    point, building = tree.query(points)
-    distance = shapely.distance(points[point], footprints[building])
-    near = distance <= buffer_m
-    point, building, distance = point[near], building[near], distance[near]
-    if not len(point):
-        return owner
     size_rank = np.empty(len(footprints), np.intp)
     size_rank[np.lexsort((np.arange(len(footprints)), shapely.area(footprints)))] = np.arange(len(footprints))
-    alike = np.where(distance == 0, size_rank[building], building)
-    wanted = np.zeros(len(building), bool) if last is None else last[building]
-    order = np.lexsort((alike, distance, wanted, point))
-    point, building = point[order], building[order]
-    first = np.flatnonzero(np.r_[True, np.diff(point) > 0])
-    owner[point[first]] = building[first]
-    return owner
+
+    def owners(points: NDArray[np.object_]) -> NDArray[np.intp]:
+        owner = np.full(len(points), UNASSIGNED, dtype=np.intp)
+        point, building = tree.query(points)
+        distance = shapely.distance(points[point], footprints[building])
+        near = distance <= buffer_m
+        point, building, distance = point[near], building[near], distance[near]
+        alike = np.where(distance == 0, size_rank[building], building)
+        wanted = np.zeros(len(building), bool) if last is None else last[building]
+        order = np.lexsort((alike, distance, wanted, point))
+        point, building = point[order], building[order]
+        first = np.flatnonzero(np.diff(point, prepend=-1) > 0)
+        owner[point[first]] = building[first]
+        return owner
+
+    pieces = (slice(start, start + PIECE) for start in range(0, len(easting), PIECE))
+    return np.concatenate([owners(shapely.points(easting[piece], northing[piece])) for piece in pieces])
 
 
 Float = NDArray[np.floating[Any]]
@@ -114,9 +118,13 @@ def find_rivals(
         footprints: (B,) in the same CRS. buffer_m: twice the standard deviation of a position, m.
         aside: (B,) which are not judged, and so are no rivals.
     """
-    points = shapely.points(place)
-    near, other = shapely.STRtree(footprints).query(points[usable], predicate="dwithin", distance=buffer_m)
-    near, other = _nearest_rival(points, owner, usable[near], other, footprints, aside)
+    tree = shapely.STRtree(footprints)
+    found = [(np.zeros(0, np.intp), np.zeros(0, np.intp))]
+    for piece in range(0, len(usable), PIECE):
+        rows = usable[piece : piece + PIECE]
+        near, other = tree.query(shapely.points(place[rows]), predicate="dwithin", distance=buffer_m)
+        found.append(_nearest_rival(place, owner, rows[near], other, footprints, aside))
+    near, other = (np.concatenate(part) for part in zip(*found, strict=True))
     rival_of = np.full(len(place), NOBODY)
     rival_of[near] = other
     pair = np.unique(np.sort(np.stack([owner[near], other], axis=1), axis=1), axis=0)
@@ -131,15 +139,16 @@ def find_rivals(
     odds = np.zeros(len(point))
     claimed = rival_of[point] == rival
     spread = buffer_m / 2
-    held = [log_ndtr(-_signed(points[point[claimed]], footprints[of_[claimed]]) / spread) for of_ in (mine, rival)]
+    at = shapely.points(place[point[claimed]])
+    held = [log_ndtr(-_signed(at, footprints[of_[claimed]]) / spread) for of_ in (mine, rival)]
     odds[claimed] = np.where(first[claimed], 1, -1) * (held[0] - held[1])
     own = rival_of[point] == NOBODY
-    beside = shapely.distance(points[point], footprints[rival]) <= NEAR_M
+    beside = _distance(place[point], footprints[rival]) <= NEAR_M
     return Rivals(pair, point, of, first, claimed, own, odds).take(beside)
 
 
 def _nearest_rival(
-    points: NDArray[np.object_], owner: Index, point: Index, other: Index, footprints: NDArray[np.object_], aside: Mask
+    place: Float, owner: Index, point: Index, other: Index, footprints: NDArray[np.object_], aside: Mask
 ) -> tuple[Index, Index]:
     """Return each point that has a rival of its owner nearby, and its nearest rival."""
     own = owner[point]
@@ -150,9 +159,16 @@ def _nearest_rival(
     shared = shapely.area(shapely.intersection(one, two)) > OVERLAP * np.minimum(shapely.area(one), shapely.area(two))
     apart = ~shared[at.ravel()]
     point, other = point[apart], other[apart]
-    order = np.lexsort((other, shapely.distance(points[point], footprints[other]), point))
+    order = np.lexsort((other, _distance(place[point], footprints[other]), point))
     point, first = np.unique(point[order], return_index=True)
     return point, other[order][first]
+
+
+def _distance(place: Float, footprints: NDArray[np.object_]) -> Float:
+    """Return the distance (M,) of each place (M, 2) from a footprint (M,), m; 0 inside."""
+    pieces = (slice(start, start + PIECE) for start in range(0, len(place), PIECE))
+    found = [shapely.distance(shapely.points(place[piece]), footprints[piece]) for piece in pieces]
+    return np.concatenate([np.zeros(0), *found])
 
 
 def _signed(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:

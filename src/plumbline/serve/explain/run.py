@@ -230,7 +230,7 @@ def explain(
     check_inputs(inputs)
     check_outputs(output, plan, inputs, package, [beside] if beside else [], "plan")
     model, network = open_model(package), load_network(package)
-    city = read_city_files(points, buildings, options.reading, Say.OFFSET)
+    city = read_city_files(points, buildings, options.reading, Say.OFFSET, output.absolute().parent)
     footprints = city.footprints
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     judged, prepared = answer(city, model, options)

@@ -77,17 +77,19 @@ def read_city_files(
     buildings: Path,
     reading: Reading = AS_THEY_ARE,
     say: Say = Say.ALL,
+    folder: Path | None = None,
 ) -> CityInMemory:
     """Read product files and footprints, and check that they are of one place.
 
     Args:
         points: see `read_tracks`. buildings: footprints. reading: what they do not say. say: what the user is told.
+        folder: see `all_points`.
 
     Raises:
         InputError: a file is refused, or points and footprints are not of one place.
     """
     ingest = reading.ingest
-    tracks = read_tracks(points, ingest, reading.format_, reading.window, TREND_EPOCHS)
+    tracks = read_tracks(points, ingest, reading.format_, reading.window, TREND_EPOCHS, folder)
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
         raise InputError(f"{names}: nothing to judge by. Export the series with their values.")
@@ -113,6 +115,7 @@ def read_tracks(
     format_: str | None = None,
     window: Window = ALL_TIME,
     least_epochs: int = MIN_EPOCHS,
+    folder: Path | None = None,
 ) -> list[Track]:
     """Read product files; each may be given once, and all must share one projected CRS.
 
@@ -122,6 +125,7 @@ def read_tracks(
         format_: reads all of them as this format; otherwise the content decides.
         window: only the epochs in it are kept.
         least_epochs: that each file must have in a window.
+        folder: see `all_points`.
 
     Raises:
         InputError: none is given, one is given twice (under another name too), has too few epochs in the window, or
@@ -140,7 +144,7 @@ def read_tracks(
     _say_unfit(ingest.products, points)
     tracks: list[Track] = []
     for path, file in zip(points, opened, strict=True):
-        track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
+        track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs, folder)
         file.close()
         kept = _observed(path, _good_enough(path, track, ingest))
         if _is_empty(kept):
@@ -173,7 +177,8 @@ def _say_unfit(patterns: Iterable[str], points: Sequence[Path]) -> None:
 
 
 def _observed(path: Path, track: Track) -> Track:
-    kept = observed(str(path), track.epochs, np.isfinite(track.displacement).sum(axis=0))
+    values_T = sum((np.isfinite(piece).sum(axis=0) for piece in track.series()), np.zeros(len(track.epochs), np.intp))
+    kept = observed(str(path), track.epochs, values_T)
     return track if kept.all() else track.at(kept)
 
 
@@ -191,7 +196,7 @@ def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:
 
 
 def _is_empty(track: Track) -> bool:
-    return not np.isfinite(track.displacement).any()
+    return not any(np.isfinite(piece).any() for piece in track.series())
 
 
 def say_one_side(tracks: Sequence[Track]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -66,32 +67,35 @@ def read_points(
     products: Mapping[str, params.Product] = {},
     format: str | None = None,
     crs: str | None = None,
+    folder: Path | None = None,
 ) -> Track:
-    """Recognise a file and read all of its points: arguments as of `recognise` and `open_product`.
+    """Recognise a file and read all of its points: arguments as of `recognise`, `open_product` and `all_points`.
 
     Raises:
         InputError: as they do, or for a row.
     """
-    return read_product(recognise(given, products, format), crs)
+    return read_product(recognise(given, products, format), crs, folder)
 
 
-def read_product(file: ProductFile, crs: str | None = None) -> Track:
-    """Read all points of a product of any known format; arguments as of `open_product`.
+def read_product(file: ProductFile, crs: str | None = None, folder: Path | None = None) -> Track:
+    """Read all points of a product of any known format; arguments as of `open_product` and `all_points`.
 
     Raises:
         InputError: as `open_product`, or for a row.
     """
-    return take_points(file, open_product(file, crs))
+    return take_points(file, open_product(file, crs), folder)
 
 
-def take_points(file: ProductFile, source: PointSource) -> Track:
+def take_points(file: ProductFile, source: PointSource, folder: Path | None = None) -> Track:
     """Read all points of a product that `open_product` has opened, and log notes and warnings about them.
+
+    `folder`: see `all_points`.
 
     Raises:
         InputError: for a row, or where no point is left.
     """
     path, about = file.path, file.about
-    track = all_points(source)
+    track = all_points(source, folder)
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
     if about.moved_m is not None:
         log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.core.on_disk import Stack
 from plumbline.sources.crs import PLANE, Range
 from plumbline.sources.files.opened import OpenedFile
 from plumbline.sources.files.streams import CsvFile
@@ -121,16 +122,22 @@ def raised(source: PointSource, by_m: float | None) -> PointSource:
     return replace(source, blocks=blocks, notes=(*source.notes, note))
 
 
-def all_points(source: PointSource) -> Track:
+def all_points(source: PointSource, folder: Path | None = None) -> Track:
     """Join all blocks of a product; of points with the same identifier and place, keep the first.
 
+    Args:
+        source: the product. folder: to keep the series in, without a name; None: they are in memory.
+
     Raises:
-        InputError: there is no point, or a block is refused by its reader.
+        InputError: there is no point, or a block is refused by its reader; or the disk refused.
     """
-    blocks = list(source.blocks())
+    blocks, series = [], Stack(folder)
+    for block in source.blocks():
+        series.add(block.displacement)
+        blocks.append(replace(block, displacement=np.zeros((len(block), 0), np.float32)))
     if not blocks:
         raise InputError(f"{source.name}: it holds no points. Download it again, or leave it out.")
-    return drop_repeated(concatenate_tracks(blocks))
+    return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
 TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}

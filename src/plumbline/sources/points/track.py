@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+PIECE = 4096
+"""Series looked at at a time, where all are."""
 NO_HEIGHT = "no_height"
 """Why a point is left out: its height is not known."""
 
@@ -38,7 +40,7 @@ class Track:
     los: NDArray[np.float64]
     """(N, 3) unit vector from ground to satellite: east, north, up."""
     displacement: NDArray[np.float32]
-    """(N, T) mm, positive towards the satellite; NaN where missing."""
+    """(N, T) mm, positive towards the satellite; NaN where missing. It may be on disk: see `core.on_disk`."""
     coherence: NDArray[np.float32] | None = None
     """(N,) temporal coherence, 0 to 1, where the product gives one. Used while reading; not part of the table."""
     rmse: NDArray[np.float32] | None = None
@@ -48,6 +50,10 @@ class Track:
 
     def __len__(self) -> int:
         return len(self.point_id)
+
+    def series(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the displacements of a few thousand points at a time."""
+        yield from (self.displacement[start : start + PIECE] for start in range(0, len(self), PIECE))
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Track:
         """Select the points `rows`, an index or a mask (N,), in that order."""

@@ -148,7 +148,7 @@ def _l2_layout(path: Path, header: list[str]) -> TableLayout:
 
 def _open(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, pre_buffer=False)  # which would keep all groups until the last is read
     except FAULTS as error:
         raise InputError(f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.") from None
 
