@@ -62,7 +62,7 @@ def test_severity_found_goes_with_severity_put_in(ustica):
     assert len(table) > 500
     assert table["put_in"].rank().corr(table["found"].rank()) > 0.15  # 0 within 0.042, if nothing of it came through
     damaged = table[(table.quadrant != "") & (table.level != "hard")]
-    assert (damaged.quadrant == damaged.found_quadrant).mean() > 0.33  # by chance 0.25 within 0.03
+    assert (damaged.quadrant == damaged.found_quadrant).mean() > 0.3  # by chance 0.25 within 0.03
 
 
 @pytest.mark.parametrize(

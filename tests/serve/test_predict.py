@@ -131,7 +131,9 @@ def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by
     case.output = case.folder / "out.gpkg"
     table = answers(case)
     layers = [str(name) for name, _ in pyogrio.list_layers(case.output)]
-    assert layers == ["predictions", "not_judged", "scatterers_a", "scatterers_b", "courses", "layer_styles"]
+    assert layers == [
+        *("predictions", "not_judged", "moving_areas", "scatterers_a", "scatterers_b", "courses", "layer_styles")
+    ]
     courses = pyogrio.read_dataframe(case.output, layer="courses")
     assert list(courses) == ["building_id", "date", "severity_permille", "severity_low", "severity_high"]
     assert set(courses["building_id"]) == set(table.loc[table["severity_rate"].notna(), "building_id"])

@@ -112,8 +112,8 @@ def test_copies_differ_in_damage_and_share_no_noise(out):
     assert abs(np.corrcoef(rank)[0, 1]) < 0.35
     noise = [np.diff(read_points(out / name / "one.csv").displacement[::EACH], axis=1) for name in ("town", "town--2")]
     alike = [np.corrcoef(*pair)[0, 1] for pair in zip(*noise, strict=True)]
-    # One noise, but on half of the buildings the other way round; but for a gap's point, and damage at once.
-    assert np.quantile(np.abs(alike[1:]), 0.1) > 0.9
+    # One noise, but on half of the buildings the other way round; but for a gap's point, and what moves at once.
+    assert np.median(np.abs(alike[1:])) > 0.9
     assert 10 < sum(value < 0 for value in alike[1:]) < 50
 
 

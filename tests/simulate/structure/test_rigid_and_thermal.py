@@ -25,13 +25,13 @@ def test_a_roof_leans_away_from_the_rising_side():
 
 def test_drawn_rigid_motion_keeps_to_the_ranges_and_small_ones_are_common_and_large_tilts_too():
     rigid = draw_rigid(np.random.default_rng(1), 5000)
-    assert np.abs(rigid.settlement).max() <= 100
+    assert np.abs(rigid.settlement).max() <= 300
     assert (rigid.settlement < 0).mean() > 0.8
     assert (np.abs(rigid.settlement) < 10).mean() > 0.4
     size = np.hypot(*rigid.tilt.T)
-    assert size.max() <= 5
-    assert (size < 0.5).mean() > 0.35
-    assert (size > 2.5).mean() > 0.25
+    assert size.max() <= 25
+    assert (size < 0.5).mean() > 0.25
+    assert (size > 2.5).mean() > 0.35
 
 
 def test_heat_lifts_by_height_and_stretches_from_the_fixed_point():
