@@ -17,10 +17,11 @@ from plumbline.simulate.structure.tunnels import Response, Tunnel, arrival, draw
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
-MOST_TILT = 5.0
-"""mm/m."""
-LEANING_SHARE = 0.5
-"""Share of the buildings whose tilt is as likely large as small; of the others it is mostly small."""
+MOST_SETTLEMENT = 300.0
+"""mm."""
+LEANING = {5.0: 0.4, 25.0: 0.1}
+"""Share of the buildings whose tilt is as likely any up to so many mm/m; of the others it is mostly small."""
+MOST_TILT = max(LEANING)
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,20 @@ class Rigid:
 
 
 def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
-    """Draw settlement 0 to 100 mm and tilt 0 to 5e-3, log-uniform so that small ones are common; a few rise.
+    """Draw settlement 0 to 300 mm and tilt 0 to 25 mm/m, log-uniform so that small ones are common; a few rise.
 
-    On half of the buildings any tilt up to the largest is as likely: by some mm/m, points that are not where the
-    product says move by more than their noise, and a model has to know that from damage.
+    On half of the buildings small and large tilts are as likely: by some mm/m, points that are not where the product
+    says move by more than their noise, and a model has to know that from damage.
     """
-    settlement = -log_uniform(rng, 0.5, 100, count)
+    settlement = -log_uniform(rng, 0.5, MOST_SETTLEMENT, count)
     settlement[rng.random(count) < 0.07] *= -0.2
     settlement[rng.random(count) < 0.1] = 0
     size, direction = log_uniform(rng, 0.01, MOST_TILT, count), rng.uniform(-np.pi, np.pi, count)
-    leaning = rng.random(count) < LEANING_SHARE
-    size[leaning] = rng.uniform(0, MOST_TILT, int(leaning.sum()))
+    draw, taken = rng.random(count), 0.0
+    for most, share in LEANING.items():
+        leaning = (draw >= taken) & (draw < taken + share)
+        size[leaning] = rng.uniform(0, most, int(leaning.sum()))
+        taken += share
     return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
 
 
@@ -99,9 +103,9 @@ LINEAR, SETTLING, ONSET, ACCELERATING, PIECEWISE = range(5)
 SHARES = (0.3, 0.25, 0.25, 0.2)
 """Of the first four families, of ground that moves."""
 LATE, SUDDEN, QUICKENING, SLOWING, PAUSED = range(5)
-KINDS = (0.5, 0.15, 0.2, 0.075, 0.075)
+KINDS = (0.55, 0.15, 0.2, 0.05, 0.05)
 """Shares of what is piecewise, of buildings that fail."""
-BROKEN = 0.4
+BROKEN = 0.5
 """Share of the buildings whose course is piecewise: it begins near the end, is over within a day, or changes its speed.
 Creep before a failure goes on at one speed for years, then becomes faster (Fukuzono 1985; Voight 1989)."""
 LATEST = 0.97
