@@ -11,7 +11,8 @@ function formFields() {
         el("fieldset", {}, el("legend", {}, "Files"),
             field("Points, one file a track", { type: "file", name: "points", multiple: true, required: true },
                 "EGMS, DePSI, StaMPS, MintPy, csv. Ascending and descending ones, if you have both."),
-            field("Buildings", { type: "file", name: "buildings", required: true }, "Footprints as GeoJSON, GeoPackage or zipped Shapefile.")),
+            field("Buildings", { type: "file", name: "buildings", required: true }, "Footprints as GeoJSON, GeoPackage or zipped Shapefile."),
+            field("Causes, if you know some", { type: "file", name: "causes" }, "Tunnels, excavations, wells: lines, polygons or points.")),
         el("details", {}, el("summary", {}, "Options"), el("fieldset", {},
             field("Format of the points", { name: "format", placeholder: "found from the content" }, null),
             field("Column that names a building", { name: "id_column", placeholder: "building_id" }),
@@ -33,7 +34,7 @@ export function requestOf(form, names) {
     return request
 }
 
-const PREDICT = ["points", "buildings", "format", "id_column", "layer", "damage_rate", "min_quadrant_confidence", "since", "until"]
+const PREDICT = ["points", "buildings", "causes", "format", "id_column", "layer", "damage_rate", "min_quadrant_confidence", "since", "until"]
 const RESTORE = ["points", "buildings", "since", "until"]
 
 /** Ask for a token in a dialog; gives null where the user closes it. */

@@ -22,6 +22,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
+from plumbline.sources.city.causes import MOVING_AREAS
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
 """`ok`: judged. The others say why the model abstained."""
@@ -72,7 +73,7 @@ SET_SHARE = 0.8
 SURE_MECHANISM = 0.6
 """Least probability of a mechanism that is named."""
 
-PREDICTIONS, UNJUDGED, COURSES, AREAS = "predictions", "not_judged", "courses", "moving_areas"
+PREDICTIONS, UNJUDGED, COURSES, AREAS = "predictions", "not_judged", "courses", MOVING_AREAS
 """Layers of a GeoPackage of `plumbline predict`."""
 SCATTERERS, BUILDINGS = "scatterers", "buildings"
 """Layers of a GeoPackage of `plumbline explain`."""

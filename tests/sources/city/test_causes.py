@@ -11,7 +11,7 @@ from shapely import affinity
 
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
-from plumbline.sources.city.causes import MOST, causes_of_city, read_causes
+from plumbline.sources.city.causes import MOST, MOVING_AREAS, causes_of_city, read_causes
 from plumbline.sources.city.window import Window
 
 RECORD = Window(date(2020, 1, 6), date(2023, 12, 30))
@@ -35,6 +35,13 @@ def test_lines_polygons_and_points_are_read_in_any_format_and_crs(tmp_path, name
         (found,) = causes(written(tmp_path / name, frame, "EPSG:4326", name=["line 4"], reach_m=[150.0]))
         assert (found.name, found.reach_m) == ("line 4", 150.0)
         assert found.geometry.hausdorff_distance(shape) < 0.05
+
+
+def test_the_moving_areas_of_a_result_are_causes(tmp_path):
+    path = written(tmp_path / "result.gpkg", [shapely.Point(EAST, NORTH)], building_id=["house"])
+    areas = geopandas.GeoDataFrame({"name": ["A1"]}, geometry=[LINE.buffer(20)], crs="EPSG:3035")
+    areas.to_file(path, layer=MOVING_AREAS)
+    assert [one.name for one in causes(path)] == ["A1"]
 
 
 def test_cells_may_be_missing_and_parts_of_one_name_are_one_cause(tmp_path):

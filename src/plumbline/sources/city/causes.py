@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import geopandas
 import numpy as np
 import pandas as pd
+import pyogrio
 import shapely
+from pyogrio.errors import DataSourceError
 from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log
@@ -22,6 +24,8 @@ from plumbline.sources.footprints.buildings import check_crs, reprojected
 from plumbline.sources.footprints.open import read_vector
 
 COLUMNS = ("name", "reach_m", "from", "until")
+MOVING_AREAS = "moving_areas"
+"""Layer of a GeoPackage of `predict`, which may be causes of the next one."""
 MOST = 1000
 """Features of a file: more are something else, such as all objects of a region."""
 
@@ -55,7 +59,7 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
         InputError: the file cannot be read, has no CRS, holds nothing or too much, or a cell is not understood.
     """
     own = next((about for pattern, about in stated.items() if fits(path, pattern)), Footprints())
-    frame = read_vector(path, own.layer, own.crs)
+    frame = read_vector(path, own.layer or _areas(path), own.crs)
     frame = frame[~(frame.geometry.isna() | frame.geometry.is_empty)]
     if not len(frame):
         raise InputError(f"{path}: it holds no causes. Give lines, polygons or points.")
@@ -69,6 +73,16 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
     return CausesFile(
         path, frame, [_about(path, number + 1, row) for number, row in zip(frame.index, rows, strict=True)]
     )
+
+
+def _areas(path: Path) -> str | None:
+    """Return the name of the layer of moving areas, if it is a file that `predict` has written."""
+    if path.suffix.lower() != ".gpkg" or not path.is_file():
+        return None
+    try:
+        return next((str(name) for name, _ in pyogrio.list_layers(path) if name == MOVING_AREAS), None)
+    except DataSourceError:
+        return None  # `read_vector` says what is wrong
 
 
 def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
