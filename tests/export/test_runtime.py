@@ -115,7 +115,7 @@ def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, 
     alone, shared = (OnnxModel(tiny.data("export") / "pruned.onnx", threads=count) for count in (1, 3))
     assert len(spread.split_by_length(inputs["mask"], 3)) > 3
     for left, right in zip(alone.run(inputs), shared.run(inputs), strict=True):
-        np.testing.assert_allclose(left, right, atol=2e-6)
+        np.testing.assert_allclose(left, right, rtol=1e-6, atol=2e-6)  # 32-bit sums in another order
 
 
 def test_what_goes_wrong_in_a_part_is_said(tiny, data, monkeypatch):

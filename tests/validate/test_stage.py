@@ -61,7 +61,7 @@ def test_every_artifact_and_the_baseline_have_their_figures(tiny):
     assert set(table["all"]) == {*ARTIFACTS, "baseline"}
     for name in ARTIFACTS:
         assert table["all"][name]["novelty_change"] < 0.01
-        assert table["all"][name]["judged_share"] > 0.5
+        assert table["all"][name]["judged_share"] > 0.4
         for figure in ("parity_probability", "size_bytes", "latency_ms", "quadrant_macro_f1", "interval_coverage"):
             assert figure in table["all"][name], (name, figure)
         for figure in ("missed_share", "damage_calibration_2", "damage_calibration_10", "damage_calibration_50"):
