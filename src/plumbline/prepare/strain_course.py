@@ -126,7 +126,7 @@ class _Pattern(NamedTuple):
 
 
 def _patterns(sequences: Sequences, scatterers: Scatterers, mask: NDArray[np.bool_]) -> _Pattern:
-    """Return the pattern of damage of b buildings, whose scatterers are padded by `mask` (b, P)."""
+    """Return the pattern of damage of b buildings; their scatterers are padded by `mask` (b, P)."""
     row = sequences.offsets[:-1, None] + np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
     residual = sequences.slope[:, _UP].astype(float) * np.maximum(scatterers.los[:, 2], 0.3)
     part, shape = scatterers.take(row.ravel()), mask.shape
