@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.stats import norm
 
 from plumbline.core.errors import InputError
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE
 from plumbline.export.answers import Answers
 from plumbline.serve.base_rate import (
+    HELD_RATE,
+    HELD_SPREAD,
     LEAST_RATE,
     MOST_RATE,
     TOP_PERMILLE,
@@ -21,6 +24,8 @@ from plumbline.serve.base_rate import (
     fixed_rate,
     given_rate,
     likeliest_rate,
+    odds_of,
+    with_odds,
 )
 from tests.serve.made import OF_LEVEL, SHARE, answers_of
 
@@ -96,7 +101,12 @@ def test_a_city_that_looks_sound_has_a_rate_above_nothing(count):
 
 
 def test_of_no_buildings_nothing_is_known():
-    assert estimate_rate(np.zeros(0), 0.8) == DamageRate(0.8, 0.0, 1.0, True)
+    """What is held before: log odds about those of 2 %, with a deviation of 2."""
+    found = estimate_rate(np.zeros(0), 0.999)
+    odds = HELD_RATE / (1 - HELD_RATE) * np.exp(HELD_SPREAD * norm.ppf([0.5, 0.05, 0.95]))
+    assert [found.rate, found.low, found.high] == pytest.approx((odds / (1 + odds)).tolist(), rel=0.02)
+    assert found.odds_factor == pytest.approx(1)
+    assert estimate_rate(np.zeros(0), 0.8, 0.3) == fixed_rate(0.3)._replace(odds_factor=pytest.approx(1))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0.01, 0.99))
@@ -106,14 +116,23 @@ def test_any_answers_have_a_rate(p, share):
     assert 0 <= found.low <= found.rate <= found.high <= 1
 
 
-def test_the_estimate_is_cautious_where_each_building_shows_little():
-    """As with Sentinel-1: sound buildings whose odds are 1.2 times too high look like a third of a city of damage."""
-    p = drawn(np.random.default_rng(1), 7000, 0.01, apart=0.7, share=0.5)
-    p = 1.2 * p / (1.2 * p + 1 - p)
-    assert likeliest_rate(p, 0.5).rate > 0.2
+def little_shown(rate, factor, seed):
+    """As with Sentinel-1: answers of a city of 7,000 that say little, all odds wrong by a factor."""
+    return with_odds(drawn(np.random.default_rng(seed), 7000, rate, apart=1.2, share=0.5), factor)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_odds_that_are_too_high_do_not_make_a_damaged_city(seed):
+    """Buildings whose odds are 1.2 times too high look like a city in which one in ten is damaged."""
+    p = little_shown(0.01, 1.2, seed)
+    assert likeliest_rate(p, 0.5).rate > 0.07
     found = estimate_rate(p, 0.5)
-    assert found.rate < 0.6 * likeliest_rate(p, 0.5).rate
-    assert found.low < 0.01 < 0.3 < found.high
+    assert found.low < 0.01 < found.rate < 0.03 < found.high
+    assert found.odds_factor == pytest.approx(1 / 1.2, rel=0.1)
+
+
+def test_a_share_that_the_points_do_not_show_is_called_so():
+    found = estimate_rate(drawn(np.random.default_rng(0), 7000, 0.2, apart=0.5, share=0.5), 0.5)
     assert found.is_vague
     share = (
         r"\d+\.\d % of the buildings are taken to be damaged; the points do not show the share \(90 % interval 0\.\d to"
@@ -121,12 +140,29 @@ def test_the_estimate_is_cautious_where_each_building_shows_little():
     assert re.match(share, str(found))
 
 
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.15])
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
+def test_answers_at_the_estimate_have_its_mean_and_the_interval_holds_the_truth(rate, factor):
+    p = little_shown(rate, factor, 0)
+    found = estimate_rate(p, 0.5)
+    assert found.low < rate < found.high
+    odds = odds_of(p, 0.5) * found.odds_factor * found.rate / (1 - found.rate)
+    assert (odds / (1 + odds)).mean() == pytest.approx(found.rate, rel=0.3)
+
+
+@pytest.mark.parametrize("factor", [0.85, 1.2])
+def test_where_the_share_is_given_the_factor_is_found(factor):
+    found = estimate_rate(little_shown(0.02, factor, 6), 0.5, 0.02)
+    assert found == fixed_rate(0.02)._replace(odds_factor=pytest.approx(1 / factor, rel=0.05))
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])
 def test_the_estimate_is_the_likeliest_where_answers_are_sure(rate):
     p = drawn(np.random.default_rng(2), 4000, rate, apart=4.0, share=0.5)
     likeliest, found = likeliest_rate(p, 0.5), estimate_rate(p, 0.5)
     assert found.rate == pytest.approx(likeliest.rate, rel=0.05)
-    assert found.low <= likeliest.low <= likeliest.high <= found.high
+    assert found.low <= 1.01 * likeliest.low < 0.99 * likeliest.high <= found.high
+    assert found.odds_factor == pytest.approx(1, abs=0.1)
     assert not found.is_vague
 
 

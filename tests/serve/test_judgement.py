@@ -240,7 +240,7 @@ def test_the_rate_is_estimated_from_those_that_can_be_judged(result):
     assert result.rate == estimate_rate(1 - answers.category_probability[~asked.few, 0], CALIBRATED)
     assert result.rate.low <= 0.1 <= result.rate.high
     odd = answers._replace(novelty=np.where(asked.few, 0.2, 2).astype(np.float32))
-    assert judge(asked, odd, town(400), LIMITS, MODEL).rate.high == 1.0  # nobody is left to tell
+    assert judge(asked, odd, town(400), LIMITS, MODEL).rate == estimate_rate(np.zeros(0), CALIBRATED)
 
 
 def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
@@ -258,7 +258,8 @@ def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
     # Bayes' rule, by hand.
     row = np.flatnonzero(ok)
     said = 1 - answers.category_probability[np.searchsorted(asked.footprint, row), 0].astype(float)
-    odds = said / (1 - said) * (1 - CALIBRATED) / CALIBRATED * result.rate.rate / (1 - result.rate.rate)
+    odds = said / (1 - said) * (1 - CALIBRATED) / CALIBRATED * result.rate.odds_factor
+    odds *= result.rate.rate / (1 - result.rate.rate)
     np.testing.assert_allclose(table.loc[ok, "p_damaged"], odds / (1 + odds), rtol=1e-4, atol=1e-7)
     write_predictions(table, tmp_path / "out.csv")  # which checks the contract
 

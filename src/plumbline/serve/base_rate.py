@@ -1,11 +1,12 @@
 """Estimate the share of damaged buildings in a city, and adjust a model's answers to it.
 
-A model's probabilities stand for the share of damaged buildings that it was calibrated on, where four in five are. Of a
-real city a few in a hundred are. Bayes' rule gives the probabilities at any other share; the share itself is the
-likeliest one, found by expectation maximisation over the answers (Saerens, Latinne and Decaestecker 2002, Adjusting the
-outputs of a classifier to new a priori probabilities, Neural Computation 14).
+A model's probabilities stand for the share of damaged buildings that it was calibrated on, where half are. Of a real
+city a few in a hundred are. Bayes' rule gives the probabilities at any other share (Saerens, Latinne and Decaestecker
+2002, Adjusting the outputs of a classifier to new a priori probabilities, Neural Computation 14). The share itself, and
+a factor by which the odds of this city are wrong, are estimated together: where a building shows little, either of them
+explains the answers, and what is held of both before decides (docs/decisions/0050).
 
-Shape legend: B buildings, C categories, K levels of strain.
+Shape legend: B buildings, C categories, K levels of strain, F factors, S shares, U different odds.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
 HALVINGS = 60
 ROUNDING = 1e-6
 """Of probabilities in float32."""
-DOUBT = 1.25
-"""By how much the odds of all buildings together may be wrong in a city whose noise the training did not have."""
-CAUTION = 1.1
-"""What odds are divided by before the share is estimated: of most cities little is damaged."""
-VAGUE = 0.25
+HELD_RATE, HELD_SPREAD = 0.02, 2.0
+"""What is held of a city's share before it is looked at: its log odds are normal, with this median and deviation."""
+FACTOR_DEVIATION = 0.15
+"""Of the logarithm of the factor on all odds: in a city whose noise the training did not have, they are off by it."""
+RATES = 1 / (1 + np.exp(-np.linspace(-11.5, 4, 240)))
+FACTORS = np.exp(np.linspace(-4, 4, 33) * FACTOR_DEVIATION)
+DOUBT = 1.2
+"""By how much the odds of a part of a city may be wrong beyond the factor."""
+VAGUE = 0.15
 """Width of the interval from which the share counts as unknown."""
 STANDARD_ERROR, NINETY = 0.5, 1.353
 """What the log likelihood falls by one standard error from its largest, and at the ends of a 90 % interval."""
@@ -46,6 +51,8 @@ class DamageRate(NamedTuple):
     estimated: bool
     local: bool = False
     """Whether buildings have shares of their own, by cause or by place."""
+    odds_factor: float = 1.0
+    """What the model's odds of damage are multiplied by in this city."""
 
     @property
     def is_vague(self) -> bool:
@@ -108,31 +115,57 @@ class Prior(NamedTuple):
     buildings: float
 
 
-def cautious_odds(p_damaged: NDArray[np.floating[Any]], share: float) -> Array:
-    """Return the likelihood (B,) of the points of damaged buildings over that of sound ones, divided by `CAUTION`."""
+def odds_of(p_damaged: NDArray[np.floating[Any]], share: float) -> Array:
+    """Return the likelihood (B,) of the points of damaged buildings over that of sound ones."""
     p = np.clip(np.asarray(p_damaged, float), 1e-9, 1 - 1e-9)
-    return np.asarray(p / (1 - p) * (1 - share) / share / CAUTION)
+    return np.asarray(p / (1 - p) * (1 - share) / share)
 
 
-def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Prior | None = None) -> DamageRate:
-    """Estimate the share of damaged buildings, and an interval that also holds what the model may be wrong by.
+def with_odds(p: NDArray[np.floating[Any]] | float, factor: float) -> Array:
+    """Return probabilities whose odds are multiplied by a factor."""
+    p = np.asarray(p, float)
+    return np.asarray(p * factor / (p * factor + 1 - p))
 
-    The odds are divided by `CAUTION` first. The ends of the interval are those of odds divided and multiplied by
-    `DOUBT`. Where many answers are sure, neither changes much (docs/decisions/0037).
+
+def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float, given: float | None = None) -> DamageRate:
+    """Estimate the share of damaged buildings of a city, with an interval, and the factor on its odds.
+
+    Every pair of a share and a factor is weighed by what is held of both, and by how likely the share is under the
+    factor. The likelihood of the factor itself says nothing: odds with a factor belong to other points of sound
+    buildings, which nobody knows. Where many answers are sure, the factor changes little.
 
     Args:
-        p_damaged: (B,) probabilities at the share of damaged buildings `share`.
-        prior: of a part of a city.
+        p_damaged: (B,) probabilities at the share of damaged buildings `share`; no estimate is larger than that.
+        given: the share, if it is known: the factor alone is estimated.
     """
-    rate = likeliest_rate(_with_odds(p_damaged, 1 / CAUTION), share, prior).rate
-    low = likeliest_rate(_with_odds(p_damaged, 1 / DOUBT), share, prior).low
-    high = likeliest_rate(_with_odds(p_damaged, DOUBT), share, prior).high
+    log_odds_U, number_U = np.unique(np.round(np.log(odds_of(p_damaged, share)), 2), return_counts=True)
+    rates_S = RATES if given is None else np.append(RATES, given)
+    more_FU = FACTORS[:, None] * np.exp(log_odds_U) - 1
+    likelihood_FS = np.array([np.log1p(rates_S[:, None] * more_U) @ number_U for more_U in more_FU])
+    held_S = -0.5 * ((_log_odds(rates_S) - _log_odds(HELD_RATE)) / HELD_SPREAD) ** 2
+    held_F = -0.5 * (np.log(FACTORS) / FACTOR_DEVIATION) ** 2
+    weight_FS = likelihood_FS - likelihood_FS.max(axis=1, keepdims=True) + held_S + held_F[:, None]
+    weight_FS[:, rates_S > share if given is None else rates_S != given] = -np.inf
+    weight_FS = np.exp(weight_FS - weight_FS.max())
+    factor = float(np.exp(weight_FS.sum(axis=1) @ np.log(FACTORS) / weight_FS.sum()))
+    if given is not None:
+        return fixed_rate(given)._replace(odds_factor=factor)
+    weight_S = weight_FS.sum(axis=0)
+    below_S = (weight_S.cumsum() - weight_S / 2) / weight_S.sum()
+    rate, low, high = np.minimum(share, np.exp(np.interp((0.5, 0.05, 0.95), below_S, np.log(rates_S))))
+    return DamageRate(float(rate), float(low), float(high), True, odds_factor=factor)
+
+
+def _log_odds(rate: Array | float) -> Array:
+    return np.asarray(np.log(rate) - np.log1p(-np.asarray(rate)))
+
+
+def doubted_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Prior) -> DamageRate:
+    """Return the likeliest share of a part of a city; its interval also holds what the odds may be wrong by."""
+    rate = likeliest_rate(p_damaged, share, prior).rate
+    low = likeliest_rate(with_odds(p_damaged, 1 / DOUBT), share, prior).low
+    high = likeliest_rate(with_odds(p_damaged, DOUBT), share, prior).high
     return DamageRate(rate, min(low, rate), max(high, rate), True)
-
-
-def _with_odds(p_B: NDArray[np.floating[Any]], factor: float) -> Array:
-    p_B = np.asarray(p_B, float)
-    return p_B * factor / (p_B * factor + 1 - p_B)
 
 
 def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Prior | None = None) -> DamageRate:

@@ -26,7 +26,7 @@ from plumbline.prepare.abstention import (
 from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
-from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
+from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, with_odds
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
 from plumbline.serve.place.moving_areas import moving_areas
@@ -160,11 +160,12 @@ def judge(
     share = np.asarray(model.category_share)
     able = is_in_distribution(answers) & ~asked.poor(prepare)
     p_damaged, of_all = 1 - answers.category_probability[:, 0], float(share[1:].sum())
-    rate = estimate_rate(p_damaged[able], of_all) if damage_rate is None else fixed_rate(damage_rate)
+    rate = estimate_rate(p_damaged[able], of_all, damage_rate)
     geometry = footprints.geometry.to_numpy()
-    local = local_rates(where, geometry[asked.footprint], p_damaged, able, of_all, rate)
+    corrected = with_odds(p_damaged, rate.odds_factor)
+    local = local_rates(where, geometry[asked.footprint], corrected, able, of_all, rate)
     rate = rate._replace(local=len(np.unique(local.rate)) > 1)
-    own = at_rate(answers, share, local.rate)
+    own = at_rate(answers, share, with_odds(local.rate, rate.odds_factor))
     found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0])
 
     def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

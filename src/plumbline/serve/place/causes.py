@@ -17,7 +17,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
-from plumbline.serve.base_rate import HALVINGS, LEAST_RATE, DamageRate, Prior, cautious_odds, estimate_rate
+from plumbline.serve.base_rate import HALVINGS, LEAST_RATE, DamageRate, Prior, doubted_rate, odds_of
 from plumbline.sources.city.causes import Cause
 
 Array = NDArray[np.float64]
@@ -108,7 +108,7 @@ def _group_rates(
 ) -> dict[int, DamageRate]:
     """Return the share of each group; the mean over all is that of the city, if it is given."""
     parts = {int(i): p_damaged[able & (owner == i)] for i in np.unique(owner)}
-    found = {i: estimate_rate(p, share, Prior(city.rate, PSEUDO)) for i, p in parts.items()}
+    found = {i: doubted_rate(p, share, Prior(city.rate, PSEUDO)) for i, p in parts.items()}
     if city.estimated:
         return found
     low, high = -20.0, 20.0
@@ -155,7 +155,7 @@ class _Evidence:
         tried = np.geomspace(LEAST_RATE, share, SHARES)
         held = prior.rate * np.log(tried) + (1 - prior.rate) * np.log1p(-tried)
         self._held = prior.buildings * (held - held.max())
-        odds = np.where(able, cautious_odds(p_damaged, share), 1.0)
+        odds = np.where(able, odds_of(p_damaged, share), 1.0)
         self._of_each = np.log1p(tried * (odds[:, None] - 1))
 
     def of(self, rows: NDArray[Any]) -> Array:

@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from scipy.spatial import cKDTree
 
 from plumbline.core.console import log
-from plumbline.serve.base_rate import LEAST_RATE, DamageRate, cautious_odds
+from plumbline.serve.base_rate import LEAST_RATE, DamageRate, odds_of
 from plumbline.serve.place.causes import SharesByCause, shares_by_cause
 from plumbline.sources.city.causes import Cause
 
@@ -70,7 +70,7 @@ def local_rates(
         return found
     place = shapely.get_coordinates(shapely.centroid(geometry[able]))
     rate = found.rate.copy()
-    local = shares_by_place(cautious_odds(p_damaged[able], share), place, rate[able], share)
+    local = shares_by_place(odds_of(p_damaged[able], share), place, rate[able], share)
     rate[able] = local.rate
     if local.gain >= LEAST_GAIN:
         low, high = 100 * np.quantile(local.rate, (0.05, 0.95))
