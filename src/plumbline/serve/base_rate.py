@@ -122,7 +122,7 @@ def odds_of(p_damaged: NDArray[np.floating[Any]], share: float) -> Array:
 
 
 def with_odds(p: NDArray[np.floating[Any]] | float, factor: float) -> Array:
-    """Return probabilities whose odds are multiplied by a factor."""
+    """Multiply the odds of probabilities by a factor."""
     p = np.asarray(p, float)
     return np.asarray(p * factor / (p * factor + 1 - p))
 
