@@ -16,6 +16,7 @@ from plumbline.export.answers import Answers, Released
 from plumbline.export.package import open_package
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
+    RESOLVED,
     Asked,
     has_few_points,
     is_in_distribution,
@@ -199,7 +200,10 @@ def judge(
         model.version,
         {name: placed(values) for name, values in said.items()},
         placed(local.cause),
-        {} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m),
+        {
+            **({} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m)),
+            "strain_resolution_permille": spread(RESOLVED * asked.strain_error),
+        },
     )
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     return Judged(table, found.reason, found.explanation, rate, rows)

@@ -55,6 +55,7 @@ DTYPES = {
     **dict.fromkeys(("settlement_mm", "settlement_std_mm", "settlement_rate_mm_year"), "float64"),
     **dict.fromkeys(("tilt_mm_m", "tilt_std_mm_m", "tilt_towards"), "float64"),
     **dict.fromkeys(("against_neighbours_mm", "against_neighbours_std_mm"), "float64"),
+    "strain_resolution_permille": "float64",
     "model_version": "str",
 }
 COLUMNS = (*DTYPES, "geometry")
@@ -65,7 +66,7 @@ JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("settlement_mm")]
 WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("settlement_mm")]
 """When damage began, and how fast it grows."""
 WHOLE = COLUMNS[COLUMNS.index("settlement_mm") : COLUMNS.index("model_version")]
-"""How a building moves as a whole: whatever the status, where its points tell."""
+"""How a building moves as a whole, and what its points could show: whatever the status."""
 UNTOLD = ("mechanism", "cause", *WHEN)
 """Columns that are also empty where the points do not tell, or no cause is near."""
 SET_SHARE = 0.8

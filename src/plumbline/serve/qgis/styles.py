@@ -57,6 +57,7 @@ ALIASES = {
     "tilt_towards": "Side that sinks by the tilt (degrees from north, clockwise)",
     "against_neighbours_mm": "Settlement less the median of the neighbours (mm)",
     "against_neighbours_std_mm": "The same, standard error (mm)",
+    "strain_resolution_permille": "Smallest severity that its points could show (permille)",
     "model_version": "Version of the model",
 }
 """Field of the predictions -> its name with its unit."""
