@@ -362,4 +362,7 @@ def test_near_to_a_cause_a_building_has_another_share_and_its_name():
     assert (table["p_damaged"][:40] > plain.table["p_damaged"][:40]).all()
     assert (table["p_damaged"][40:] < plain.table["p_damaged"][40:]).all()
     assert plain.table["cause"].isna().all()
+    assert found.causes["damage_rate"].tolist() == [table["damage_rate"].iloc[0]]
+    assert found.causes.crs == found.table.crs
+    assert plain.causes is None
     assert str(found.rate) == f"{plain.rate}; where damage gathers, buildings have shares of their own (damage_rate)"

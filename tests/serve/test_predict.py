@@ -277,11 +277,18 @@ def test_causes_are_read_and_what_they_tell_is_logged(case):
     columns = {"name": ["tunnel", "far"], "until": [None, "1999-01-01"]}
     causes = geopandas.GeoDataFrame(columns, geometry=lines, crs=3035)
     causes.to_file(case.folder / "causes.gpkg")
-    case.more = ["--causes", case.folder / "causes.gpkg", "--damage-rate-by", "city"]
+    case.output = case.folder / "out.gpkg"
+    case.more = ["--causes", case.folder / "causes.gpkg", "--damage-rate-by", "city", "--map", case.folder / "map.html"]
     ended = case.run()
     assert ended.code == 0, ended.err
     assert re.search(r"INFO tunnel\b.* judged buildings", ended.err)
     assert "INFO far: left out, as it is up to 1999-01-01" in ended.err
+    (row,) = geopandas.read_file(case.output, layer="causes").to_crs("EPSG:3035").itertuples()
+    assert row.geometry.equals_exact(lines[0], 0.01)
+    assert f"{row.judged_buildings} judged buildings" in ended.err
+    (drawn,) = document_in(case.folder / "map.html")["causes"]["features"]
+    assert (drawn["properties"]["name"], drawn["geometry"]["type"]) == ("tunnel", "LineString")
+    assert case.run().code == 0  # the layer is known, and the file replaced
     case.more = ["--causes", case.folder / "none.gpkg"]
     ended = case.run()
     assert ended.code == 2

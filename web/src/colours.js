@@ -39,6 +39,8 @@ export function measureColour(value, { colours, edges }) {
 export const UNKNOWN = "#8a8a8a"
 export const OUTLINE = "#6b5a3a"
 export const CHOSEN = "#0050b3"
+/** Causes of damage that count; the others are of `UNKNOWN`. */
+export const CAUSE = "#007d8a"
 
 /** Direction and colour of the hatching of each group of reasons for abstaining. */
 export const HATCH = {

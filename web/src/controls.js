@@ -47,13 +47,14 @@ export function colourControl(city, state, change) {
         ...measures.map(([name, { label }]) => [name, label])], state.by, change)
 }
 
-export function pointControls(city, change, changeAreas) {
-    const areas = city.areas?.features.length
-    if (!areas && !city.points.some(({ lon }) => lon.length)) return null
+export function pointControls(city, change, showLayer) {
+    const areas = city.areas?.features.length, causes = city.causes?.features.length
+    if (!areas && !causes && !city.points.some(({ lon }) => lon.length)) return null
     return el("details", { class: "menu" }, el("summary", {}, "Points"),
         el("div", {}, city.points.map(({ track, lon }, i) =>
             checkbox(`${track} (${lon.length.toLocaleString("en")})`, false, on => change(i, on))),
-        areas && checkbox(`Moving areas (${areas.toLocaleString("en")})`, false, changeAreas)))
+        areas && checkbox(`Moving areas (${areas.toLocaleString("en")})`, false, on => showLayer("areas", on)),
+        causes && checkbox(`Causes (${causes.toLocaleString("en")})`, false, on => showLayer("causes", on))))
 }
 
 export function overlayControls(city, state, change) {

@@ -47,6 +47,20 @@ function whole(building) {
     return rows
 }
 
+const share = value => Number((100 * value).toPrecision(2))
+
+/** What was found of a cause of damage. */
+export function causeNode(cause) {
+    const rows = [
+        ["Reach", `${cause.reach_m} m, ${cause.reach_given ? "as given" : "estimated"}`],
+        ["Judged buildings within it", cause.judged_buildings.toLocaleString("en")],
+        ["Damaged of them", `about ${share(cause.damage_rate)}\u00a0% (90\u00a0% interval ${share(cause.damage_rate_low)} to ${share(cause.damage_rate_high)}\u00a0%)`],
+    ]
+    if (!cause.counts) rows.splice(2, 1, ["Changes nothing", `its buildings share the ${share(cause.damage_rate)}\u00a0% of the others`])
+    return el("div", { class: "details-body" }, el("h2", {}, isolated(cause.name)),
+        el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])))
+}
+
 export function createDetails(city, close) {
     const body = el("div", { class: "details-body", "aria-live": "polite" })
     const node = el("aside", { class: "details", "aria-label": "The chosen building", hidden: true },

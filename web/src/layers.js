@@ -1,6 +1,6 @@
 // Sources and layers of the map, from the ground up.
 
-import { CATEGORY, CHOSEN, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { CATEGORY, CAUSE, CHOSEN, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
 import { SHARES } from "./hexagons.js"
 
 export const EMPTY = { type: "FeatureCollection", features: [] }
@@ -122,6 +122,25 @@ export function addAreas(map, areas, limit) {
     map.addLayer({ id: "area-texts", type: "symbol", source: "areas",
         layout: { "text-field": ["get", "text"], "text-font": ["sans-serif"], "text-size": 12 },
         paint: { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 1.5 } })
+}
+
+/** Layers of causes that are clicked on. */
+export const CAUSES = ["causes", "cause-lines", "cause-points"]
+
+/** Causes of damage: points, lines and polygons, each with its name. */
+export function addCauses(map, causes) {
+    const colour = ["case", ["get", "counts"], CAUSE, UNKNOWN]
+    const is = (...kinds) => ["in", ["geometry-type"], ["literal", kinds.flatMap(kind => [kind, `Multi${kind}`])]]
+    const add = (id, type, filter, paint, layout = {}) =>
+        map.addLayer({ id, type, source: "causes", filter, paint, layout }, type === "symbol" ? undefined : "chosen")
+    map.addSource("causes", { type: "geojson", data: causes })
+    add("causes", "fill", is("Polygon"), { "fill-color": colour, "fill-opacity": 0.25 })
+    add("cause-lines", "line", is("Polygon", "LineString"), { "line-color": colour, "line-width": 3.5 })
+    add("cause-points", "circle", is("Point"), { "circle-color": colour, "circle-radius": 7, "circle-stroke-color": "#fff", "circle-stroke-width": 2 })
+    const text = { "text-field": ["get", "name"], "text-font": ["sans-serif"], "text-size": 13 }
+    const drawn = { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 2 }
+    add("cause-names", "symbol", is("Polygon", "Point"), drawn, { ...text, "text-offset": [0, -1.4] })
+    add("cause-line-names", "symbol", is("LineString"), drawn, { ...text, "text-offset": [0, -1], "symbol-placement": "line-center" })
 }
 
 export function addOverlays(map, overlays) {

@@ -1,6 +1,6 @@
 // The legend: what colours and hatchings mean, and how many buildings there are of each.
 
-import { CATEGORY, HATCH, MEASURES, PROBABILITY, UNKNOWN, VELOCITY, hatchBackground, probabilityStep, scaleOf } from "./colours.js"
+import { CATEGORY, CAUSE, HATCH, MEASURES, PROBABILITY, UNKNOWN, VELOCITY, hatchBackground, probabilityStep, scaleOf } from "./colours.js"
 import { SHARES } from "./hexagons.js"
 import { el } from "./dom.js"
 
@@ -50,12 +50,13 @@ function scale({ legend, name }) {
 export function createLegend(city) {
     const body = el("div")
     const node = el("details", { class: "legend", open: innerWidth > 480 }, el("summary", {}, "Legend"), body)
-    function show({ shown, by, far, points, overlay }) {
+    function show({ shown, by, far, points, causes, overlay }) {
         body.replaceChildren(
             ...(city.buildings.length === 0 ? [] : [far
                 ? part("Share with a probability of damage of 50 % or more, of those judged", hexagonEntries())
                 : by in MEASURES ? part(MEASURES[by].label, measureEntries(city, by))
                     : part(by === "category" ? "Burland category" : "Probability of damage", buildingEntries(city, shown, by))]),
+            ...(causes ? [part("Causes of damage", [entry(solid(CAUSE), "more damage near to it"), entry(solid(UNKNOWN), "changes nothing")])] : []),
             ...(points ? [part("Mean velocity, mm/yr, towards the satellite", pointEntries(city.velocity_limit))] : []),
             ...(overlay ? [scale(overlay)] : []))
         body.lastChild?.classList.toggle("inline", points && !overlay)

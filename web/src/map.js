@@ -3,13 +3,16 @@
 import maplibregl from "maplibre-gl"
 import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { HATCH, MEASURES, scaleOf } from "./colours.js"
+import { causeNode } from "./details.js"
 import { keepSmooth } from "./smoothness.js"
-import { EMPTY, FILL, measureFill, addAreas, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+import { CAUSES, EMPTY, FILL, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
 /** A building that the list leads to is shown at this zoom. */
 const CLOSE_ZOOM = 18
+/** A click this far beside a cause is on it. */
+const SLACK_PX = 4
 const CLICKABLE = ["judged", "abstained-unsure", "abstained-points", "abstained-size", "abstained-unlike"]
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
@@ -69,7 +72,16 @@ export function createMap(container, city, at, on) {
         const found = map.queryRenderedFeatures(point, { layers: CLICKABLE })
         return found.length ? city.buildings[found[0].id] : null
     }
+    const causeAt = ({ x, y }) => map.getLayer("causes")
+        && map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers: CAUSES })[0]
     const hexagonAt = point => map.queryRenderedFeatures(point, { layers: ["hexagons"] })[0]
+
+    /** Switch the layers of a source that is added when it is asked for. */
+    const switched = (source, visible, add) => loaded.then(() => {
+        if (!map.getSource(source)) add()
+        for (const layer of map.getStyle().layers.filter(one => one.source === source))
+            map.setLayoutProperty(layer.id, "visibility", visible ? "visible" : "none")
+    })
 
     const loaded = new Promise(resolve => map.once("style.load", () => {
         addLayers(map, city, near)
@@ -80,13 +92,18 @@ export function createMap(container, city, at, on) {
     map.on("zoom", () => map.getSource("hexagons") && draw())
     map.on("moveend", () => on.move(map.getCenter(), map.getZoom()))
     map.on("click", event => {
+        const cause = !buildingAt(event.point) && causeAt(event.point)
+        if (cause) {
+            new maplibregl.Popup({ maxWidth: "300px" }).setLngLat(event.lngLat).setDOMContent(causeNode(cause.properties)).addTo(map)
+            return
+        }
         const hexagon = hexagonAt(event.point)
         if (hexagon) map.easeTo({ center: event.lngLat, zoom: map.getZoom() + 2, animate: !calm() })
         else on.choose(buildingAt(event.point))
     })
     map.on("mousemove", event => {
         if (map.isMoving() || !map.getLayer("judged")) return
-        map.getCanvas().style.cursor = hexagonAt(event.point) || buildingAt(event.point) ? "pointer" : ""
+        map.getCanvas().style.cursor = [hexagonAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
     })
 
     return {
@@ -123,11 +140,8 @@ export function createMap(container, city, at, on) {
             state.tracks[visible ? "add" : "delete"](track)
             map.setFilter("points", ["in", ["get", "track"], ["literal", [...state.tracks]]])
         }),
-        areas: visible => loaded.then(() => {
-            if (!map.getSource("areas")) addAreas(map, city.areas, city.velocity_limit)
-            for (const layer of ["areas", "area-edges", "area-texts"])
-                map.setLayoutProperty(layer, "visibility", visible ? "visible" : "none")
-        }),
+        areas: visible => switched("areas", visible, () => addAreas(map, city.areas, city.velocity_limit)),
+        causes: visible => switched("causes", visible, () => addCauses(map, city.causes)),
         overlay: (chosen, opacity) => loaded.then(() => city.overlays.forEach((_, i) => {
             map.setLayoutProperty(`overlay-${i}`, "visibility", i === chosen ? "visible" : "none")
             map.setPaintProperty(`overlay-${i}`, "raster-opacity", opacity)

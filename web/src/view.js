@@ -24,7 +24,7 @@ export function showMap(root, document_, more = []) {
     const city = openCity({ categories: [], columns: [], ...document_ })
     const link = readLink()
     const state = { filter: { ...NO_FILTER }, order: "p_damaged", by: "category", shown: city.buildings, chosen: null,
-        points: new Set(), areas: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
+        points: new Set(), areas: false, causes: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
 
     const counted = el("p", { class: "counted", role: "status" })
     const list = createList(city, building => pick(building, true))
@@ -38,7 +38,7 @@ export function showMap(root, document_, more = []) {
         el("header", {}, el("h1", {}, city.title ?? "Plumbline"), el("p", {}, city.subtitle ?? ""), ...more),
         el("div", { class: "controls", role: "toolbar", "aria-label": "Controls of the map" },
             hasBuildings && [colourControl(city, state, colour), ...filterControls(city, state, refilter)],
-            pointControls(city, showPoints, showAreas), overlayControls(city, state, showOverlay),
+            pointControls(city, showPoints, showLayer), overlayControls(city, state, showOverlay),
             button("Whole city", () => view.showAll?.(), "Show the whole city")),
         el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
             el("div", { class: "side-head" }, counted, orderControl(state, reorder), exportControls(saveShown)), list.node), holder),
@@ -53,7 +53,7 @@ export function showMap(root, document_, more = []) {
     }
     const isFar = () => view.map !== undefined && view.map.getZoom() < view.near
     const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: isFar(), points: state.points.size > 0 || state.areas,
-        overlay: city.overlays[state.overlay] })
+        causes: state.causes, overlay: city.overlays[state.overlay] })
 
     function moved(center, zoom) {
         writeLink(center, zoom, state.chosen?.building_id)
@@ -106,9 +106,9 @@ export function showMap(root, document_, more = []) {
         drawLegend()
     }
 
-    function showAreas(on) {
-        state.areas = on
-        view.areas?.(on)
+    function showLayer(name, on) {
+        state[name] = on
+        view[name]?.(on)
         drawLegend()
     }
 

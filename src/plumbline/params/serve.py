@@ -213,6 +213,9 @@ class Score(Section):
     `p_damaged` follows what chance makes of that."""
     causes: dict[str, Path] = {}
     """Place -> what may have caused damage there: a vector file of lines, polygons or points (docs/causes.md)."""
+    damage_rate_by: Literal["city", "place"] = "place"
+    """`city`: one estimated share for all buildings of a place; `place`: where damage gathers, the neighbours tell a
+    share."""
     settle_s: float = Field(default=60.0, ge=0, le=86_400)
     """A delivery counts as complete once nothing in it has changed for so many seconds."""
     marker: str | None = Field(default=None, pattern=r"^[^/]+$")

@@ -23,5 +23,5 @@ DIVERGING = (
     "#00441b",
 )
 """PRGn, from down or away from the satellite (purple) to up or towards it (green). Cannot be taken for a category."""
-GREY, BROWN, ORANGE = "#8a8a8a", "#6b5a3a", "#d95f0e"
-"""Of buildings that are not judged, of the outlines of the others, and of those not judged that may be damaged."""
+GREY, BROWN, ORANGE, TEAL = "#8a8a8a", "#6b5a3a", "#d95f0e", "#007d8a"
+"""Of buildings that are not judged, outlines of the others, those not judged that may be damaged, and causes."""

@@ -29,6 +29,7 @@ from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, with_odds
 from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.place.causes import found_table
 from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
 from plumbline.serve.place.moving_areas import moving_areas
 from plumbline.serve.place.surroundings import whole_columns
@@ -54,6 +55,8 @@ class Judged(NamedTuple):
     """Severity over time of those with a rate, see `course_rows`; None where nobody asked for it."""
     areas: geopandas.GeoDataFrame | None = None
     """What moves in the city, see `moving_areas`; None where nobody asked for it."""
+    causes: geopandas.GeoDataFrame | None = None
+    """What was found of each cause, see `FoundCause`; None without any."""
 
 
 class Model(NamedTuple):
@@ -206,7 +209,8 @@ def judge(
         },
     )
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
-    return Judged(table, found.reason, found.explanation, rate, rows)
+    causes = found_table(local.found, footprints.crs) if local.found else None
+    return Judged(table, found.reason, found.explanation, rate, rows, causes=causes)
 
 
 def say_unjudged(judged: Judged, where: str = "") -> None:

@@ -18,8 +18,8 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.judgement import Answered, Judged
-from plumbline.serve.predictions import AREAS, COURSES, SCATTERERS, UNJUDGED
-from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, scatterers_style, unjudged_style
+from plumbline.serve.predictions import AREAS, CAUSES, COURSES, SCATTERERS, UNJUDGED
+from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, causes_style, scatterers_style, unjudged_style
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -47,12 +47,13 @@ class _Chosen(NamedTuple):
 
 
 def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
-    """Make all layers of a GeoPackage besides the predictions: those not judged, courses, areas, histories."""
+    """Make all layers of a GeoPackage besides the predictions: not judged, courses, areas, causes, histories."""
     judged, prepared = answered.judged, answered.prepared
     return [
         *unjudged_layer(judged),
         *courses_layer(judged),
         *areas_layer(judged),
+        *causes_layer(judged),
         *scatterer_layers(tracks, prepared.owners, judged.table),
     ]
 
@@ -69,6 +70,11 @@ def areas_layer(judged: Judged) -> list[Layer]:
     if areas is None or not len(areas):
         return []
     return [Layer(AREAS, [areas], areas_style(AREAS, _limit(areas["rate_mm_year"].to_numpy(float))), None)]
+
+
+def causes_layer(judged: Judged) -> list[Layer]:
+    """Make the layer `causes`; an empty list without any."""
+    return [] if judged.causes is None else [Layer(CAUSES, [judged.causes], causes_style(CAUSES), None)]
 
 
 def scatterer_layers(

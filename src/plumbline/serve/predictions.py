@@ -74,7 +74,7 @@ SET_SHARE = 0.8
 SURE_MECHANISM = 0.6
 """Least probability of a mechanism that is named."""
 
-PREDICTIONS, UNJUDGED, COURSES, AREAS = "predictions", "not_judged", "courses", MOVING_AREAS
+PREDICTIONS, UNJUDGED, COURSES, AREAS, CAUSES = "predictions", "not_judged", "courses", MOVING_AREAS, "causes"
 """Layers of a GeoPackage of `plumbline predict`."""
 SCATTERERS, BUILDINGS = "scatterers", "buildings"
 """Layers of a GeoPackage of `plumbline explain`."""
@@ -293,6 +293,7 @@ OWN_LAYERS = {
     UNJUDGED: "explanation",
     COURSES: "severity_permille",
     AREAS: "rate_mm_year",
+    CAUSES: "damage_rate",
     BUILDINGS: "model_version",
     SCATTERERS: "attention_share",
 }

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shapely
 
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
+from plumbline.serve.place.causes import FoundCause, found_table
 from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
 from tests.serve.map.test_over_time import rows
@@ -36,7 +38,12 @@ def city() -> dict[str, Any]:
     table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
     sunk = {"name": "A1", "track": "T", "rate_mm_year": -6.2, "displacement_mm": -12.4, "points": 7, "buildings": 1}
     area = table.geometry.iloc[[15]].buffer(20).to_frame("geometry").set_geometry("geometry").assign(**sunk, quality=1)
-    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area)
+    middle = table.geometry.iloc[15].centroid
+    line = shapely.LineString([(middle.x - 50, middle.y + 14), (middle.x + 50, middle.y + 14)])
+    found = [FoundCause(HOSTILE, 75.0, False, 168, 0.32, 0.234, 0.49, True, line)]
+    found.append(FoundCause("well", 10.0, True, 3, 0.0024, 0.001, 0.01, False, shapely.Point(middle.x - 30, middle.y)))
+    causes = found_table(found, table.crs)
+    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
@@ -243,6 +250,32 @@ def test_colours_points_and_fields_can_be_switched(page: Path, visit: Any) -> No
     legend = window.locator(".legend").inner_text()
     for part in ("80 to 100 %", "Mean velocity, mm/yr", "up, mm"):
         assert part in legend
+
+
+def test_causes_can_be_switched_and_say_what_was_found(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label("Causes (2)").check()
+    window.get_by_text("Points", exact=True).click()
+    window.evaluate(REST)
+    assert "more damage near to it" in window.locator(".legend").inner_text()
+    at = """number => {
+        const {view: {map}, city} = window.plumbline, {coordinates} = city.causes.features[number].geometry
+        const {x, y} = map.project([coordinates].flat(2).slice(0, 2))
+        const box = map.getCanvas().getBoundingClientRect()
+        return [x + box.left, y + box.top]
+    }"""
+    said = []
+    for number in (0, 1):
+        window.mouse.click(*window.evaluate(at, number))
+        said.append(" ".join(window.locator(".maplibregl-popup-content").inner_text().split()))
+    for part in (HOSTILE, "75 m, estimated", "168", "about 32 % (90 % interval 23 to 49 %)"):
+        assert part in said[0], said
+    assert "10 m, as given" in said[1]
+    assert "Changes nothing its buildings share the 0.24 % of the others" in said[1]
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label("Causes (2)").uncheck()
+    assert window.evaluate("window.plumbline.view.map.getLayoutProperty('cause-lines', 'visibility')") == "none"
 
 
 @pytest.mark.parametrize("width", [320, 390, 480])

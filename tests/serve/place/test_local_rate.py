@@ -57,6 +57,10 @@ def test_sure_answers_give_the_counted_shares_drawn_to_that_of_the_city():
         [(20 + PSEUDO * city) / (40 + PSEUDO), (4 + PSEUDO * city) / 405], rel=1e-3
     )
     assert found.cause.tolist() == ["tunnel"] * 40 + [None] * 400
+    (told,) = found.found
+    assert told[:5] == ("tunnel", 30.0, True, 40, found.rate[0])
+    assert told.damage_rate_low < told.damage_rate < told.damage_rate_high
+    assert told.counts
 
 
 @pytest.mark.parametrize("prior", [Prior(0.02, 5), Prior(0.4, 50), Prior(0.1, 1e6)])
@@ -94,6 +98,9 @@ def test_where_no_more_is_damaged_a_cause_changes_nothing(reach_m, caplog):
     assert len(np.unique(found.rate)) == 1
     assert not found.cause.astype(bool).any()
     assert "show no more damage than the others" in caplog.text
+    (told,) = found.found
+    assert (told.counts, told.reach_given, told.damage_rate) == (False, reach_m is not None, found.rate[0])
+    assert f"the {told.judged_buildings} judged buildings within {told.reach_m:g} m" in caplog.text
 
 
 def test_few_buildings_tell_nothing(caplog):
@@ -111,7 +118,11 @@ def test_a_building_belongs_to_the_nearest_cause_that_reaches_it():
     causes = [Cause("a", shapely.Point(-10, 0), 100.0), Cause("b", shapely.Point(45, 0), 20.0)]
     assert by_cause(causes, place, odds).cause[[0, 60, 120]].tolist() == ["a", "b", None]
     causes[1] = causes[1]._replace(reach_m=1.0)  # too short
-    assert by_cause(causes, place, odds).cause[[0, 60, 120]].tolist() == ["a", "a", None]
+    found = by_cause(causes, place, odds)
+    assert found.cause[[0, 60, 120]].tolist() == ["a", "a", None]
+    a, b = found.found
+    assert (a.judged_buildings, a.damage_rate) == (120, found.rate[0])
+    assert (b.judged_buildings, b.damage_rate, b.counts) == (0, found.rate[120], False)  # that of the others
 
 
 def test_a_given_share_stays_the_mean_over_all():

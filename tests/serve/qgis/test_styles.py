@@ -9,6 +9,7 @@ import pytest
 
 from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
 from plumbline.serve.layers import HATCHINGS, unjudged_layer
+from plumbline.serve.place.causes import FoundCause
 from plumbline.serve.place.moving_areas import COLUMNS as AREAS
 from plumbline.serve.predictions import COLUMNS, STATUSES
 from plumbline.serve.qgis import documents as qml
@@ -16,6 +17,7 @@ from plumbline.serve.qgis.styles import (
     NOT_JUDGED,
     SCATTERER_ALIASES,
     areas_style,
+    causes_style,
     field_style,
     predictions_style,
     scatterers_style,
@@ -48,6 +50,7 @@ def styles():
         "scatterers_a": scatterers_style("scatterers_a", 7, EPOCHS),
         "not_judged": unjudged(),
         "moving_areas": areas_style("moving_areas", 7),
+        "causes": causes_style("causes"),
     }
 
 
@@ -76,6 +79,16 @@ def test_every_field_has_an_alias():
     assert found["velocity"].endswith("(mm/yr)")
     found = [one.get("field") for one in parsed(areas_style("a", 2).qml).iter("alias")]
     assert set(found) == {"fid", *AREAS} - {"geometry"}
+    found = [one.get("field") for one in parsed(causes_style("c").qml).iter("alias")]
+    assert set(found) == {"fid", *FoundCause._fields} - {"geometry"}
+
+
+def test_causes_of_all_kinds_have_one_style():
+    """With the code of one geometry, QGIS would refuse it for the others."""
+    root = parsed(causes_style("causes").qml)
+    assert root.find("layerGeometryType") is None
+    kinds = [one.get("type") for one in root.find("renderer-v2/symbols")]
+    assert kinds == ["marker", "line", "fill"] * 2
 
 
 def test_categories_have_the_colours_of_the_map():

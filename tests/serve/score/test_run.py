@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import geopandas
 import numpy as np
 import pandas as pd
 import pytest
@@ -112,9 +113,9 @@ def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
     seen: dict[Path, int] = {}
     original = publishing.publish
 
-    def watched(reading, tiles, section):
+    def watched(reading, tiles, *rest):
         seen.update({tile.folder: tile.folder.stat().st_ino for tile in tiles})
-        return original(reading, tiles, section)
+        return original(reading, tiles, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("plumbline.serve.score.run.publish", watched)
@@ -255,11 +256,19 @@ def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.
 
 
 def test_the_causes_of_a_place_are_looked_at(town: Town):
-    town.settings(causes={PLACE: str(town.footprints)})
+    town.settings(causes={PLACE: str(town.footprints)}, damage_rate_by="city")
     town.deliver("first")
     ended = town.score()
     assert ended.code == 0, ended.err
     assert re.search(r"cause 1: the \d judged buildings within .* m are too few to tell", ended.err)
+    (result,) = town.results().values()
+    manifest = json.loads((result / "manifest.json").read_text())
+    assert manifest["causes"] == {"path": str(town.footprints), "sha256": sha256_file(town.footprints)}
+    assert manifest["damage_rate_by"] == "city"
+    names = geopandas.read_file(result / "predictions.gpkg", layer="causes")["name"].tolist()
+    drawn = document_in(result / "map.html")["causes"]["features"]
+    assert [one["properties"]["name"] for one in drawn] == names
+    assert "cause 1" in names
 
 
 def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch: pytest.MonkeyPatch):

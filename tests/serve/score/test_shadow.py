@@ -31,6 +31,7 @@ def challenger(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_its_answers_are_recorded_and_never_published(trained_town: Town, challenger: Path):
     town = trained_town
+    town.settings(damage_rates={PLACE: 0.3})
     version, champion = verify_package(challenger).version, verify_package(town.package).version
     assert version != champion
     assert run_cli("release", "promote", town.package, cwd=town.folder).code == 0
@@ -50,11 +51,11 @@ def test_its_answers_are_recorded_and_never_published(trained_town: Town, challe
     few = published["n_points"] < 12
     assert few.any()
     assert set(said.loc[few, "status"]) == {"insufficient_points"}
+    assert set(said["damage_rate"].dropna()) == set(published["damage_rate"].dropna()) == {0.3}
     record = json.loads((shadow / "shadow.json").read_text())
     assert (record["champion"], record["challenger"]) == (champion, version)
     differences = pd.read_csv(shadow / "differences.csv")
     assert record["differences"]["changed"] == len(differences)
-    # Without the few, another share of damaged buildings is estimated, and that may move a category.
     of_status = differences[differences["what"].str.contains("status")]
     assert len(of_status) == (published["status"] != said["status"]).sum() > 0
     assert set(of_status["status_challenger"]) == {"insufficient_points"}

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.params import Prepare
+from plumbline.params import Prepare, Score
 from plumbline.prepare.abstention import UNSURE_WHERE, Asked
 from plumbline.serve.judgement import Model, judge
 from plumbline.serve.place.local_rate import Where
 from plumbline.serve.score import tiles as tiles_module
-from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, WHOLE, read_answers
-from plumbline.sources.city.causes import Cause
+from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, WHOLE, judge_delivery, read_answers
+from plumbline.sources.city.causes import Cause, read_causes
 from tests.serve.made import SHARE, answers_of, courses_of, whole_of
 
 PREPARE = Prepare(min_quadrant_confidence=0.55)
@@ -24,14 +24,15 @@ def package(monkeypatch):
     monkeypatch.setattr(tiles_module, "_opened", lambda package, version: model)
 
 
-def said_of(rows, unsure, poor=()):
+def said_of(rows, unsure, poor=(), p_damaged=None):
     """Footprints at `rows` of the file, and answers for all but the last of them: some unsure where."""
     shapes = [shapely.box(20 * row, 0, 20 * row + 9, 9) for row in rows]
     frame = geopandas.GeoDataFrame({"building_id": [f"B{row}" for row in rows]}, geometry=shapes, crs="EPSG:32633")
     asked = len(rows) - 1
     confidence = np.where(unsure, 0.3, 0.9)[:asked, None]
     probability = np.concatenate([confidence, np.repeat((1 - confidence) / 3, 3, axis=1)], axis=1)
-    answers = answers_of(probability, np.linspace(0.3, 3, asked), p_damaged=np.linspace(0.85, 0.99, asked))
+    p_damaged = np.linspace(0.85, 0.99, asked) if p_damaged is None else p_damaged[:asked]
+    answers = answers_of(probability, np.linspace(0.3, 3, asked), p_damaged=p_damaged)
     is_poor = np.isin(np.arange(asked), poor)
     return Asked(np.arange(asked), np.array([9] * asked + [2]), is_poor, np.full(asked, 0.1)), answers, frame
 
@@ -44,7 +45,15 @@ def tile(folder, rows, *said):
     np.savez(folder / COURSES, **courses_of([], [])._asdict())
     np.savez(folder / WHOLE, **whole_of(len(rows))._asdict())
     np.save(folder / ROWS, np.array(rows))
-    return SimpleNamespace(folder=folder, package=None, version="7")
+    return SimpleNamespace(folder=folder, package=None, version="7", city=CITY)
+
+
+CITY = SimpleNamespace(
+    about={
+        "crs": "EPSG:32633",
+        "tracks": [{"first_epoch": "2020-01-03T00:00:00", "last_epoch": "2023-12-30T00:00:00"}],
+    }
+)
 
 
 def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
@@ -108,3 +117,36 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     judged = lower.notna() & p_damaged.notna()
     assert judged.any()
     assert (lower[judged] < p_damaged[judged]).all()
+
+
+def test_shares_by_cause_and_by_place_are_those_of_the_whole_city(tmp_path):
+    """Damage gathers on both sides of the border between two tiles."""
+    rows = np.arange(302)
+    p_damaged = np.where(rows < 60, 0.99, 0.05)
+    tiles = [
+        tile(tmp_path / str(number), rows[own], np.zeros(rows[own].size, bool), (), p_damaged[own])
+        for number, own in enumerate((slice(0, 30), slice(30, 302)))
+    ]
+    frame = geopandas.GeoDataFrame(
+        {"name": ["tunnel", "old"], "until": [None, "2019-12-31"]},
+        geometry=[shapely.LineString([(0, -1), (59 * 20 + 9, -1)]), shapely.Point(0, 0)],
+        crs="EPSG:32633",
+    )
+    frame.to_file(tmp_path / "causes.gpkg")
+    causes = read_causes(tmp_path / "causes.gpkg", {})
+    reading = SimpleNamespace(delivery=SimpleNamespace(place="town"))
+    by_city, by_place, by_cause, given = (
+        judge_delivery(reading, tiles, Score(**section), file)
+        for section, file in (
+            ({"damage_rate_by": "city"}, None),
+            ({}, None),
+            ({"damage_rate_by": "city"}, causes),
+            ({"damage_rates": {"town": 0.02}}, None),
+        )
+    )
+    assert by_city.table["damage_rate"].nunique() == 1
+    local = by_place.table["damage_rate"]
+    assert local[25] == pytest.approx(local[35], rel=0.1)
+    assert local[35] > 3 * by_city.rate.rate > 3 * local[200]
+    assert by_cause.causes[["name", "judged_buildings"]].to_numpy().tolist() == [["tunnel", 59]]  # one has few points
+    assert set(given.table["damage_rate"].dropna()) == {0.02}

@@ -64,7 +64,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
         `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
-        `histories`, `courses` and `areas` (GeoJSON). No NaN is in it.
+        `histories`, `courses`, `areas` and `causes` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
@@ -88,7 +88,8 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "velocity_limit": velocity_limit(points),
         "histories": histories(shown, tracks),
         "courses": courses(shown, judged.courses),
-        "areas": _areas(judged.areas),
+        "areas": _places(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
+        "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),
     }
 
 
@@ -134,12 +135,12 @@ def _quarters(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     return _collection(_degrees(geopandas.GeoSeries(part, crs=shown.crs)), rows.tolist(), [{}] * len(rows))
 
 
-def _areas(areas: geopandas.GeoDataFrame | None) -> dict[str, Any]:
-    """Make the moving areas' FeatureCollection."""
-    if areas is None:
+def _places(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
+    """Make the FeatureCollection of moving areas or causes. `decimals`: of columns that are rounded."""
+    if places is None:
         return _collection(np.zeros(0, object), [], [])
-    columns = areas.drop(columns="geometry").round({"rate_mm_year": 2, "displacement_mm": 1})
-    return _collection(_degrees(areas.geometry), range(len(areas)), columns.to_dict("records"))
+    columns = places.drop(columns="geometry").round(dict(decimals))
+    return _collection(_degrees(places.geometry), range(len(places)), columns.to_dict("records"))
 
 
 def _degrees(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:

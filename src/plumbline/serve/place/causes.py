@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import geopandas
 import numpy as np
 import shapely
 from numpy.typing import NDArray
@@ -37,6 +38,25 @@ Near = tuple[NDArray[np.intp], Array]
 """Rows of the buildings near to a cause, and their distances, m."""
 
 
+class FoundCause(NamedTuple):
+    """What was found of a cause."""
+
+    name: str
+    reach_m: float
+    reach_given: bool
+    """False: it is the likeliest one."""
+    judged_buildings: int
+    """Of those that count, how many it reaches, and no other cause is nearer."""
+    damage_rate: float
+    """Share that its buildings have; where it changes nothing, that of the others."""
+    damage_rate_low: float
+    damage_rate_high: float
+    """90 % interval."""
+    counts: bool
+    """False: it changes nothing."""
+    geometry: Any
+
+
 class SharesByCause(NamedTuple):
     """Shares of damaged buildings near to causes, and far from them."""
 
@@ -44,6 +64,19 @@ class SharesByCause(NamedTuple):
     """(B,)"""
     cause: NDArray[np.object_]
     """(B,) name, or None."""
+    found: Sequence[FoundCause] = ()
+    """Of each cause; empty without any."""
+
+
+def found_table(found: Sequence[FoundCause], crs: Any) -> geopandas.GeoDataFrame:
+    """Return what was found of the causes as a table. `crs`: of their places."""
+    return geopandas.GeoDataFrame(found, columns=FoundCause._fields, geometry="geometry", crs=crs)
+
+
+class _Reach(NamedTuple):
+    m: float
+    judged_buildings: int
+    counts: bool
 
 
 def shares_by_cause(
@@ -54,7 +87,7 @@ def shares_by_cause(
     share: float,
     city: DamageRate,
 ) -> SharesByCause:
-    """Estimate the share of each group of B buildings, with a line in the log for each.
+    """Estimate the share of each group of B buildings, with a line in the log for each, and say what was found.
 
     Args:
         causes: in the CRS of `geometry`.
@@ -65,38 +98,58 @@ def shares_by_cause(
         city: of all of them. If it is given rather than estimated, it stays their mean.
     """
     near = _near(causes, geometry)
-    reach_m = _reaches(causes, near, _Evidence(p_damaged, able, share, Prior(city.rate, PSEUDO)))
-    owner = _owners(near, reach_m, len(geometry))
+    reach = _reaches(causes, near, _Evidence(p_damaged, able, share, Prior(city.rate, PSEUDO)))
+    owner = _owners(near, [one.m if one.counts else -1.0 for one in reach], len(geometry))
+    groups = {} if (owner < 0).all() else _group_rates(p_damaged, able, share, owner, city)
     rate, name = np.full(len(geometry), city.rate), np.full(len(geometry), None, object)
-    if (owner < 0).all():
-        return SharesByCause(rate, name)
-    for i, own in _group_rates(p_damaged, able, share, owner, city).items():
+    for i, own in groups.items():
+        number = int((able & (owner == i)).sum())
         rate[owner == i] = own.rate
-        name[owner == i] = causes[i].name if i >= 0 else None
+        if i >= 0:
+            name[owner == i], reach[i] = causes[i].name, reach[i]._replace(judged_buildings=number)
         log.info(
             "%s: %d judged buildings, about %.2g %% of them damaged (90 %% interval %.2g to %.2g %%)",
-            f"{causes[i].name}, within {reach_m[i]:g} m" if i >= 0 else "away from the causes",
-            *((able & (owner == i)).sum(), 100 * own.rate, 100 * own.low, 100 * own.high),
+            f"{causes[i].name}, within {reach[i].m:g} m" if i >= 0 else "away from the causes",
+            *(number, 100 * own.rate, 100 * own.low, 100 * own.high),
         )
-    return SharesByCause(rate, name)
+    others = groups.get(-1, city)
+    return SharesByCause(
+        rate, name, [_found(*one, groups.get(i, others)) for i, one in enumerate(zip(causes, reach, strict=True))]
+    )
 
 
-def _reaches(causes: Sequence[Cause], near: Sequence[Near], evidence: _Evidence) -> list[float]:
-    """Return how far each cause reaches, m, as given or estimated; -1, and a line in the log, if it changes nothing."""
+def _found(cause: Cause, reach: _Reach, rate: DamageRate) -> FoundCause:
+    return FoundCause(
+        cause.name,
+        reach.m,
+        cause.reach_m is not None,
+        reach.judged_buildings,
+        rate.rate,
+        rate.low,
+        rate.high,
+        reach.counts,
+        cause.geometry,
+    )
+
+
+def _reaches(causes: Sequence[Cause], near: Sequence[Near], evidence: _Evidence) -> list[_Reach]:
+    """Return how far each cause reaches, m, as given or estimated; with a line in the log if it changes nothing."""
     owner = _owners(near, [one.reach_m or REACHES_M[-1] for one in causes], len(evidence.able))
     far = evidence.of(owner < 0)
     reach_m = [one.reach_m or evidence.likeliest_reach(near[i], owner == i, far) for i, one in enumerate(causes)]
     owner = _owners(near, reach_m, len(evidence.able))
     far = evidence.of(owner < 0)
+    found = []
     for i, cause in enumerate(causes):
         number = int((evidence.able & (owner == i)).sum())
-        if number < FEWEST or evidence.gain(evidence.of(owner == i), far) < LEAST_GAIN:
+        counts = number >= FEWEST and evidence.gain(evidence.of(owner == i), far) >= LEAST_GAIN
+        found.append(_Reach(reach_m[i], number, counts))
+        if not counts:
             why = "are too few to tell" if number < FEWEST else "show no more damage than the others"
             log.info(
                 "%s: the %d judged buildings within %g m %s, and share theirs", cause.name, number, reach_m[i], why
             )
-            reach_m[i] = -1.0
-    return reach_m
+    return found
 
 
 def _group_rates(

@@ -86,6 +86,14 @@ def marker(colour: str, outline: str, size_mm: float = 1.8) -> ET.Element:
     )
 
 
+def line(colour: str, width_mm: float = 0.8) -> ET.Element:
+    """Make a symbol layer for lines."""
+    return _layer(
+        "SimpleLine",
+        {"line_color": rgba(colour), "line_width": f"{width_mm:g}", "line_width_unit": "MM", "line_style": "solid"},
+    )
+
+
 def generated(expression: str, fill: ET.Element) -> ET.Element:
     """Make a symbol layer that draws the polygon of an expression with `fill`, above all other layers."""
     made = _layer("GeometryGenerator", {"SymbolType": "Fill", "geometryModifier": expression, "units": "MapUnit"})
@@ -97,7 +105,7 @@ def generated(expression: str, fill: ET.Element) -> ET.Element:
 
 
 def symbol(kind: str, *layers: ET.Element) -> ET.Element:
-    """Make a symbol of layers, the lowest first. `kind`: `fill` or `marker`."""
+    """Make a symbol of layers, the lowest first. `kind`: `fill`, `line` or `marker`."""
     return node("symbol", {"type": kind, "alpha": "1", "clip_to_extent": "1", "force_rhr": "0"}, *layers)
 
 
@@ -146,13 +154,13 @@ def graduated_renderer(field: str, ranges: Sequence[Range]) -> ET.Element:
 
 
 def vector_document(
-    renderer: ET.Element, geometry: str, aliases: Mapping[str, str], title: str, map_tip: str | None = None
+    renderer: ET.Element, geometry: str | None, aliases: Mapping[str, str], title: str, map_tip: str | None = None
 ) -> str:
     """Put the style of a layer of features together.
 
     Args:
         renderer: see `rule_renderer` and `graduated_renderer`.
-        geometry: `POINT` or `POLYGON`.
+        geometry: `POINT` or `POLYGON`; None: all of them.
         aliases: what each field is called in forms and tables, with its unit.
         title: expression that names a feature.
         map_tip: HTML with expressions between `[%` and `%]`; None: the title alone.
@@ -163,7 +171,9 @@ def vector_document(
     ]
     parts = [renderer, node("aliases", {}, *names), node("previewExpression", text=title)]
     parts += [node("mapTip", text=map_tip)] if map_tip else []
-    return _document(*parts, node("layerGeometryType", text=geometry))
+    # QGIS refuses a style with another type than the layer's.
+    parts += [node("layerGeometryType", text=geometry)] if geometry else []
+    return _document(*parts)
 
 
 def raster_document(colours: Sequence[str], limit: float, unit: str) -> str:
@@ -230,6 +240,12 @@ def compared(operator: str, field: str, value: str) -> ET.Element:
     return node(f"ogc:{operator}", {}, node("ogc:PropertyName", text=field), node("ogc:Literal", text=value))
 
 
+def has_dimension(number: int) -> ET.Element:
+    """Make the condition that a geometry is a point (0), a line (1) or a polygon (2)."""
+    of = node("ogc:Function", {"name": "dimension"}, node("ogc:PropertyName", text="geom"))
+    return node("ogc:PropertyIsEqualTo", {}, of, node("ogc:Literal", text=str(number)))
+
+
 def both(one: ET.Element, other: ET.Element) -> ET.Element:
     """Combine two conditions by `And`."""
     return node("ogc:And", {}, one, other)
@@ -244,6 +260,12 @@ def polygon(fill: ET.Element, outline: str, width_px: float = 0.7) -> ET.Element
     """Make a symbol for polygons. `fill`: see `solid` and `hatched`. `outline`: as `#ffffb2`."""
     line = node("se:Stroke", {}, _value("stroke", outline), _value("stroke-width", f"{width_px:g}"))
     return node("se:PolygonSymbolizer", {}, fill, line)
+
+
+def stroke(colour: str, width_px: float = 2.5) -> ET.Element:
+    """Make a symbol for lines."""
+    line = node("se:Stroke", {}, _value("stroke", colour), _value("stroke-width", f"{width_px:g}"))
+    return node("se:LineSymbolizer", {}, line)
 
 
 def solid(colour: str) -> ET.Element:

@@ -15,7 +15,7 @@ import pandas as pd
 import pyogrio
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.reporting.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.reporting.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, TEAL
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis import documents as sld
 
@@ -121,8 +121,28 @@ AREA_ALIASES = {
     "quality": "Quality: 1, points move alike over time, to 3",
 }
 """Field of the moving areas -> its name with its unit."""
+CAUSE_ALIASES = {
+    ROW: "Row",
+    "name": "Possible cause",
+    "reach_m": "Distance up to which it is looked at (m)",
+    "reach_given": "Whether the file gives it; else it is estimated",
+    "judged_buildings": "Judged buildings within it",
+    "damage_rate": "Share of damaged buildings near to it (0-1)",
+    "damage_rate_low": "Share, lower end of the 90 % interval (0-1)",
+    "damage_rate_high": "Share, upper end of the 90 % interval (0-1)",
+    "counts": "Whether it changes the share",
+}
+"""Field of the causes -> its name with its unit."""
 BEYOND = 1e6
 """End of the outermost classes of velocity, mm/yr."""
+
+
+OF_DIMENSION = {
+    "point": "coalesce(area($geometry), length($geometry), 0) = 0",
+    "line": "length($geometry) > 0",
+    "polygon": "area($geometry) > 0",
+}
+"""Kind of geometry, by its dimension -> condition of QGIS."""
 
 
 class Hatching(NamedTuple):
@@ -237,6 +257,33 @@ def areas_style(layer: str, limit: float) -> Style:
         qml.graduated_renderer("rate_mm_year", ranges), qml.POLYGON, AREA_ALIASES, '"name" || \' \' || "track"'
     )
     return Style(drawn, sld.document(layer, lines), "Moving areas: rate towards the satellite")
+
+
+def causes_style(layer: str) -> Style:
+    """Style causes by whether they count, be they points, lines or polygons."""
+    rules, lines = [], []
+    for counts, colour, label in ((True, TEAL, "more damage near to it"), (False, GREY, "changes nothing")):
+        fill = qml.simple_fill(colour, colour, opacity=0.3, width_mm=0.6)
+        symbols = (
+            qml.symbol("marker", qml.marker(colour, colour, 3)),
+            qml.symbol("line", qml.line(colour)),
+            qml.symbol("fill", fill),
+        )
+        drawn = (
+            sld.point(colour, colour, 10),
+            sld.stroke(colour),
+            sld.polygon(sld.hatched("slash", colour), colour, 2),
+        )
+        for number, what in enumerate(OF_DIMENSION):
+            title = f"{label}, {what}"
+            condition = f'{"" if counts else "NOT "}"counts" AND {OF_DIMENSION[what]}'
+            rules.append(qml.Rule(title, condition, symbols[number]))
+            is_one = sld.both(
+                sld.compared("PropertyIsEqualTo", "counts", str(counts).lower()), sld.has_dimension(number)
+            )
+            lines.append(sld.rule(title, is_one, drawn[number]))
+    made = qml.vector_document(qml.rule_renderer(rules), None, CAUSE_ALIASES, '"name"')
+    return Style(made, sld.document(layer, lines), "What may have caused damage")
 
 
 def _classes(field: str, limit: float) -> Iterator[tuple[str, str, float, float, ET.Element]]:

@@ -28,12 +28,14 @@ from scipy import stats
 
 from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, write_json
-from plumbline.params.serve import Drift
+from plumbline.params.serve import Drift, Score
 from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues, shift, stability_index
+from plumbline.serve.judgement import Judged
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.changes import compare_predictions
 from plumbline.serve.score.results import PREDICTIONS, SHADOW, DeliveryResult, now
-from plumbline.serve.score.tiles import Reading, ScoreTile, counts_of, cut_tiles, judge_tiles, read_answers
+from plumbline.serve.score.tiles import Reading, counts_of, cut_tiles, judge_delivery, judge_tiles
+from plumbline.sources.city.causes import CausesFile
 
 ABSTAINED = ("insufficient_points", "out_of_distribution")
 NOVEL = "out_of_distribution"
@@ -166,25 +168,34 @@ def _index(then: Sequence[int], now: Sequence[int], confidence: float) -> tuple[
 RECORD, DIFFERENCES = "shadow.json", "differences.csv"
 
 
-def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: int | None, out: Path) -> None:
+def shadow(
+    reading: Reading,
+    champion: Judged,
+    challenger: Path,
+    workers: int | None,
+    params: Score,
+    causes: CausesFile | None = None,
+) -> None:
     """Write `OUT/_shadow/PLACE/RESULT/VERSION/`: predictions, buildings with another answer, and counts.
 
     Before the champion's result is published, so that a killed run does it again; whatever goes wrong with the
-    challenger is logged, and stops nothing.
+    challenger is logged, and stops nothing. Shares of damaged buildings are found as for the champion, from the
+    challenger's own answers.
 
     Args:
-        reading: the delivery. tiles: judged by the champion. challenger: its package. workers: see `score`.
-        out: folder of the results.
+        reading: the delivery. champion: what it says. challenger: its package. workers: see `score`.
+        params: section `score`. causes: of damage at the place.
     """
     delivery = reading.delivery
     try:
         own = cut_tiles(reading, challenger)
-        folder = out / SHADOW / delivery.place / delivery.result / own[0].version
+        folder = params.out / SHADOW / delivery.place / delivery.result / own[0].version
         if folder.exists():
             return
         judge_tiles(own, workers)
-        said, champion = read_answers(own).table, read_answers(tiles).table
-        differences = compare_predictions(champion, said)
+        log.info("%s/%s: the challenger %s judges too", delivery.place, delivery.result, own[0].version)
+        said = judge_delivery(reading, own, params, causes).table
+        differences = compare_predictions(champion.table, said)
         with atomic_folder(folder) as temporary:
             write_predictions(said, temporary / PREDICTIONS)
             # "before" is what the champion says, "after" what the challenger says.
@@ -198,10 +209,10 @@ def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: 
                 "place": delivery.place,
                 "delivery": delivery.name,
                 "id": delivery.id,
-                "champion": tiles[0].version,
+                "champion": champion.table["model_version"].iloc[0],
                 "challenger": own[0].version,
                 "differences": differences.counts,
-                "answers": {"champion": counts_of(champion), "challenger": counts_of(said)},
+                "answers": {"champion": counts_of(champion.table), "challenger": counts_of(said)},
                 "made": now(),
             }
             write_json(temporary / RECORD, record)

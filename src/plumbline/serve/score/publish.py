@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from plumbline.core.console import log
@@ -14,10 +15,9 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
-from plumbline.serve.judgement import say_damaged, say_unjudged
-from plumbline.serve.layers import courses_layer, unjudged_layer
+from plumbline.serve.judgement import Judged, say_damaged, say_unjudged
+from plumbline.serve.layers import causes_layer, courses_layer, unjudged_layer
 from plumbline.serve.map.page import write_map
-from plumbline.serve.place.local_rate import Where
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.changes import Changes, compare_predictions
@@ -34,10 +34,9 @@ from plumbline.serve.score.results import (
     now,
     results,
 )
-from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of, read_answers
-from plumbline.sources.city.causes import CausesFile, causes_of_city
+from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of
+from plumbline.sources.city.causes import CausesFile
 from plumbline.sources.city.in_memory import warn_of_short
-from plumbline.sources.city.window import parse_window
 from plumbline.sources.points.points_table import load_points
 from plumbline.sources.points.track import Track, concatenate_tracks
 
@@ -45,20 +44,18 @@ OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
 def publish(
-    reading: Reading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None = None
+    reading: Reading, tiles: list[ScoreTile], judged: Judged, params: Score, causes: CausesFile | None = None
 ) -> DeliveryResult:
     """Write the result of a delivery after all its tiles are judged, as one complete folder or not at all.
 
-    `causes`: of damage at the place.
+    Args:
+        reading: the delivery. tiles: judged by the champion. judged: all of them, see `judge_delivery`.
+        params: section `score`. causes: of damage at the place.
 
     Raises:
-        InputError: a file could not be written, or the causes cannot be brought into the city's CRS.
+        InputError: a file could not be written.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    epochs = [track[key][:10] for track in city.about["tracks"] for key in ("first_epoch", "last_epoch")]
-    record = parse_window(min(epochs), max(epochs))
-    where = Where(() if causes is None else causes_of_city(causes, city.about["crs"], record), True)
-    judged = read_answers(tiles, params.damage_rates.get(delivery.place), where)
     table, reason, rate = judged.table, judged.reason, judged.rate
     if torn := int((reason == UNSURE_WHERE).sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
@@ -74,7 +71,8 @@ def publish(
     for tile in tiles:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
-        write_predictions(table, folder / PREDICTIONS, [*unjudged_layer(judged), *courses_layer(judged)])
+        layers = [*unjudged_layer(judged), *courses_layer(judged), *causes_layer(judged)]
+        write_predictions(table, folder / PREDICTIONS, layers)
         title = f"Plumbline: {delivery.place}, {delivery.name}"
         write_map(judged, tracks, folder / MAP, title, tiles[0].every)
         changes = None
@@ -90,7 +88,9 @@ def publish(
             delivery=delivery.name,
             id=delivery.id,
             inputs=delivery.files,
-            footprints={"path": str(reading.footprints), "sha256": sha256_file(reading.footprints)},
+            footprints=_record(reading.footprints),
+            causes=None if causes is None else _record(causes.path),
+            damage_rate_by=params.damage_rate_by,
             model={"name": package.name, "version": package.version},
             code=code_hash(),
             observed={"from": min(track["first_epoch"] for track in city.about["tracks"]), "to": last},
@@ -112,6 +112,10 @@ def publish(
     for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
         log.warning("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason)
     return result
+
+
+def _record(path: Path) -> dict[str, str]:
+    return {"path": str(path), "sha256": sha256_file(path)}
 
 
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:

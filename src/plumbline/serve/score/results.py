@@ -37,6 +37,10 @@ class DeliveryResult(BaseModel):
     """Delivered file -> `sha256`, `bytes`."""
     footprints: dict[str, str]
     """`path` and `sha256` of the file of the footprints."""
+    causes: dict[str, str] | None = None
+    """The same of the file of causes; None without one."""
+    damage_rate_by: str = "place"
+    """`city` or `place`: what the share of damaged buildings may differ by, besides causes."""
     model: dict[str, str]
     """`name` and `version` of the package."""
     code: str

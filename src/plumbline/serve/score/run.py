@@ -24,7 +24,16 @@ from plumbline.serve.score.messages import places_with_results
 from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import ASIDE, LOOKS, MANIFEST, note_latest, now
 from plumbline.serve.score.rules import check_rules
-from plumbline.serve.score.tiles import STAGE, Reading, code_hash, cut_tiles, judge_tiles, plan_reading, read
+from plumbline.serve.score.tiles import (
+    STAGE,
+    Reading,
+    code_hash,
+    cut_tiles,
+    judge_delivery,
+    judge_tiles,
+    plan_reading,
+    read,
+)
 from plumbline.sources.city.causes import CausesFile, read_causes
 
 OF_THE_MACHINE = {
@@ -239,10 +248,12 @@ def _one(
     if not delivery.unchanged():
         log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
         return
-    if challenger is not None:
-        shadow(reading, tiles, challenger, workers, params.score.out)
     try:
-        publish(reading, tiles, params.score, read_place_causes(params, delivery.place))
+        causes = read_place_causes(params, delivery.place)
+        judged = judge_delivery(reading, tiles, params.score, causes)
+        if challenger is not None:
+            shadow(reading, judged, challenger, workers, params.score, causes)
+        publish(reading, tiles, judged, params.score, causes)
         bring_back(delivery, params)
         note_latest(params.score.out, delivery.place)
         clear(reading.work)

@@ -23,7 +23,7 @@ from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.core.strain import category
 from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
-from plumbline.params import Ingest
+from plumbline.params import Ingest, Score
 from plumbline.prepare.abstention import Asked
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
@@ -33,11 +33,13 @@ from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.place.local_rate import ONE_SHARE, Where
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.serve.when import courses_of
+from plumbline.sources.city.causes import CausesFile, causes_of_city
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.ingest import assemble, read_without_repeated
 from plumbline.sources.city.ingested import open_ingested
 from plumbline.sources.city.parts import IngestPlan, Part, cut_found, read_part
 from plumbline.sources.city.tiles import read_city
+from plumbline.sources.city.window import parse_window
 from plumbline.sources.points.points_table import write_points
 
 STAGE = "score"
@@ -251,6 +253,23 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
         reason=judged.reason[order],
         explanation=judged.explanation[order],
     )
+
+
+def judge_delivery(reading: Reading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None) -> Judged:
+    """Return predictions as `read_answers`, by what is known of the place: its share of damage, and its causes.
+
+    Args:
+        reading: the delivery. tiles: judged by one model. params: section `score`. causes: of damage at the place.
+
+    Raises:
+        InputError: the causes cannot be brought into the city's CRS.
+    """
+    city = tiles[0].city
+    epochs = [track[key][:10] for track in city.about["tracks"] for key in ("first_epoch", "last_epoch")]
+    record = parse_window(min(epochs), max(epochs))
+    near = () if causes is None else causes_of_city(causes, city.about["crs"], record)
+    where = Where(near, params.damage_rate_by == "place")
+    return read_answers(tiles, params.damage_rates.get(reading.delivery.place), where)
 
 
 def _courses(tile: ScoreTile) -> StrainCourses:
