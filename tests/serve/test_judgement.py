@@ -201,9 +201,7 @@ def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_buildi
     assert found.status.tolist() == ["insufficient_points"] * 5
     assert found.reason.tolist() == ["few_points", "noisy_points", "noisy_points", "out_of_distribution", UNSURE_WHERE]
     assert found.explanation[0] == "it has too few points: 5 and one more for each track are needed"
-    assert found.explanation[1] == (
-        "its points are too noisy: they could show 2.3 permille at best (strain error 0.8 permille; at most 0.3 is judged)"
-    )
+    assert found.explanation[1] == "its points are too noisy (strain error 0.8 permille; at most 0.3 is judged)"
     assert "(strain error 0.31 permille; at most 0.3 is judged)" in found.explanation[2]  # never the limit itself
     assert set(found.reason) < set(reason_sentences(LIMITS))
 

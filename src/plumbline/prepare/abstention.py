@@ -17,9 +17,6 @@ from plumbline.prepare.features.shards import SequenceSet, Shards
 _ERROR = names(SLOPE).index("differential_displacement_se")
 _TRACKS = names(GEOMETRY).index("tracks")
 _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
-RESOLVED = 2.93
-"""Standard errors of the smallest strain that points could show: found in 9 of 10 cases, with 1 false alarm in 20
-(minimal detectable bias, Baarda 1968, A testing procedure for use in geodetic networks): 1.645 and 1.282."""
 
 
 def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
@@ -28,7 +25,7 @@ def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
     A quarter of the points against the other three quarters tells a quadrant's drop with `4 + 4/3` times the variance
     of the mean of all. The drop of a strain is that of twice as large an angular distortion (`plumbline.core.strain`,
     without horizontal strain) over half a side: strain times side. Points that are not where the product says, and
-    shapes that no fit knows, come on top: so a strain has to be several such errors large to be found (`RESOLVED`).
+    shapes that no fit knows, come on top: so a strain has to be several such errors large to be found.
     """
     parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
     found = [
@@ -310,8 +307,8 @@ def explanations(reason: NDArray[np.object_], limits: Prepare, strain_error: Flo
         found[row] = (
             REASONS["degenerate_points"]
             if np.isnan(shown)
-            else f"its points are too noisy: they could show {RESOLVED * strain_error[row]:.2g} permille at best "
-            f"(strain error {shown:.4g} permille; at most {limits.max_strain_error_permille:g} is judged)"
+            else f"its points are too noisy (strain error {shown:.4g} permille; at most "
+            f"{limits.max_strain_error_permille:g} is judged)"
         )
     return found
 

@@ -16,8 +16,9 @@ from plumbline.export.answers import Answers, Released
 from plumbline.export.package import open_package
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
-    RESOLVED,
+    UNSURE_WHERE,
     Asked,
+    Status,
     has_few_points,
     is_in_distribution,
     quadrant_confidence,
@@ -203,14 +204,21 @@ def judge(
         model.version,
         {name: placed(values) for name, values in said.items()},
         placed(local.cause),
-        {
-            **({} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m)),
-            "strain_resolution_permille": spread(RESOLVED * asked.strain_error),
-        },
+        {} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m),
     )
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     causes = found_table(local.found, footprints.crs) if local.found else None
-    return Judged(table, found.reason, found.explanation, rate, rows, causes=causes)
+    explanation = found.explanation if whole is None else _with_resolution(found, whole.resolution)
+    return Judged(table, found.reason, explanation, rate, rows, causes=causes)
+
+
+def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
+    """Return (F,) explanations, with what the points of those that are not judged could show at best, permille."""
+    lack = np.isin(found.reason, ("few_points", "noisy_points", UNSURE_WHERE)) & np.isfinite(resolution)
+    said = found.explanation.copy()
+    for row in np.flatnonzero(lack):
+        said[row] += f". These points could show {resolution[row]:.2g} permille at best"
+    return said
 
 
 def say_unjudged(judged: Judged, where: str = "") -> None:

@@ -25,6 +25,7 @@ def town(up, east=0.0, tilt=(0.0, 0.0), offsets=(0.0, 0.0), apart_m=30.0):
         np.tile(np.asarray(tilt, float), (count, 1)),
         np.tile(0.01 * np.eye(2), (count, 1, 1)),
         np.full(count, YEARS),
+        np.full(count, 0.7),
     )
     boxes = [shapely.box(apart_m * i, 0, apart_m * i + 10, 10) for i in range(count)]
     return whole, geopandas.GeoDataFrame({"building_id": range(count)}, geometry=boxes, crs="EPSG:32633")
@@ -71,7 +72,7 @@ def test_a_tilt_points_to_the_side_that_sinks(tilt, towards) -> None:
 
 def test_nothing_is_given_where_points_tell_nothing() -> None:
     whole, footprints = town([-3.0, -20.0, -4.0], tilt=(0.05, 0.0))
-    whole.change[0], whole.tilt[0] = np.nan, np.nan
+    whole.change[0] = whole.tilt[0] = whole.resolution[0] = np.nan
     found = whole_columns(whole, footprints, 100.0)
     assert all(np.isnan(values[0]) for values in found.values())
     assert np.isnan(found["tilt_towards"]).all()  # a tilt of half its error points nowhere

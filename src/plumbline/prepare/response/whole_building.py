@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from plumbline.core.compass import Frames
+from plumbline.prepare.response.floor import strain_resolution
 from plumbline.prepare.response.rigid_body import Fit, rigid_design, student_fit
 from plumbline.prepare.scatterers import Scatterers, rectangles
 from plumbline.prepare.series.beginning import TIME, possible
@@ -58,6 +59,8 @@ class WholeBuildings(NamedTuple):
     """(F, 2, 2)"""
     years: Float
     """(F,) length of the period."""
+    resolution: Float
+    """(F,) smallest strain that the points could show, permille; see `floor`."""
 
 
 def whole_buildings(
@@ -79,6 +82,7 @@ def whole_buildings(
         np.full((count, 2), np.nan),
         np.full((count, 2, 2), np.nan),
         np.full(count, years),
+        np.full(count, np.nan),
     )
     xy = scatterers.xy - frame.to_building(np.arange(count), middle)[scatterers.building]
     for rectangle in rectangles(np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]):
@@ -86,6 +90,7 @@ def whole_buildings(
         own, row, mask = rectangle.building[enough], rectangle.row[enough], rectangle.mask[enough]
         if len(own):
             motion = _fit(scatterers, xy, row, mask, tracks, years)
+            found.resolution[own] = _resolution(scatterers, row, mask, frame.side[own])
             found.change[own], found.variance[own] = motion.change, motion.variance
             cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
@@ -133,6 +138,13 @@ def _fit(
         np.where(known[:, None], tilt, np.nan),
         np.where(known[:, None, None], of_tilt, np.nan),
     )
+
+
+def _resolution(scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], side: Float) -> Float:
+    """Return `strain_resolution` (b,) of b buildings with scatterers `row` (b, P)."""
+    xy, los = scatterers.xy[row], scatterers.los[row]
+    rigid = rigid_design(xy, scatterers.height[row], los, scatterers.track[row])
+    return strain_resolution(xy, los, scatterers.change_se[row], rigid, mask, side)
 
 
 def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.intp]) -> Float:

@@ -73,6 +73,7 @@ def whole_columns(whole: WholeBuildings, footprints: geopandas.GeoDataFrame, rad
         "tilt_towards": towards,
         "against_neighbours_mm": against,
         "against_neighbours_std_mm": np.sqrt(against_variance),
+        "strain_resolution_permille": whole.resolution,
     }
 
 

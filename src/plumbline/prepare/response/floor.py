@@ -1,0 +1,63 @@
+"""Say how well the points of a building could tell its strain at best: the Cramer-Rao bound.
+
+From the number, places, directions and standard errors of the points, beside the rigid motion, for a shape of damage
+that is known (linear model, Kay 1993, Fundamentals of Statistical Signal Processing: Estimation Theory, section 4).
+Points that are not where the product says, and shapes that nobody knows, come on top.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.response.shapes import ALL, CORNER, displacement, strains_per_mm
+
+Float = NDArray[np.floating[Any]]
+RESOLVED = 2.93
+"""Standard errors of the smallest strain that points could show: found in 9 of 10 cases, with 1 false alarm in 20
+(minimal detectable bias, Baarda 1968, A testing procedure for use in geodetic networks): 1.645 and 1.282."""
+CORNERS = tuple(number for number, one in enumerate(ALL) if one.mechanism == CORNER and not one.form and not one.pull)
+"""One corner each that drops straight down: they stand in the middle of the mechanisms (docs/accuracy.md)."""
+UNSEEN_PERMILLE = 20.0
+"""From this bound on, points tell nothing of a strain."""
+
+
+def strain_bounds(
+    xy: Float,
+    los: Float,
+    error: Float,
+    rigid: Float,
+    mask: NDArray[np.bool_],
+    side: Float,
+    shapes: tuple[int, ...] = CORNERS,
+) -> Float:
+    """Return the bound (b, S) on the standard error of each shape's strain, permille; infinite where nothing tells.
+
+    Args:
+        xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. error: (b, P) mm. rigid: (b, P, J) see `rigid_design`.
+        mask: (b, P) False where padding. side: (b, 2) m. shapes: S of `shapes.ALL`.
+    """
+    weight = mask / error**2
+    rigid = rigid * mask[..., None]
+    inner = np.linalg.pinv((rigid * weight[..., None]).transpose(0, 2, 1) @ rigid, hermitian=True)
+    per_mm = strains_per_mm(side)[:, list(shapes)].max(2)
+    found = np.empty(per_mm.shape)
+    for column, number in enumerate(shapes):
+        up, way = displacement(ALL[number], xy, side)
+        aside = (los[..., :2] * way).sum(2) * ALL[number].pull
+        moved = up * (los[..., 2] - aside)
+        across = ((weight * moved)[:, None, :] @ rigid)[:, 0]
+        told = (weight * moved**2).sum(1) - ((across[:, None, :] @ inner)[:, 0] * across).sum(1)
+        found[:, column] = per_mm[:, column] / np.sqrt(np.maximum(told, 1e-12))
+    return np.where(found < UNSEEN_PERMILLE, found, np.inf)
+
+
+def strain_resolution(xy: Float, los: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float) -> Float:
+    """Return the smallest strain (b,), permille, that the points could show of a corner, whichever; NaN: none.
+
+    Arguments as of `strain_bounds`.
+    """
+    found = RESOLVED * np.median(strain_bounds(xy, los, error, rigid, mask, side), axis=1)
+    return np.where(np.isfinite(found), found, np.nan)
