@@ -107,7 +107,7 @@ def measure(given: Namespace) -> None:
         ]
     if given.chart:
         words = ("Mean error of the severity of damaged buildings", "points of the building", "permille")
-        given.chart.write_text(line_chart(*words, lines, x_range=(0.0, 100.0), y_range=(0.0, 1.4)), encoding="utf-8")
+        given.chart.write_text(line_chart(*words, lines, x_range=(0.0, 100.0), y_range=(0.0, 2.5)), encoding="utf-8")
 
 
 def with_answers(path: Path, model: str) -> pd.DataFrame:

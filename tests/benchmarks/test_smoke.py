@@ -43,6 +43,12 @@ TABLES = {
         )
     ],
     "flow": [(("", "s", "ratio", "bar"), 13)],
+    "floor": [
+        (
+            ("city", "mechanism or points", "buildings", "bound", "could show", "resolution", "error at bound", "ours"),
+            5,
+        )
+    ],
     "handoff": [(("", "s", "bar"), 9)],
     "heldout.judge": [
         (
@@ -101,7 +107,7 @@ TABLES = {
         )
     ],
 }
-WORDS = {"who", "own noise", "component", "bar", "holds"}
+WORDS = {"mechanism or points", "who", "own noise", "component", "bar", "holds"}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),

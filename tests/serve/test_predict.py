@@ -128,7 +128,7 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
 
 
 def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by(case):
-    case.output = case.folder / "out.gpkg"
+    case.output, case.more = case.folder / "out.gpkg", ["--damage-rate", "0.3"]
     table = answers(case)
     layers = [str(name) for name, _ in pyogrio.list_layers(case.output)]
     assert layers == [

@@ -170,7 +170,8 @@ def judge(
     corrected = with_odds(p_damaged, rate.odds_factor)
     local = local_rates(where, geometry[asked.footprint], corrected, able, of_all, rate)
     rate = rate._replace(local=len(np.unique(local.rate)) > 1)
-    own = at_rate(answers, share, with_odds(local.rate, rate.odds_factor))
+    # At a given share each building is judged alike, whichever others are judged with it.
+    own = at_rate(answers, share, with_odds(local.rate, rate.odds_factor if rate.estimated else 1.0))
     found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0])
 
     def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
