@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 Float = NDArray[np.floating[Any]]
 FREEDOM = 4.0
@@ -195,6 +196,12 @@ def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:
     """Return the negative log likelihood (...) of residuals (..., P) under the same distribution, up to a constant."""
     scaled = residual**2 / (FREEDOM * variance)
     return np.asarray(((FREEDOM + 1) / 2 * np.log1p(scaled) * mask).sum(-1), float)
+
+
+def log_density(residual: Float, scale: Float) -> Float:
+    """Return the log density of residuals under the same distribution; `scipy.stats` takes 0.5 s to be imported."""
+    constant = gammaln((FREEDOM + 1) / 2) - gammaln(FREEDOM / 2) - np.log(FREEDOM * np.pi) / 2
+    return np.asarray(constant - (FREEDOM + 1) / 2 * np.log1p((residual / scale) ** 2 / FREEDOM) - np.log(scale))
 
 
 SCALE_TILT, SCALE_OFFSET = 1.0, 10.0
