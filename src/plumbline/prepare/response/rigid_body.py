@@ -140,7 +140,7 @@ def _fits(
         np.einsum("bpf,bpf->bf", lever, column, out=room.sums[-1])
         np.take(room.sums, place, axis=0, out=system, mode="clip")
         system[:: columns + 3] += likely
-        _solve(system.reshape(room.system.shape), room.outer, room.solution)
+        solve_systems(system.reshape(room.system.shape), room.outer, room.solution)
         np.matmul(shared, room.solution[:-1].swapaxes(0, 1), out=residual)
         residual += np.multiply(column, room.solution[-1][:, None], out=lever)
         np.subtract(held[..., None], residual, out=residual)
@@ -174,7 +174,7 @@ def _places(columns: int) -> NDArray[np.intp]:
     return place.ravel()
 
 
-def _solve(system: Float, outer: Float, solution: Float) -> None:
+def solve_systems(system: Float, outer: Float, solution: Float) -> None:
     """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots on their diagonal.
 
     Elimination step by step over all systems: for matrices this small, much faster than one call a matrix. `outer` is
