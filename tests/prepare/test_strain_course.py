@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plumbline.prepare import strain_course
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Series, tell
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME
 from plumbline.prepare.strain_course import StrainCourses, join_courses, strain_courses
 from tests.prepare.made import ASCENDING, DESCENDING, EPOCHS, ORIGIN, PARAMS, box, los_of, make_buildings, make_track
 
@@ -116,7 +117,27 @@ def test_epochs_at_which_a_building_has_no_value_tell_nothing(made, together):
         assert BEGINNINGS[part.argmax()] == pytest.approx(BEGINNINGS[whole.argmax()], abs=0.05)
 
 
-def test_what_never_moved_the_way_of_its_damage_is_left_out():
+def test_amplitudes_are_those_of_each_epoch_alone():
     rng = np.random.default_rng(0)
-    clock = Clock(EPOCHS, EPOCHS[0], EPOCHS[-1])
-    assert tell([Series(clock, -AT + rng.normal(0, 1e-3, len(AT)), 1.0)], 3.0) is None
+    y = rng.normal(0, 5, (3, 7, 20))
+    y[rng.random(y.shape) < 0.2] = np.nan
+    design, weight = rng.normal(size=(3, 7, 4)), rng.uniform(0.5, 2, (3, 7)) * (rng.random((3, 7)) < 0.8)
+    found = strain_course._amplitudes(y, design, weight)
+    for b in range(3):
+        value, variance = np.zeros((2, 20))
+        for epoch in range(20):
+            own = np.isfinite(y[b, :, epoch])
+            normal = (weight[b, own, None] * design[b, own]).T @ design[b, own] + np.diag(strain_course.PRIOR)
+            value[epoch] = np.linalg.solve(normal, (weight[b, own] * y[b, own, epoch]) @ design[b, own])[-1]
+            variance[epoch] = np.linalg.inv(normal)[-1, -1]
+        np.testing.assert_allclose(found.value[b], value)
+        assert found.variance[b] == pytest.approx(np.median(variance))
+        np.testing.assert_array_equal(found.known[b], variance <= 4 * np.median(variance))
+    assert found.told.all()
+
+
+def test_a_pattern_like_settlement_tells_nothing():
+    rng = np.random.default_rng(0)
+    design = rng.normal(size=(1, 7, 4))
+    design[..., 3] = 2 * design[..., 2]
+    assert not strain_course._amplitudes(rng.normal(size=(1, 7, 20)), design, np.ones((1, 7))).told.any()

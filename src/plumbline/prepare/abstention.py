@@ -265,9 +265,11 @@ def status_of(
     status[asked.footprint] = np.where(known, "ok", "out_of_distribution")
     status[asked.footprint[asked.few | noisy | torn]] = "insufficient_points"
     # Where the model was not asked, the points are on a line if there are enough of them.
-    small, large = _outsized(frames(footprints).side, limits)
-    rules = [small, large, asked.n_points == 0, asked.n_points < limits.min_points]
-    reason = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points").astype(object)
+    left = np.setdiff1d(np.arange(len(status)), asked.footprint)
+    count = asked.n_points[left]
+    rules = [*_outsized(frames(footprints[left]).side, limits), count == 0, count < limits.min_points]
+    reason = np.empty(len(status), object)
+    reason[left] = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points")
     own = np.select(
         [asked.few, noisy, ~known, torn], ["few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE], "ok"
     )

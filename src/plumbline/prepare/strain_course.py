@@ -7,7 +7,7 @@ motion of the building; the pattern's amplitude over time is the course of the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,10 +19,10 @@ from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.response.rigid_body import rigid_design
+from plumbline.prepare.response.rigid_body import rigid_design, solve_systems
 from plumbline.prepare.response.shapes import damage_pattern
-from plumbline.prepare.scatterers import Scatterers, period_overlap, rectangles
-from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Series, tell
+from plumbline.prepare.scatterers import period_overlap, rectangles
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Evidence
 from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
@@ -33,6 +33,10 @@ TIMES = 4.0
 """An epoch counts whose amplitude is known with at most so many times the usual variance."""
 LIKELY_TILT, WEAK = 3.0, 1e4
 """mm/m and mm: keeps undetermined fits of an epoch solvable."""
+PRIOR = np.array([LIKELY_TILT**-2.0, LIKELY_TILT**-2.0, WEAK**-2.0, 1e-9])
+"""Inverse variances before looking: of two tilts, an offset and the pattern."""
+TOGETHER = 256
+"""Buildings followed at a time: bounds the memory."""
 CLOCKS = 16
 """Sets of epochs kept ready, 8 MB each: all epochs of each track, and some of those with missing values."""
 _UP = names(SLOPE).index("differential_displacement")
@@ -73,31 +77,14 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
         return Clock(tracks[number].epochs[np.frombuffer(known, bool)], *period)
 
     years = float((period[1] - period[0]) / np.timedelta64(1, "D")) / 365.25
-    offsets = prepared.sequences.offsets
-    length = np.diff(offsets)[wanted]
+    length = np.diff(prepared.sequences.offsets)[wanted]
     found: dict[int, Course] = {}
     for rectangle in rectangles(np.r_[0, np.cumsum(length)]):
-        sequences = prepared.sequences.take(wanted[rectangle.building])
-        rows = offsets[wanted[rectangle.building], None] + np.arange(rectangle.mask.shape[1])
-        track, point = prepared.track[rows[rectangle.mask]], prepared.point[rows[rectangle.mask]]
-        scatterers = recover(sequences)
-        pattern = _patterns(sequences, scatterers, rectangle.mask)
-        for place, building in enumerate(rectangle.building):
-            own = rectangle.mask[place]
-            at = np.arange(*sequences.offsets[[place, place + 1]])
-            series = []
-            for number in np.unique(track[at]):
-                of = track[at] == number
-                if of.sum() >= FEWEST:
-                    y = tracks[number].displacement[point[at[of]]].astype(float)
-                    weight = pattern.weight[place][own][of]
-                    seen = _amplitudes(y, scatterers.take(at[of]), pattern.displacement[place][own][of], weight)
-                    if seen is None:
-                        continue
-                    own_clock = clock(int(number), seen.known.tobytes())
-                    series.append(Series(own_clock, seen.value[seen.known], seen.variance))
-            if series and (course := tell(series, years)) is not None:
-                found[int(building)] = course
+        for start in range(0, len(rectangle.building), TOGETHER):
+            at = slice(start, start + TOGETHER)
+            own = rectangle.building[at]
+            courses = _follow(prepared, tracks, wanted[own], rectangle.mask[at], clock).courses(years)
+            found |= {b: course for b, course in zip(own.tolist(), courses, strict=True) if course is not None}
     told = np.array(sorted(found), np.intp)
     each = [found[int(b)] for b in told]
     return StrainCourses(
@@ -118,61 +105,79 @@ def join_courses(parts: Sequence[StrainCourses], buildings: Sequence[int]) -> St
     return StrainCourses(**{**joined, "period": parts[0].period})
 
 
-class _Pattern(NamedTuple):
-    displacement: Float
-    """(b, P) mm along LOS, of damage until the last epoch."""
-    weight: Float
-    """(b, P) 1/mm2, how far each scatterer counts."""
+def _follow(
+    prepared: Prepared,
+    tracks: list[Track],
+    buildings: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    clock: Callable[[int, bytes], Clock],
+) -> Evidence:
+    """Return what the tracks tell of buildings (b,), whose scatterers are padded by `mask` (b, P)."""
+    sequences = prepared.sequences.take(buildings)
+    place = np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
+    design, variance = _responses(sequences, sequences.offsets[:-1, None] + place, mask)
+    row = prepared.sequences.offsets[buildings, None] + place
+    found = Evidence(len(buildings))
+    for number, one in enumerate(tracks):
+        own = mask & (prepared.track[row] == number)
+        rows = np.flatnonzero(own.sum(1) >= FEWEST)
+        y = one.displacement[np.where(own, prepared.point[row], 0)[rows]].astype(float)
+        seen = _amplitudes(y, design[rows], (own / variance)[rows])
+        for known in np.unique(seen.known[seen.told], axis=0):
+            same = np.flatnonzero(seen.told & (seen.known == known).all(1))
+            found.add(rows[same], clock(number, known.tobytes()), seen.value[same][:, known], seen.variance[same])
+    return found
 
 
-def _patterns(sequences: Sequences, scatterers: Scatterers, mask: NDArray[np.bool_]) -> _Pattern:
-    """Return the pattern of damage of b buildings; their scatterers are padded by `mask` (b, P)."""
-    row = sequences.offsets[:-1, None] + np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
-    residual = sequences.slope[:, _UP].astype(float) * np.maximum(scatterers.los[:, 2], 0.3)
-    part, shape = scatterers.take(row.ravel()), mask.shape
-    pattern, variance = damage_pattern(
-        part.xy.reshape(*shape, 2),
-        part.height.reshape(shape),
-        part.los.reshape(*shape, 3),
-        residual[row],
-        part.change_se.reshape(shape),
-        part.track.reshape(shape),
-        mask,
-        np.maximum(sequences.geometry[:, _SIDES].astype(float, order="C"), 0.5),
-    )
-    return _Pattern(pattern, 1 / variance)
+def _responses(sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.bool_]) -> tuple[Float, Float]:
+    """Return responses (b, P, 4), mm along LOS, to two tilts, an offset, and all damage until the last epoch.
+
+    And the variance (b, P), mm2, of what a scatterer does otherwise.
+
+    Args:
+        sequences: b buildings. row: (b, P) their scatterers there, padded by `mask` (b, P).
+    """
+    part, shape = recover(sequences).take(row.ravel()), mask.shape
+    xy, height, los = part.xy.reshape(*shape, 2), part.height.reshape(shape), part.los.reshape(*shape, 3)
+    residual = sequences.slope[row, _UP].astype(float) * np.maximum(los[..., 2], 0.3)
+    side = np.maximum(sequences.geometry[:, _SIDES].astype(float, order="C"), 0.5)
+    error, track = part.change_se.reshape(shape), part.track.reshape(shape)
+    pattern, variance = damage_pattern(xy, height, los, residual, error, track, mask, side)
+    rigid = rigid_design(xy, height, los, np.zeros(shape, np.intp))
+    return np.concatenate([rigid, pattern[..., None]], axis=2), variance
 
 
 class _Amplitudes(NamedTuple):
     value: Float
-    """(T,) amplitude of the pattern at each epoch."""
+    """(b, T) amplitude of the pattern at each epoch."""
     known: NDArray[np.bool_]
-    """(T,) false where so few points have a value that they hardly tell it."""
-    variance: float
-    """Of a known one, for noise of `1 / weight`."""
+    """(b, T) false where so few points have a value that they hardly tell it."""
+    variance: Float
+    """(b,) of a known one, for noise of `1 / weight`."""
+    told: NDArray[np.bool_]
+    """(b,) false where the points do not tell the pattern from rigid motion, or at too few epochs."""
 
 
-def _amplitudes(y: Float, scatterers: Scatterers, pattern: Float, weight: Float) -> _Amplitudes | None:
+def _amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
     """Fit the pattern beside the rigid motion at each epoch.
 
-    None where the points of the track do not tell the pattern from rigid motion, or at too few epochs.
-
     Args:
-        y: (P, T) mm, NaN where missing. scatterers: P. pattern, weight: (P,).
+        y: (b, P, T) mm, NaN where missing. design: (b, P, J) responses to rigid motion, then to the pattern.
+        weight: (b, P) 1/mm2, 0 for scatterers of other tracks.
     """
-    one_track = np.zeros((1, len(y)), int)
-    rigid = rigid_design(scatterers.xy[None], scatterers.height[None], scatterers.los[None], one_track)[0]
-    design = np.column_stack([rigid, pattern])
-    known = np.isfinite(y) * weight[:, None]
-    normal = np.einsum("pt,pi,pj->tij", known, design, design)
-    at = np.arange(design.shape[1])
-    normal[:, at, at] += np.r_[LIKELY_TILT**-2.0, LIKELY_TILT**-2.0, WEAK**-2.0, 1e-9]
-    right = np.einsum("pt,pi,pt->ti", known, design, np.where(np.isfinite(y), y, 0))
-    inverse = np.linalg.inv(normal)
-    variance = inverse[:, -1, -1]
-    usual = float(np.median(variance))
-    known_T = variance <= TIMES * usual
-    value = (inverse @ right[..., None])[:, -1, 0]
-    if not np.isfinite(value).all() or usual >= WEAK or known_T.sum() < TREND_EPOCHS:
-        return None
-    return _Amplitudes(value, known_T, usual)
+    columns, epochs = design.shape[2], y.shape[::2]
+    seen = np.isfinite(y)
+    known = (seen * weight[..., None]).transpose(0, 2, 1)
+    pairs = (design[..., :, None] * design[..., None, :]).reshape(*design.shape[:2], columns**2)
+    system = np.empty((columns, columns + 1, *epochs))
+    system[:, :-1] = (known @ pairs).reshape(*epochs, columns, columns).transpose(2, 3, 0, 1)
+    system[:, -1] = ((known * np.where(seen, y, 0).transpose(0, 2, 1)) @ design).transpose(2, 0, 1)
+    system[np.arange(columns), np.arange(columns)] += PRIOR[:, None, None]
+    value = np.empty((columns, *epochs))
+    solve_systems(system, np.empty((columns - 1, columns, *epochs)), value)
+    # The last pivot is the inverse variance of the last parameter, whatever the others are.
+    variance = 1 / np.maximum(system[-1, -2], WEAK**-2.0)
+    usual = np.median(variance, axis=1)
+    known_T = variance <= TIMES * usual[:, None]
+    told = np.isfinite(value[-1]).all(1) & (usual < WEAK) & (known_T.sum(1) >= TREND_EPOCHS)
+    return _Amplitudes(value[-1], known_T, usual, told)

@@ -96,11 +96,12 @@ class Answered(NamedTuple):
     """What the model was asked about: the histories, and the point that each scatterer is."""
 
 
-def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED) -> Answered:
+def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False) -> Answered:
     """Prepare, ask the model, and judge: what commands and the service say of a city; `score` does so tile by tile.
 
     Args:
         city: points and footprints. model: who answers. options: what the user asks for.
+        areas: whether moving areas are looked for, too.
     """
     limits, where = options.limits(model.prepare), where_of(options, city)
     prepared = prepare_buildings(city.points, city.footprints, limits)
@@ -114,8 +115,8 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED)
     judged = judge(
         asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
     )
-    areas = moving_areas(city.points, city.footprints)
-    return Answered(judged._replace(areas=areas), prepared)
+    found = moving_areas(city.points, city.footprints) if areas else None
+    return Answered(judged._replace(areas=found), prepared)
 
 
 def where_of(options: Options, city: CityInMemory) -> Where:

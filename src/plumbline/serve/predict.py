@@ -54,9 +54,10 @@ def predict(
         check_page()
     model = open_model(package, artifact)
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
-    answered = answer(city, model, options)
+    layered = output.suffix.lower() == ".gpkg"
+    answered = answer(city, model, options, areas=layered or map_path is not None)
     judged, table, reason = answered.judged, answered.judged.table, answered.judged.reason
-    layers = further_layers(answered, city.points) if output.suffix.lower() == ".gpkg" else []
+    layers = further_layers(answered, city.points) if layered else []
     with ExitStack() as staged:
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.

@@ -106,7 +106,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
         )
     note_progress(folder, "judge", 0, 1)
-    answered = answer(city, model, options)
+    answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
     document = make_document(answered.judged, city.points, f"Plumbline: {buildings.stem}")
     _write_map(folder, task, document)

@@ -149,14 +149,19 @@ class _Sample(NamedTuple):
     """(P, 2) m."""
     building: NDArray[np.intp]
     """(P,) footprint that each is near."""
+    point: NDArray[np.intp]
+    """(M,) of each pair of a point and a footprint that a move may put it on: the point."""
+    footprint: NDArray[np.intp]
+    """(M,) and the footprint."""
 
 
 class _Around:
     """Footprints, and which points fall on them after a shift."""
 
     def __init__(self, footprints: NDArray[np.object_]) -> None:
-        self._tree = shapely.STRtree(footprints)
-        self._bounds = shapely.bounds(footprints) + REACH_M * np.array([-1, -1, 1, 1])
+        self._footprints, self._tree = footprints, shapely.STRtree(footprints)
+        self._box = shapely.bounds(footprints)
+        self._bounds = self._box + REACH_M * np.array([-1, -1, 1, 1])
         # Always the same buildings: an answer must not depend on the day.
         self._order = np.random.default_rng(0).permutation(len(footprints))
 
@@ -178,7 +183,10 @@ class _Around:
                 break
         if len(found) < FEWEST_POINTS:
             return None
-        return _Sample(place[list(found)], np.array(list(found.values()), np.intp))
+        place = place[list(found)]
+        farthest = REACH_M + COARSE_M + FINE_M
+        point, footprint = self._tree.query(shapely.box(*(place - farthest).T, *(place + farthest).T))
+        return _Sample(place, np.array(list(found.values()), np.intp), point, footprint)
 
     def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the share (M,) of points on footprints after each shift (M, 2), each sample with equal weight."""
@@ -197,9 +205,10 @@ class _Around:
         return float(before), float(after), float((after - before) / max(np.sqrt(variance), 1e-12))
 
     def _on(self, sample: _Sample, move: NDArray[Any]) -> NDArray[np.bool_]:
-        on = np.zeros(len(sample.place), bool)
-        on[self._tree.query(shapely.points(sample.place + move), predicate="intersects")[0]] = True
-        return on
+        at, (west, south, east, north) = (sample.place + move)[sample.point].T, self._box[sample.footprint].T
+        in_box = (at[0] >= west) & (at[0] <= east) & (at[1] >= south) & (at[1] <= north)
+        hit = shapely.intersects_xy(self._footprints[sample.footprint[in_box]], *at[:, in_box])
+        return np.bincount(sample.point[in_box], hit, minlength=len(sample.place)) > 0
 
 
 def _side(track: Track) -> int:

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from plumbline.prepare.response import rigid_body as robust
-from plumbline.prepare.response.rigid_body import FREEDOM, misfit, student_fit, student_fits
+from plumbline.prepare.response.rigid_body import FREEDOM, log_density, misfit, student_fit, student_fits
 
 
 def systems(rng, count=200, points=30, error=1.0, beyond=0.0):
@@ -43,6 +43,11 @@ def test_spread_is_what_the_errors_have_beyond_their_stated_ones(beyond, least, 
     design, values, error, mask, _ = systems(np.random.default_rng(2), points=100, beyond=beyond)
     spread = student_fit(design, values, error, mask, WEAK).spread
     assert least <= np.sqrt(np.mean(spread**2)) <= most
+
+
+def test_the_density_is_that_of_students_t():
+    residual, scale = np.random.default_rng(0).normal(0, 20, 200), np.geomspace(0.1, 50, 200)
+    np.testing.assert_allclose(log_density(residual, scale), stats.t.logpdf(residual, FREEDOM, scale=scale))
 
 
 def test_padding_has_no_influence():

@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
+from plumbline.prepare.series import beginning
 from plumbline.prepare.series.beginning import (
     BEGINNINGS,
+    NOISES,
+    QUANTILES,
     TIME,
     Clock,
-    Series,
+    Evidence,
     possible,
     prior_beginnings,
     prior_quickens,
-    tell,
 )
 
 DAYS = np.datetime64("2020-01-01") + 12 * np.arange(122)
@@ -29,8 +31,16 @@ def onset(start, at=AT):
     return np.clip((at - start) / (1 - start), 0, None)
 
 
-def told(clock, *values):
-    return tell([Series(clock, np.asarray(value, float), 1.0) for value in values], YEARS)
+def tell(series, years):
+    """What series (clock, values, variance) of one movement tell of it."""
+    found = Evidence(1)
+    for clock, value, variance in series:
+        found.add(np.zeros(1, int), clock, np.asarray(value, float)[None], np.array([variance]))
+    return found.courses(years)[0]
+
+
+def told(clock, value):
+    return tell([(clock, value, 1.0)], YEARS)
 
 
 def most_probable(found):
@@ -95,7 +105,7 @@ def test_an_onset_without_noise_is_told_at_its_time(clock, start, amplitude):
 def test_of_a_line_each_year_has_the_same_part(years):
     days = np.datetime64("2020-01-01") + np.rint(np.linspace(0, 365.25 * years, 80)).astype(int)
     own = Clock(days, days[0], days[-1])
-    found = tell([Series(own, 20 * (days - days[0]) / (days[-1] - days[0]), 1.0)], years)
+    found = tell([(own, 20 * (days - days[0]) / (days[-1] - days[0]), 1.0)], years)
     np.testing.assert_allclose(found.growth_3, 1 / years, rtol=0.02)
     assert most_probable(found) == 0
     assert np.isnan(found.p_quickens) == (years < 1.2)
@@ -135,8 +145,7 @@ def test_two_tracks_tell_more_than_one(clock):
     one, both = [], []
     for _ in range(10):
         series = [
-            Series(own, 6 * onset(0.5, when) + rng.normal(0, 1.5, len(when)), 1.0)
-            for own, when in ((clock, AT), (other, at))
+            (own, 6 * onset(0.5, when) + rng.normal(0, 1.5, len(when)), 1.0) for own, when in ((clock, AT), (other, at))
         ]
         for widths, given in ((one, series[:1]), (both, series)):
             early, late = interval(tell(given, YEARS))
@@ -148,5 +157,68 @@ def test_a_series_of_larger_variance_counts_less(clock):
     """Both are noiseless, and contradict each other."""
     early, late = 10 * onset(0.2), 10 * onset(0.7)
     for variances, start in (((1.0, 400.0), 0.2), ((400.0, 1.0), 0.7)):
-        series = [Series(clock, value, variance) for value, variance in zip((early, late), variances, strict=True)]
+        series = [(clock, value, variance) for value, variance in zip((early, late), variances, strict=True)]
         assert most_probable(tell(series, YEARS)) == pytest.approx(start, abs=0.05)
+
+
+def test_what_never_went_the_way_of_its_course_is_no_movement(clock):
+    noise = np.random.default_rng(0).normal(0, 1e-3, (2, len(AT)))
+    found = Evidence(3)
+    found.add(np.array([0, 2]), clock, AT * [[-1], [1]] + noise, np.ones(2))
+    assert [course is None for course in found.courses(YEARS)] == [True, True, False]
+
+
+def plain_likelihood(series, course, kind):
+    """By generalised least squares on all epochs of all tracks together, as the formula says it."""
+    share, memory, times = NOISES[kind]
+    square, along, determinant, count = np.zeros(2), 0.0, 0.0, 0
+    for days, value, variance in series:
+        day = (days - DAYS[0]) / np.timedelta64(1, "D")
+        last = np.arange(len(day)) >= len(day) - max(2, round(0.03 * len(day)))
+        scale = np.where(last, times, 1.0)
+        covariance = (1 - share) * np.eye(len(day)) + share * np.exp(-np.abs(day[:, None] - day) / memory)
+        covariance *= np.outer(scale, scale)
+        annual = 2 * np.pi * day / 365.25
+        free = np.column_stack([np.ones(len(day)), np.sin(annual), np.cos(annual)])
+        sampled = np.interp(day / day_of_last(), TIME, course)
+        inverse = np.linalg.inv(covariance)
+        left = inverse - inverse @ free @ np.linalg.inv(free.T @ inverse @ free) @ free.T @ inverse
+        square += np.array([value @ left @ value, sampled @ left @ value]) / variance
+        along += sampled @ left @ sampled / variance
+        determinant += np.linalg.slogdet(covariance)[1]
+        count += len(day) - free.shape[1]
+    if square[1] <= 0:
+        return -np.inf
+    least = square[0] - square[1] ** 2 / along
+    return -count / 2 * np.log(least / count) - determinant / 2 - np.log(along / least * count) / 2
+
+
+def day_of_last():
+    return (DAYS[-1] - DAYS[0]) / np.timedelta64(1, "D")
+
+
+def test_likelihoods_of_many_movements_are_those_of_the_formula(clock):
+    rng = np.random.default_rng(0)
+    other = DAYS[3:-5:2]
+    values = [5 * onset(start) + rng.normal(0, 2, len(AT)) for start in (0.1, 0.6)]
+    seconds = values[1][3:-5:2] + rng.normal(0, 1, len(other))
+    found = Evidence(2)
+    found.add(np.array([1, 0]), clock, np.array(values[::-1]), np.array([3.0, 2.0]))
+    found.add(np.array([1]), Clock(other, DAYS[0], DAYS[-1]), seconds[None], np.array([0.5]))
+    series = [[(DAYS, values[0], 2.0)], [(DAYS, values[1], 3.0), (other, seconds, 0.5)]]
+    some = np.arange(0, len(possible().begins), 29)
+    wanted = [
+        [[plain_likelihood(own, possible().course[k], kind) for k in some] for kind in range(len(NOISES))]
+        for own in series
+    ]
+    np.testing.assert_allclose(found._likelihoods()[..., some], wanted, rtol=1e-6)
+
+
+def test_quantiles_are_those_of_each_time_alone():
+    rng = np.random.default_rng(0)
+    values, share = rng.integers(0, 9, (20, 40)) / 8, rng.dirichlet(np.full(40, 0.2))
+    found = beginning._quantiles(*beginning._ordered(values), share)
+    for at, one in enumerate(values):
+        for quantile, value in zip(QUANTILES, found[:, at], strict=True):
+            assert share[one < value].sum() < quantile + 1e-12
+            assert share[one <= value].sum() > quantile - 1e-12

@@ -29,6 +29,19 @@ def test_far_values_do_not_count_and_near_ones_do():
     assert (weight[np.abs(residual) > 1.3 * CUT * 2] == 0).all()
 
 
+@pytest.mark.parametrize(("share", "epochs"), [(1.0, 30), (1.0, 31), (0.6, 31)])
+def test_weights_are_those_of_each_series_alone(share, epochs):
+    rng = np.random.default_rng(4)
+    residual, known = rng.normal(0, 3, (20, epochs)), rng.random((20, epochs)) < share
+    found = trusted(residual, known)
+    for weight, own, told in zip(found, residual, known, strict=True):
+        count = told.sum()
+        middle = sorted(np.abs(own[told]))[(count - 1) // 2]
+        scale = 1.4826 * middle * np.sqrt(count / (count - 4))
+        wanted = told * np.maximum(1 - (own / (CUT * scale)) ** 2, 0) ** 2
+        np.testing.assert_allclose(weight, wanted, atol=1e-8)
+
+
 def test_what_is_unknown_does_not_matter():
     residual = np.random.default_rng(1).normal(size=(5, 50))
     known = np.arange(50) % 3 > 0

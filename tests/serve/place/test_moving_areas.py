@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.serve.place.moving_areas import COLUMNS, moving_areas
+from plumbline.serve.place.moving_areas import ALONE, COLUMNS, FEWEST, MOVES, Velocities, groups, moving_areas
 from plumbline.sources.points.track import Track
 
 EPOCHS = np.datetime64("2020-01-01") + 12 * np.arange(60)
@@ -87,3 +87,26 @@ def test_points_without_values_and_few_points_are_taken(footprints):
     moved.displacement[3, 5:50] = np.nan
     assert len(moving_areas([moved], footprints)) == 1
     assert moving_areas([moved.take(np.arange(3)), moved.take(np.zeros(0, np.intp))], footprints).empty
+
+
+def test_groups_are_those_that_counting_neighbours_one_by_one_gives():
+    draw = np.random.default_rng(3)
+    place, reach = draw.uniform(0, 100, (400, 2)), 12.0
+    velocity = draw.normal(0, 1, 400) - 9.0 * (np.hypot(*(place - 30).T) < 20) + 9.0 * (place[:, 0] > 85)
+    near = np.hypot(*(place[:, None] - place).transpose(2, 0, 1)) <= reach
+    sign = np.sign(velocity) * (np.abs(velocity) > MOVES)
+    for _ in range(2):
+        alike = [(sign[own] == way).mean() for own, way in zip(near, sign, strict=True)]
+        sign[np.array(alike) <= ALONE] = 0
+    wanted, left = set(), set(np.flatnonzero(sign).tolist())
+    while left:
+        group, edge = set(), {left.pop()}
+        while edge:
+            point = edge.pop()
+            group.add(point)
+            edge |= {other for other in left - group if near[point, other] and sign[point] == sign[other]}
+        left -= group
+        wanted |= {tuple(sorted(group))} if len(group) >= FEWEST else set()
+    found = groups(place, Velocities(velocity, 1.0), reach)
+    assert {tuple(own.tolist()) for own in found} == wanted
+    assert len(wanted) > 1

@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from plumbline.params import Product
-from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
+from plumbline.sources.alignment import LEAST_M, _Around, alignment, warn_of_offset
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
@@ -21,6 +21,17 @@ def test_a_shift_is_found_to_the_metre(moved, error_m):
     assert found.is_beside
     assert np.hypot(found.east_m + moved[0], found.north_m + moved[1]) <= 1.5
     assert found.inside_moved > found.inside + 0.1
+
+
+def test_shares_are_those_that_asking_each_footprint_gives():
+    frame, corner, size = town()
+    footprints = frame.geometry.to_numpy()
+    around = _Around(footprints)
+    sample = around.sample([seen(corner, size, 1, error_m=6.0)])
+    moves = np.array([[0.0, 0.0], [27.0, -27.0], [-3.0, 12.5]])
+    whole = shapely.union_all(footprints)
+    wanted = [shapely.intersects_xy(whole, *(sample.place + move).T).mean() for move in moves]
+    np.testing.assert_array_equal(around.shares([sample], moves), wanted)
 
 
 @pytest.mark.parametrize(("error_m", "seed"), [(0.5, 0), (3.0, 1), (6.0, 0), (6.0, 2)])

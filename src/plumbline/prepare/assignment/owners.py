@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import shapely
 from numpy.typing import NDArray
-from scipy import stats
 
 from plumbline.core.compass import Frames, frames
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import outsized
 from plumbline.prepare.assignment.nearest import UNASSIGNED, Rivals, assign_points, find_rivals
-from plumbline.prepare.response.rigid_body import FREEDOM, rigid_design, student_fit
+from plumbline.prepare.response.rigid_body import log_density, rigid_design, student_fit
 from plumbline.prepare.scatterers import Scatterers, check_epochs, rectangles
 from plumbline.prepare.series.trend import estimate_trend, line_changes
 from plumbline.sources.city.ingested import Neighbours
@@ -220,8 +219,8 @@ def _likelihood(design: Float, change: Float, error: Float, own: Mask, prior: Fl
     lever = np.einsum("bpi,bij,bpj->bp", design, covariance, design)
     left = 1 - np.minimum(weight * lever, MOST_LEVER)
     residual = (change - np.einsum("bpi,bi->bp", design, fit.solution)) / left
-    with_it = stats.t.logpdf(residual, FREEDOM, scale=np.sqrt(variance + lever / left))
-    alone = stats.norm.logpdf(residual, scale=OFFSET_MM)
+    with_it = log_density(residual, np.sqrt(variance + lever / left))
+    alone = -((residual / OFFSET_MM) ** 2) / 2 - np.log(np.sqrt(2 * np.pi) * OFFSET_MM)
     return np.asarray(np.logaddexp(np.log1p(-ALONE) + with_it, np.log(ALONE) + alone))
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 Float = NDArray[np.floating[Any]]
 FREEDOM = 4.0
@@ -139,7 +140,7 @@ def _fits(
         np.einsum("bpf,bpf->bf", lever, column, out=room.sums[-1])
         np.take(room.sums, place, axis=0, out=system, mode="clip")
         system[:: columns + 3] += likely
-        _solve(system.reshape(room.system.shape), room.outer, room.solution)
+        solve_systems(system.reshape(room.system.shape), room.outer, room.solution)
         np.matmul(shared, room.solution[:-1].swapaxes(0, 1), out=residual)
         residual += np.multiply(column, room.solution[-1][:, None], out=lever)
         np.subtract(held[..., None], residual, out=residual)
@@ -173,7 +174,7 @@ def _places(columns: int) -> NDArray[np.intp]:
     return place.ravel()
 
 
-def _solve(system: Float, outer: Float, solution: Float) -> None:
+def solve_systems(system: Float, outer: Float, solution: Float) -> None:
     """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots on their diagonal.
 
     Elimination step by step over all systems: for matrices this small, much faster than one call a matrix. `outer` is
@@ -195,6 +196,12 @@ def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:
     """Return the negative log likelihood (...) of residuals (..., P) under the same distribution, up to a constant."""
     scaled = residual**2 / (FREEDOM * variance)
     return np.asarray(((FREEDOM + 1) / 2 * np.log1p(scaled) * mask).sum(-1), float)
+
+
+def log_density(residual: Float, scale: Float) -> Float:
+    """Return the log density of residuals under the same distribution; `scipy.stats` takes 0.5 s to be imported."""
+    constant = gammaln((FREEDOM + 1) / 2) - gammaln(FREEDOM / 2) - np.log(FREEDOM * np.pi) / 2
+    return np.asarray(constant - (FREEDOM + 1) / 2 * np.log1p((residual / scale) ** 2 / FREEDOM) - np.log(scale))
 
 
 SCALE_TILT, SCALE_OFFSET = 1.0, 10.0

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from plumbline.core.compass import Frames
 from plumbline.prepare.response.floor import strain_resolution
@@ -161,7 +161,7 @@ def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.
     beyond = square.sum(1) / np.maximum(freedom, 1) - (error**2 * mask).sum(1) / count
     usual = USUAL_SPREAD**2 + ASTRAY_M**2 * (fit.solution[:, :2] ** 2).sum(1)
     variance = (freedom * np.maximum(beyond, 0) + COUNTS * usual) / (freedom + COUNTS)
-    return np.asarray(np.sqrt(variance) * stats.t.ppf(0.95, freedom + COUNTS) / stats.norm.ppf(0.95), float)
+    return np.asarray(np.sqrt(variance) * stdtrit(freedom + COUNTS, 0.95) / ndtri(0.95), float)
 
 
 def _totals(

@@ -5,12 +5,12 @@ once, and onsets at any time that go on, slow down, grow, rest or are over at on
 offset and an annual term, under several kinds of noise that hang together in time. What each explains counts by its
 marginal likelihood (Bayesian model averaging, Hoeting et al. 1999); beginning, growth and course are averages over all.
 
-Shape legend: K courses, G times at which they are tabulated, N beginnings, T epochs of a track.
+Shape legend: K courses, G times at which they are tabulated, N beginnings, Q kinds of noise, T epochs of a track, M
+movements that are looked at together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -47,7 +47,9 @@ class Possible(NamedTuple):
     course: Float
     """(K, G) share of the whole movement that has happened at each time."""
     order: NDArray[np.intp]
-    """(K, G) of the courses at each time, ascending."""
+    """(G, K) of the courses at each time, ascending."""
+    ascending: Float
+    """(G, K) the shares in that order."""
     begins: NDArray[np.intp]
     """(K,) index into `BEGINNINGS`."""
     log_prior: Float
@@ -87,7 +89,13 @@ def possible() -> Possible:
     found += [(course, number, BEGINNING / len(onsets)) for course, number in onsets]
     course, begins, prior = zip(*found, strict=True)
     reached = np.array(course)
-    return Possible(reached, np.argsort(reached, axis=0, kind="stable"), np.array(begins), np.log(prior))
+    return Possible(reached, *_ordered(reached.T), np.array(begins), np.log(prior))
+
+
+def _ordered(values: Float) -> tuple[NDArray[np.intp], Float]:
+    """Return the ascending order (G, K) of values (G, K), and the values in it."""
+    order = np.argsort(values, axis=1, kind="stable")
+    return order, np.take_along_axis(values, order, axis=1)
 
 
 def prior_beginnings() -> Float:
@@ -98,29 +106,19 @@ def prior_beginnings() -> Float:
 
 def prior_quickens(years: float) -> float:
     """Return how probable it is before looking that a movement quickens; see `Course.p_quickens`."""
-    _, quickens = _last_year(years)
+    _, _, quickens = _last_year(years)
     return float(np.exp(possible().log_prior) @ quickens)
 
 
 @lru_cache(maxsize=8)
-def _last_year(years: float) -> tuple[Float, NDArray[np.bool_]]:
-    """Return of each course (K,) what happens in the last year, a year, and whether it is faster there than before."""
+def _last_year(years: float) -> tuple[NDArray[np.intp], Float, NDArray[np.bool_]]:
+    """Return what happens of the courses in the last year, a year, as `_ordered`, and whether each is faster there."""
     course = possible().course
     length = min(1.0, years)
     before = np.array([np.interp(1 - length / years, TIME, one) for one in course])
     last = (1 - before) / length
     earlier = before / max(years - length, 1e-9)
-    return last, np.asarray((last > QUICKER * earlier) & (before < 1))
-
-
-class _Noise(NamedTuple):
-    """One kind of noise on the epochs of a track."""
-
-    whiten: Float
-    """(T, T) makes the noise white, and takes offset and annual term off."""
-    courses: Float
-    """(T, K) the courses, whitened."""
-    log_determinant: float
+    return *_ordered(last[None]), np.asarray((last > QUICKER * earlier) & (before < 1))
 
 
 class Clock:
@@ -134,73 +132,89 @@ class Clock:
         annual = 2 * np.pi * days / DAYS_A_YEAR
         season = [np.sin(annual), np.cos(annual)] if span >= SHORT_DAYS else []
         free = np.stack([np.ones_like(days), *season], axis=1)
-        self.columns = free.shape[1]
-        self.noise = []
         apart = np.abs(days[:, None] - days[None, :])
         last = np.arange(len(days)) >= len(days) - max(2, round(LAST * len(days)))
+        whiten, determinant = [], []
         for share, memory, times in NOISES:
             scale = np.where(last, times, 1.0)
             spread = (1 - share) * np.eye(len(days)) + share * np.exp(-apart / memory)
             lower = scale[:, None] * np.linalg.cholesky(spread)
             inverse = np.linalg.inv(lower)
             q, _ = np.linalg.qr(inverse @ free)
-            whiten = inverse - q @ (q.T @ inverse)
-            self.noise.append(_Noise(whiten, whiten @ sampled, 2 * float(np.log(np.diag(lower)).sum())))
+            whiten.append(inverse - q @ (q.T @ inverse))
+            determinant.append(2 * np.log(np.diag(lower)).sum())
+        self.freedom = len(days) - free.shape[1]
+        self.whiten = np.array(whiten)
+        """(Q, T, T) makes the noise white, and takes offset and annual term off."""
+        self.courses = self.whiten @ sampled
+        """(Q, T, K) the courses, whitened."""
+        self.power = (self.courses**2).sum(1)
+        """(Q, K)"""
+        self.log_determinant = np.array(determinant)
+        """(Q,)"""
 
 
-class Series(NamedTuple):
-    """Amplitude of a movement at the epochs of one track."""
+class Evidence:
+    """What series tell of M movements that are known to have happened, added up over tracks."""
 
-    clock: Clock
-    value: Float
-    """(T,)"""
-    variance: float
-    """Of a value, on any scale that all series of the movement share."""
+    def __init__(self, movements: int) -> None:
+        """Begin with nothing known of `movements` movements."""
+        kinds, courses = len(NOISES), len(possible().begins)
+        self._across, self._along = np.zeros((2, movements, kinds, courses))
+        self._square, self._determinant = np.zeros((2, movements, kinds))
+        self._freedom = np.zeros(movements)
+
+    def add(self, movement: NDArray[np.intp], clock: Clock, value: Float, variance: Float) -> None:
+        """Add series of one track.
+
+        Args:
+            movement: (m,) of the M, each once. clock: epochs of all these series. value: (m, T) amplitudes.
+            variance: (m,) of a value, on any scale that all series of a movement share.
+        """
+        y = value @ clock.whiten.transpose(0, 2, 1)
+        each = variance[:, None]
+        self._across[movement] += (y @ clock.courses).swapaxes(0, 1) / each[..., None]
+        self._along[movement] += clock.power / each[..., None]
+        self._square[movement] += (y**2).sum(-1).T / each
+        self._determinant[movement] += clock.log_determinant
+        self._freedom[movement] += clock.freedom
+
+    def courses(self, years: float) -> list[Course | None]:
+        """Return what is known of the course of each movement.
+
+        None where no course goes the way that the movement went: it has not happened, or not in these series.
+
+        Args:
+            years: length of the whole record.
+        """
+        likely = self._likelihoods() + possible().log_prior
+        return [_average(one, years) if np.isfinite(one).any() else None for one in likely]
+
+    def _likelihoods(self) -> Float:
+        """Return the log marginal likelihood (M, Q, K) of each course under each kind of noise of unknown size."""
+        along, square = np.maximum(self._along, 1e-12), self._square[..., None]
+        count = np.maximum(self._freedom, 1)[:, None, None]
+        left = np.maximum(square - self._across**2 / along, 1e-9 * square + 1e-12)
+        found = -count / 2 * np.log(left / count) - self._determinant[..., None] / 2 - np.log(along / left * count) / 2
+        return np.asarray(np.where(self._across > 0, found, -np.inf))
 
 
-def tell(series: Sequence[Series], years: float) -> Course | None:
-    """Return what some tracks together tell of the course of a movement that is known to have happened.
-
-    None where no course goes the way that the movement went: it has not happened, or not in these series.
-
-    Args:
-        series: of each track. years: length of the whole record.
-    """
+def _average(likely: Float, years: float) -> Course:
+    """Average over all courses by their log probability (Q, K), up to a constant."""
     known = possible()
-    likely = np.array([_likelihoods(series, kind) for kind in range(len(NOISES))]) + known.log_prior
-    if not np.isfinite(likely).any():
-        return None
     weight = np.exp(likely - likely.max())
     share = weight.sum(0) / weight.sum()
-    last, quickens = _last_year(years)
+    order, ascending, quickens = _last_year(years)
     return Course(
         np.asarray(np.bincount(known.begins, share, len(BEGINNINGS)), float),
-        _quantiles(last[:, None], np.argsort(last)[:, None], share)[:, 0],
+        _quantiles(order, ascending, share)[:, 0],
         float(share @ quickens) if years > SHORT_DAYS / DAYS_A_YEAR else float("nan"),
-        _quantiles(known.course, known.order, share),
+        _quantiles(known.order, known.ascending, share),
     )
 
 
-def _likelihoods(series: Sequence[Series], kind: int) -> Float:
-    """Return the log marginal likelihood (K,) of each course under one kind of noise of unknown size."""
-    across, along = np.zeros((2, len(possible().begins)))
-    square, determinant, count = 0.0, 0.0, 0
-    for one in series:
-        noise = one.clock.noise[kind]
-        y = noise.whiten @ one.value
-        across = across + noise.courses.T @ y / one.variance
-        along = along + (noise.courses**2).sum(0) / one.variance
-        square += float(y @ y) / one.variance
-        determinant += noise.log_determinant
-        count += len(y) - one.clock.columns
-    along = np.maximum(along, 1e-12)
-    left = np.maximum(square - across**2 / along, 1e-9 * square + 1e-12)
-    found = -count / 2 * np.log(left / count) - determinant / 2 - np.log(along / left * count) / 2
-    return np.asarray(np.where(across > 0, found, -np.inf))
-
-
-def _quantiles(values: Float, order: NDArray[np.intp], share: Float) -> Float:
-    """Return the `QUANTILES` (3, G) of values (K, G) in ascending `order` (K, G), each counted by its share (K,)."""
-    below = np.cumsum(share[order], axis=0)
-    rows = np.array([(below < quantile).sum(0) for quantile in QUANTILES]).clip(max=len(values) - 1)
-    return np.take_along_axis(values, np.take_along_axis(order, rows, axis=0), axis=0)
+def _quantiles(order: NDArray[np.intp], ascending: Float, share: Float) -> Float:
+    """Return the `QUANTILES` (3, G) of values in ascending order (G, K), each counted by its share (K,)."""
+    below = np.cumsum(share[order], axis=1)
+    place = np.array([(below < quantile).sum(1) for quantile in QUANTILES]).clip(max=len(share) - 1)
+    return np.asarray(ascending[np.arange(len(order)), place])

@@ -142,11 +142,16 @@ def trusted(residual: Float, known: NDArray[np.bool_]) -> Float:
     """Return weights (N, T) by Tukey's biweight about the median absolute residual of each series; 0 if unknown."""
     size = np.abs(residual)
     count = known.sum(1)
-    ordered = np.sort(np.where(known, size, np.inf), axis=1)
-    middle = ordered[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
+    if known.size and known.all():  # one place for all: a quarter of the time that sorting takes
+        middle = np.partition(size, (size.shape[1] - 1) // 2, axis=1)[:, (size.shape[1] - 1) // 2]
+    else:
+        ordered = np.sort(np.where(known, size, np.inf), axis=1)
+        middle = ordered[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
     # Few values follow their fit closely: their residuals are smaller than their noise.
     scale = 1.4826 * middle * np.sqrt(count / np.maximum(count - COLUMNS, 1)) + 1e-9
-    return np.asarray(known * np.maximum(1 - (size / (CUT * scale)[:, None]) ** 2, 0) ** 2)
+    size /= (CUT * scale)[:, None]
+    weight = np.maximum(np.subtract(1, np.square(size, out=size), out=size), 0, out=size)
+    return np.asarray(np.multiply(np.square(weight, out=weight), known, out=weight))
 
 
 def typical_variance(variance: Float, rows: Rows) -> Float:

@@ -127,13 +127,11 @@ def groups(place: Float, found: Velocities, reach: float) -> list[Index]:
     """
     speed = np.nan_to_num(found.against)
     sign = np.sign(speed) * (np.abs(speed) > max(MOVES * found.noise, STILL))
-    tree = cKDTree(place)
+    around = _around(place, np.flatnonzero(sign), np.arange(len(place)), reach)
     for _ in range(2):
         # A point most of whose neighbours stay in place is noise; asked twice, since it held up its neighbours too.
-        moving = np.flatnonzero(sign)
-        near = tree.query_ball_point(place[moving], reach)
-        with_it = np.array([(sign[own] == sign[point]).mean() for point, own in zip(moving, near, strict=True)])
-        sign[moving[with_it <= ALONE]] = 0
+        alike = [_around(place, own, own, reach) for own in (np.flatnonzero(sign == way) for way in (-1, 1))]
+        sign[np.add(*alike) <= ALONE * around] = 0
     moving = np.flatnonzero(sign)
     if len(moving) < FEWEST:
         return []
@@ -144,6 +142,14 @@ def groups(place: Float, found: Velocities, reach: float) -> list[Index]:
     order = np.argsort(label, kind="stable")
     parts = np.split(moving[order], np.cumsum(np.bincount(label))[:-1])
     return [part for part in parts if len(part) >= FEWEST]
+
+
+def _around(place: Float, of: Index, among: Index, reach: float) -> Index:
+    """Return (N,) how many of the points `among` lie within reach of each of the points `of`; 0 for others."""
+    found = np.zeros(len(place), np.intp)
+    if len(of):
+        found[of] = cKDTree(place[among]).query_ball_point(place[of], reach, return_length=True)
+    return found
 
 
 def _quality(series: Float) -> int:

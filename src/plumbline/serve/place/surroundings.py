@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import geopandas
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.spatial import cKDTree
+from scipy.special import ndtr
 
 from plumbline.core.console import log
 from plumbline.prepare.assignment.owners import footprint_middle
@@ -119,7 +119,7 @@ def medians_around(place: Float, moved: Comparable, radius_m: float) -> Comparab
         square = moved.variance[other]
         # How many lie below varies by p (1 - p) each; the median moves by that over how densely they lie about it.
         beside = (moved.value[other] - median[group]) / np.sqrt(square)
-        below, dense = stats.norm.cdf(-beside), stats.norm.pdf(beside) / np.sqrt(square) + 1e-12
+        below, dense = ndtr(-beside), np.exp(-(beside**2) / 2) / np.sqrt(2 * np.pi * square) + 1e-12
         density = np.maximum(np.bincount(group, dense, len(part)), 1e-100)
         spread = np.bincount(group, below * (1 - below) + 1e-12, len(part)) / density**2
         # Where it lies in a gap between two, it has their error.

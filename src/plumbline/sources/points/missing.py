@@ -233,10 +233,9 @@ def find_codes(values_PT: Values) -> list[float]:
 
 def _extremes(values_PT: Values, middle: float, far: float) -> list[float]:
     found: list[float] = []
-    ends = (float(end) for end in ends_of(values_PT, middle))
-    if all(abs(end - middle) <= far for end in ends):  # as nearly always
-        return found
-    rest = values_PT.copy()
+    rest = values_PT[
+        ((values_PT > middle + far) | (values_PT < middle - far)).any(axis=1)
+    ]  # few series have any of them
     for most in (np.fmax, np.fmin):
         for _ in range(MOST_CODES):
             code = float(most.reduce(rest, axis=None, initial=middle))
