@@ -188,7 +188,7 @@ def _levels(known: Float) -> tuple[float, float]:
 
 
 def _thinned(series: Float, steps: Sequence[NDArray[np.intp]]) -> Float:
-    """Return the means of (N, T) over the N, and over the epochs of each step; NaN where none is known."""
+    """Return the means of (N, T) over the N, and over the epochs of each step; NaN where all are missing."""
     parts = [series[:, step] for step in steps]
     return np.array([np.nanmean(part) if np.isfinite(part).any() else np.nan for part in parts])
 

@@ -122,7 +122,7 @@ def distortion(strain: Found) -> Found:
 
 
 class Told(NamedTuple):
-    """Whether a building is of a kind, and the attribute that tells it."""
+    """An answer to whether a building is of a kind, with the attribute that it comes from."""
 
     holds: bool
     by: str
