@@ -41,7 +41,7 @@ WORDS = (
     ),
     (
         "Since",
-        "when the damaging movement began; the first month of the record: then or earlier. It bends before it cracks.",
+        "when the damaging movement began; first month of the record: then or earlier. A building bends, then cracks.",
     ),
     ("Against neighbours", "settlement less the median of the other buildings around; negative: it sinks more."),
     (
