@@ -87,11 +87,10 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.judgement import answer, open_model
     from plumbline.serve.layers import further_layers
     from plumbline.serve.map.document import make_document
-    from plumbline.serve.options import Options
+    from plumbline.serve.options import Options, rows_named
     from plumbline.serve.predictions import write_predictions
     from plumbline.serve.report.run import TOP, report_of, write_report
     from plumbline.sources.city.in_memory import Say, read_city_files
-    from plumbline.sources.footprints.ids import rows_named
 
     given = task["options"]
     points, buildings, reading = _inputs(folder, given)

@@ -26,11 +26,10 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.explain.attribution import Moved, Reasons, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.judgement import Judged, answer, open_model, say_damaged
-from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.options import AS_RELEASED, Options, rows_named
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS, check_inputs, check_outputs
 from plumbline.sources.city.in_memory import Say, read_city_files
 from plumbline.sources.files.opened import AnyFile, as_file
-from plumbline.sources.footprints.ids import rows_named
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]

@@ -17,12 +17,11 @@ from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.files import check_writable, told_unwritten, write_bytes
 from plumbline.serve.judgement import Answered, answer, open_model, say_damaged, say_unjudged
-from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.options import AS_RELEASED, Options, rows_named
 from plumbline.serve.predictions import check_inputs
 from plumbline.serve.report.content import Report, list_order, make_report
 from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
 from plumbline.sources.files.opened import AnyFile, as_file
-from plumbline.sources.footprints.ids import rows_named
 
 SUFFIXES = (".pdf", ".html")
 TOP, MOST = 20, 500
