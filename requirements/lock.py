@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[1]
 LOWEST = "3.11"
 """As in `requires-python`. uv takes it as 3.11.0."""
 LOCKS: dict[str, tuple[list[str], str | None]] = {
-    "pipeline": (["pipeline"], None),
-    "restoration": (["pipeline", "restore"], "pipeline"),
-    "test": (["pipeline", "restore", "serve", "test", "docs"], "restoration"),
-    "serve": (["serve", "sign"], "test"),
+    "pipeline": (["pipeline", "report"], None),
+    "restoration": (["pipeline", "report", "restore"], "pipeline"),
+    "test": (["pipeline", "report", "restore", "serve", "test", "docs"], "restoration"),
+    "serve": (["serve", "report", "sign"], "test"),
 }
 """Lock file -> its extras, and the lock file that has the same versions."""
 

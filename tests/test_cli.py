@@ -48,7 +48,19 @@ def test_every_stage_and_every_release_command_is_there():
     adapters = {("adapt",), ("adapters", "list"), ("adapters", "merge")}
     fields = {("restore",), ("fields", "adapters"), ("fields", "merge")}
     use = {
-        (name,) for name in ("doctor", "inspect", "predict", "explain", "replay", "section", "score", "serve", "bench")
+        (name,)
+        for name in (
+            "doctor",
+            "inspect",
+            "predict",
+            "explain",
+            "report",
+            "replay",
+            "section",
+            "score",
+            "serve",
+            "bench",
+        )
     }
     use |= {("triton",), ("tensorrt",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}

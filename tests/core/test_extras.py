@@ -60,6 +60,7 @@ REFUSED = {
     ("release", "list"): "pipeline",
     ("predict", *FILES, "--output", "o.csv", "--model", "champion"): "pipeline",
     ("explain", *FILES, "--output", "o.csv"): "torch",
+    ("report", "--points", str(PRODUCTS[0]), "--buildings", str(FOOTPRINTS), "--output", "o.pdf"): "report",
     ("adapters", "list"): "torch",
     ("adapt", *FILES, "--labels", "l.csv", "--name", "athens"): "torch",
     ("adapters", "merge", "athens", "--output", "model"): "torch",

@@ -1,6 +1,7 @@
 """Files in, judgements and fields out."""
 
 import io
+import re
 import sqlite3
 from pathlib import Path
 
@@ -69,6 +70,9 @@ def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path
         assert (table["damage_rate"].dropna() == 0.1).all()
     assert client.get(where, params={"format": "csv"}).text == (tmp_path / "result.csv").read_text()
     assert client.get(where, headers={"accept": "text/html"}).status_code == 200
+    report = client.get(where, params={"format": "pdf"})
+    assert report.headers["content-type"] == "application/pdf"
+    assert len(re.findall(rb"/Type\s*/Page\b", report.content)) > 20
     assert is_problem(client.get(where, headers={"accept": "image/tiff"}), 406, "application/geo+json")
 
 
@@ -99,6 +103,21 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
         ({"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
     ):
         assert is_problem(client.post("/v1/restore", files=files(points), data=wrong), 422, said)
+
+
+@pytest.mark.heavy
+def test_the_report_holds_the_buildings_that_are_named(served, city):
+    client, _ = served
+    known = read_buildings(city.footprints, "EPSG:3035", None, None)["building_id"]
+    for names, status in (([known[0], known[1]], "done"), ([known[0], "nobody"], "failed")):
+        given = files(city.products(), city.footprints)
+        job = ended(client, client.post("/v1/predict", files=given, data={"building": names}).json()["id"])
+        assert job["status"] == status, job
+        if status == "done":
+            report = client.get(f"/v1/jobs/{job['id']}/result", headers={"accept": "application/pdf"})
+            assert len(re.findall(rb"/Type\s*/Page\b", report.content)) == 1 + 2 + 1
+        else:
+            assert "nobody: no such building_id" in job["problem"]["detail"]
 
 
 @pytest.mark.heavy

@@ -193,6 +193,52 @@ def explain(
 
 @app.command(
     cls=PointsCommand,
+    epilog="Example: `plumbline report --points A.zip B.zip --buildings F.geojson --top 50 --output REPORT.pdf`",
+)
+def report(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    output: Annotated[Path, typer.Option(help="Report: .pdf (needs the extra `report`) or .html.")],
+    building: Annotated[
+        list[str] | None,
+        typer.Option(help="building_id in the report; give more by repeating. Else the first of the list."),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, max=500, help="So many, the most probably damaged first; 20 without.")
+    ] = None,
+    model: PackageOption = "pretrained",
+    id_column: IdColumnOption = None,
+    damage_rate: RateOption = "auto",
+    causes: CausesOption = None,
+    adapter: AdapterOption = None,
+    layer: LayerOption = None,
+    format_: FormatOption = None,
+    min_quadrant_confidence: SureOption = None,
+    damage_rate_by: RateByOption = "place",
+    since: SinceOption = None,
+    until: UntilOption = None,
+    verify_key: VerifyKeyOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Write a report for print: a map, a list, and a page for each building."""
+    from plumbline.serve.base_rate import given_rate
+    from plumbline.serve.options import Options
+    from plumbline.serve.report.run import TOP
+    from plumbline.serve.report.run import report as run
+    from plumbline.sources.city.files import point_files
+
+    if building and top is not None:
+        raise InputError(f"--top {top} with --building: the report holds either the named buildings or the first ones.")
+    reading = reading_of(params, format_, id_column, layer, since, until)
+    by_place = damage_rate_by == "place"
+    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
+    files = point_files(points)
+    with package_folder(model, adapter, verify_key) as package:
+        run(files, buildings, package, output, building or (), top or TOP, options)
+
+
+@app.command(
+    cls=PointsCommand,
     epilog="Example: `plumbline adapt --points A.zip B.zip --buildings F.geojson --labels labels.csv --name athens`",
 )
 def adapt(

@@ -24,6 +24,7 @@ LIBRARIES = {
     ),
     "restore": ("diffusers", "peft"),
     "picture": ("matplotlib",),
+    "report": ("typst",),
     "serve": ("fastapi", "uvicorn", "prometheus_client", "python_multipart"),
     "sign": ("model_signing", "OpenSSL"),
 }

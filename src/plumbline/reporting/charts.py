@@ -14,6 +14,8 @@ from plumbline.reporting.page import number, say
 COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900", "#1f3b57", "#a0522d")
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
+SMALL_HEIGHT = 190
+"""Of charts over time."""
 GRID = 'stroke="#888" stroke-opacity="0.35"'
 TICKS = 5
 """Parts that each axis is divided into."""
@@ -93,35 +95,57 @@ def line_chart(
 
 
 def course_chart(
-    title: str, days: Sequence[str], low: Sequence[float], value: Sequence[float], high: Sequence[float]
+    title: str,
+    days: Sequence[str],
+    low: Sequence[float],
+    value: Sequence[float],
+    high: Sequence[float],
+    width: int = WIDTH,
 ) -> str:
     """Draw a small SVG document of a value over time, from 0 on, with the band of its interval.
 
     Args:
-        title: above it. days: ISO dates, two or more. low, value, high: at each of them.
+        title: above it. days: ISO dates, two or more. low, value, high: at each of them. width: of the drawing, px.
     """
-    height, bottom = 190, 24
     numbers = [_day(day) for day in days]
-    first, last, top = numbers[0], numbers[-1], 1.05 * max(high) or 1.0
-
-    def place(day: float, at: float) -> str:
-        across = LEFT + (day - first) / (last - first) * (WIDTH - LEFT - RIGHT)
-        return f"{across:.1f},{height - bottom - at / top * (height - TOP - bottom):.1f}"
-
-    parts = [svg_text(LEFT, 24, title, "start", bold=True)]
-    for at in (0.0, top / 2, top):
-        x, y = place(first, at).split(",")
-        parts.append(f'<line x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" {GRID}/>')
-        parts.append(svg_text(LEFT - 6, float(y) + 4, f"{at:.2g}", "end"))
-    for year in range(int(days[0][:4]) + 1, int(days[-1][:4]) + 1):
-        x = place(date(year, 1, 1).toordinal(), 0).split(",")[0]
-        parts.append(f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{height - bottom}" {GRID}/>')
-        parts.append(svg_text(float(x), height - 8, str(year), "middle"))
+    top = 1.05 * max(high) or 1.0
+    place, parts = over_time(title, (days[0], days[-1]), (0.0, top / 2, top), width)
     band = [*zip(numbers, high, strict=True), *reversed(list(zip(numbers, low, strict=True)))]
-    corners, line = (" ".join(place(*one) for one in way) for way in (band, zip(numbers, value, strict=True)))
+    corners, line = (
+        " ".join("{:.1f},{:.1f}".format(*place(*one)) for one in way)
+        for way in (band, zip(numbers, value, strict=True))
+    )
     parts.append(f'<polygon points="{corners}" fill="{COLOURS[0]}" fill-opacity="0.2"/>')
     parts.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>')
-    return svg_document(title, height, "#fff", parts)
+    return svg_document(title, SMALL_HEIGHT, "#fff", parts, width)
+
+
+def over_time(title: str, period: tuple[str, str], levels: Sequence[float], width: int) -> tuple[Place, list[str]]:
+    """Draw title, grid and years of a small chart over time.
+
+    Args:
+        title: above it. period: first and last ISO date. levels: of the grid, ascending. width: of the drawing, px.
+
+    Returns:
+        What turns days (ordinals) and values into px, and the parts of the drawing.
+    """
+    bottom, first, last = 24, _day(period[0]), _day(period[1])
+
+    def place(day: float, at: float) -> tuple[float, float]:
+        across = LEFT + (day - first) / (last - first) * (width - LEFT - RIGHT)
+        share = (at - levels[0]) / (levels[-1] - levels[0])
+        return across, SMALL_HEIGHT - bottom - share * (SMALL_HEIGHT - TOP - bottom)
+
+    parts = [svg_text(LEFT, 24, title, "start", bold=True)]
+    for at in levels:
+        x, y = place(first, at)
+        parts.append(f'<line x1="{x:.1f}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" {GRID}/>')
+        parts.append(svg_text(LEFT - 6, y + 4, f"{at:.2g}" if abs(at) < 10 else f"{at:.0f}", "end"))
+    for year in range(int(period[0][:4]) + 1, int(period[1][:4]) + 1):
+        x, _ = place(date(year, 1, 1).toordinal(), levels[0])
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{SMALL_HEIGHT - bottom}" {GRID}/>')
+        parts.append(svg_text(x, SMALL_HEIGHT - 8, str(year), "middle"))
+    return place, parts
 
 
 def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") -> str:
@@ -154,10 +178,10 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
     return svg_document(title, height, paper, parts)
 
 
-def svg_document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
-    """Return a drawing `WIDTH` wide, with its parts in order."""
+def svg_document(title: str, height: int, paper: str, parts: Sequence[str], width: int = WIDTH) -> str:
+    """Return a drawing with its parts in order."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{html.escape(title)}" font-family="sans-serif" font-size="12">\n'
         f'<rect width="100%" height="100%" fill="{html.escape(paper)}"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )

@@ -40,7 +40,7 @@ class DrawnBuilding:
     angle: float
     """Of its x axis, rad counter-clockwise from east."""
     probability: Float
-    """(4,) of the quadrants."""
+    """(4,) of the quadrants; NaN: only their names are written."""
     decided: str | None
     """The quadrant that is marked; none where the severity leaves it undefined."""
     xy: Float
@@ -71,11 +71,12 @@ def draw_building(plan: DrawnBuilding, limit_mm: float, title: str) -> str:
         return left + (x - west) * scale, TOP_PX + (north - y) * scale
 
     body = [
-        f'<path d="{_outline(plan.footprint, at)}" fill="#f1f1ee" stroke="#333" stroke-width="2" fill-rule="evenodd"/>',
+        f'<path d="{outline_path(plan.footprint, at)}" fill="#f1f1ee" stroke="#333" stroke-width="2" '
+        'fill-rule="evenodd"/>',
         _compass(plan, at),
         _labels(plan, at, (west, south, east, north)),
-        _north(plan.angle, width - SIDE_PX / 2, TOP_PX + 20),
-        _scale_bar(scale, SIDE_PX, height - 12),
+        north_arrow(plan.angle, width - SIDE_PX / 2, TOP_PX + 20),
+        scale_bar(scale, SIDE_PX, height - 12, PLAN_PX / 3),
         *_marks(plan, limit_mm, at),
     ]
     return (
@@ -112,12 +113,12 @@ def _labels(plan: DrawnBuilding, at: At, bounds: tuple[float, float, float, floa
         # Away from the middle, so that the labels of a narrow building do not meet.
         middle = at((east + west) / 2, 0)[0]
         x = max(x - 40, middle + 8) if to_x > 0 else min(x + 40, middle - 8)
-        label = f"{name} {probability:.2f}"
+        label = name if math.isnan(probability) else f"{name} {probability:.2f}"
         body += f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{label}</text>'
     return body
 
 
-def _north(angle: float, x: float, y: float) -> str:
+def north_arrow(angle: float, x: float, y: float) -> str:
     """Draw an arrow to the north, turned by the angle of the frame."""
     turned = math.degrees(angle)
     return (
@@ -128,9 +129,9 @@ def _north(angle: float, x: float, y: float) -> str:
     )
 
 
-def _scale_bar(scale: float, x: float, y: float) -> str:
-    """Draw a scale bar: a round number of metres, up to a third of the plan."""
-    most = PLAN_PX / 3 / scale
+def scale_bar(scale: float, x: float, y: float, most_px: float) -> str:
+    """Draw a scale bar: a round number of metres, at most `most_px` long."""
+    most = most_px / scale
     power = 10.0 ** math.floor(math.log10(most))
     metres = power * max(step for step in (1, 2, 5) if step * power <= most)
     end = x + metres * scale
@@ -218,8 +219,8 @@ def legend(limit_mm: float) -> str:
     return f'<div class="legend"><p>{said}</p>{drawn}</div>'
 
 
-def _outline(footprint: Any, at: At) -> str:
-    """Return the SVG path of the outer rings and holes of all parts."""
+def outline_path(footprint: Any, at: At) -> str:
+    """Return the SVG path of the outer rings and holes of all parts of a polygon."""
     rings = [ring for part in shapely.get_parts(footprint) for ring in shapely.get_rings(part)]
     return "".join(_ring(shapely.get_coordinates(ring)[:-1].tolist(), at) for ring in rings)
 

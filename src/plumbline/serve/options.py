@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 
@@ -38,3 +44,30 @@ class Options:
 
 AS_RELEASED = Options()
 """Everything as the files and the package say."""
+
+
+NAMED = 10
+"""Most buildings that a message names."""
+
+
+def rows_named(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
+    """Return the rows of the chosen buildings, each once, in the order of the file.
+
+    Args:
+        known: (F,) `building_id` of all. chosen: some of them. path: of the footprints.
+
+    Raises:
+        InputError: some of them are not there; the message names them.
+    """
+    there = set(known)
+    missing = [name for name in chosen if name not in there]
+    if missing:
+        folded = {name.casefold(): name for name in known}
+        near = [folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)]
+        hint = f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
+        more = f" and {len(missing) - NAMED} others" if len(missing) > NAMED else ""
+        raise InputError(
+            f"--building {', '.join(missing[:NAMED])}{more}: no such building_id among the {len(known)} of {path}; "
+            f"{hint}."
+        )
+    return np.flatnonzero(np.isin(known, list(chosen)))

@@ -26,6 +26,7 @@ from plumbline.service.job_store import (
     PICTURE,
     POINTS,
     PROBLEM,
+    REPORT,
     RESULTS,
     TABLE,
     TASK,
@@ -86,8 +87,9 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.judgement import answer, open_model
     from plumbline.serve.layers import further_layers
     from plumbline.serve.map.document import make_document
-    from plumbline.serve.options import Options
+    from plumbline.serve.options import Options, rows_named
     from plumbline.serve.predictions import write_predictions
+    from plumbline.serve.report.run import TOP, report_of, write_report
     from plumbline.sources.city.in_memory import Say, read_city_files
 
     given = task["options"]
@@ -101,6 +103,9 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     note_progress(folder, "read", 0, 1)
     city = read_city_files(points, buildings, reading, Say.ALL, folder)
     _check_size(city.points, task)
+    chosen = given.get("building") or []
+    if chosen:
+        rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     if len(city.footprints) > task["footprints"]:
         raise InputError(
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
@@ -108,6 +113,9 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     note_progress(folder, "judge", 0, 1)
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
+    if is_installed("typst"):
+        write_report(report_of(answered, city, buildings, chosen, TOP), folder / RESULTS / REPORT)
+        note_progress(folder, "write", 0, 1)
     document = make_document(answered.judged, city.points, f"Plumbline: {buildings.stem}")
     _write_map(folder, task, document)
     for suffix in SUFFIXES:

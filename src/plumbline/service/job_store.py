@@ -228,6 +228,7 @@ JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
 POINTS, BUILDINGS, CAUSES, RESULTS = "points", "buildings", "causes", "results"
 PARAMS, TASK, PROGRESS, PROBLEM, LOG = "params.yaml", "task.json", "progress.json", "problem.json", "log.txt"
 FIELD, TABLE, PICTURE, MAP, DOCUMENT = "field.tif", "table", "field.png", "map.html", "map.json"
+REPORT = "report.pdf"
 MEDIA = {
     "application/geo+json": f"{TABLE}.geojson",
     "text/csv": f"{TABLE}.csv",
@@ -236,6 +237,7 @@ MEDIA = {
     "image/tiff": FIELD,
     "image/png": PICTURE,
     "text/html": MAP,
+    "application/pdf": REPORT,
 }
 """Kind of content -> file among the results."""
 LONGEST_NAME = 120

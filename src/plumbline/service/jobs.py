@@ -38,7 +38,7 @@ Until = Annotated[
 ]
 JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
 SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
-Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html"]
+Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html", "pdf"]
 DEFAULTS: dict[Kind, str] = {"predict": "application/geo+json", "restore": "image/tiff"}
 
 
@@ -125,10 +125,14 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         damage_rate_by: Annotated[Literal["city", "place"], Form()] = "place",
         min_quadrant_confidence: Annotated[float | None, Form(ge=0, le=1)] = None,
         artifact: Annotated[Literal["pruned", "fp16", "int8"] | None, Form()] = None,
+        building: Annotated[
+            list[str] | None, Form(description="`building_id` in the report (PDF); else the first 20 of the list.")
+        ] = None,
         since: Since = None,
         until: Until = None,
     ) -> Response:
         options = {
+            "building": building or [],
             "format": format,
             "id_column": id_column,
             "layer": layer,

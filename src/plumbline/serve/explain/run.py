@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.explain.attribution import Moved, Reasons, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.judgement import Judged, answer, open_model, say_damaged
-from plumbline.serve.options import AS_RELEASED, Options
+from plumbline.serve.options import AS_RELEASED, Options, rows_named
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS, check_inputs, check_outputs
 from plumbline.sources.city.in_memory import Say, read_city_files
 from plumbline.sources.files.opened import AnyFile, as_file
@@ -232,7 +231,8 @@ def explain(
     model, network = open_model(package), load_network(package)
     city = read_city_files(points, buildings, options.reading, Say.OFFSET, output.absolute().parent)
     footprints = city.footprints
-    rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
+    names = footprints["building_id"].to_numpy(object)
+    rows = rows_named(names, chosen, buildings) if chosen else np.arange(len(names))
     judged, prepared = answer(city, model, options)
     say_damaged(judged)
     is_ok = judged.reason == "ok"
@@ -255,20 +255,6 @@ def explain(
             write_page(whole.buildings, footprints, whole.scatterers, drawn, title, why, judged.rate, judged.courses)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
-
-
-def _rows(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
-    """Return the rows of the chosen buildings, each once, in the order of the file."""
-    if not chosen:
-        return np.arange(len(known))
-    there = set(known)
-    missing = [name for name in chosen if name not in there]
-    if missing:
-        folded = {name.casefold(): name for name in known}
-        near = [folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)]
-        hint = f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
-        raise InputError(f"--building {missing[0]}: no such building_id among the {len(known)} of {path}; {hint}.")
-    return np.flatnonzero(np.isin(known, list(chosen)))
 
 
 def _tell(names: pd.Series, judged: Judged, said: dict[str, str]) -> None:

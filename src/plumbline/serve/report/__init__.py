@@ -1,0 +1,1 @@
+"""Write a report for print, a page a building: `plumbline report`."""

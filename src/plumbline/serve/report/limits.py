@@ -1,0 +1,190 @@
+"""Compare a building's strain, distortion and tilt with published limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+
+REFERENCES = (
+    "Skempton and MacDonald 1956, The allowable settlements of buildings, Proc. ICE 5(6): 98 buildings, 58 of them "
+    "sound.",
+    "Bjerrum 1963, discussion, Proc. European Conference on Soil Mechanics, Wiesbaden, vol. 2.",
+    "Burland, Broms and de Mello 1977, Behaviour of foundations and structures, Proc. 9th ICSMFE, Tokyo: categories.",
+    "Boscardin and Cording 1989, Building response to excavation-induced settlement, J. Geotech. Eng. 115(1).",
+    "Son and Cording 2005, Estimation of building damage due to excavation-induced ground movements, J. Geotech. "
+    "Geoenviron. Eng. 131(2).",
+)
+CRACKS = (
+    "hairline cracks",
+    "fine cracks, up to 1 mm",
+    "cracks up to 5 mm; doors and windows stick a little",
+    "cracks of 5 to 15 mm; doors and windows stick, pipes may break",
+    "cracks above 15 mm; walls lean, floors slope",
+)
+"""What Burland's categories 0 to 4 look like; the last stands for his 4 and 5."""
+TALL_M, TALL_LEVELS = 24.0, 8.0
+"""From here on a building counts as tall: a tilt of it is seen from afar."""
+MATERIAL = re.compile(r"material|structur|construction")
+"""Columns of footprints that may tell what a building is made of."""
+MASONRY = re.compile(r"brick|mason|stone|adobe|clay|block")
+FRAME = re.compile(r"concrete|steel|frame|timber|wood|metal|glass")
+HEIGHTS = {"height_m": TALL_M, "height": TALL_M, "building_levels": TALL_LEVELS, "levels": TALL_LEVELS}
+"""Columns that tell how tall a building is, and from where on it counts as tall."""
+
+
+NINETY = 1.645
+"""Standard errors on either side of a 90 % interval."""
+UNITS = {"strain": "tensile strain, permille", "distortion": "angular distortion, permille", "tilt": "tilt, mm/m"}
+
+
+class Found(NamedTuple):
+    """A figure of a building with its interval; NaN where it is not known."""
+
+    value: float
+    low: float
+    high: float
+
+
+UNKNOWN = Found(math.nan, math.nan, math.nan)
+
+
+class Fact(NamedTuple):
+    """A figure, and what it means."""
+
+    name: str
+    value: str
+    means: str = ""
+
+
+@dataclass(frozen=True)
+class LimitRow:
+    """Limits of one source, compared with a building."""
+
+    source: str
+    quantity: str
+    found: str
+    cells: list[Fact]
+    """Limit, verdict, and what begins at it."""
+    note: str
+    """Why they do not count for this building; empty if they do."""
+
+
+class Limits(NamedTuple):
+    """Limits of one source for one quantity."""
+
+    source: str
+    quantity: str
+    """`strain` or `distortion`, permille; `tilt`, mm/m."""
+    values: tuple[float, ...]
+    means: tuple[str, ...]
+    """What begins at each of them."""
+    made_for: str | None
+    """A kind of building, see `kinds_of`; None: any."""
+
+
+_DAMAGE = ("very slight", "slight", "moderate", "severe")
+SOURCES = (
+    Limits("Burland; Boscardin and Cording 1989", "strain", CATEGORY_BOUNDS_PERMILLE, _DAMAGE, "masonry"),
+    Limits("Son and Cording 2005", "strain", (0.5, 0.75, 1.67, 3.33), _DAMAGE, "masonry"),
+    Limits("Boscardin and Cording 1989", "distortion", (1.0, 1.5, 3.25, 6.5), _DAMAGE, "masonry"),
+    Limits(
+        "Skempton and MacDonald 1956",
+        "distortion",
+        (1000 / 300, 1000 / 150),
+        ("1/300: first cracks", "1/150: structural damage"),
+        None,
+    ),
+    Limits("Bjerrum 1963", "distortion", (1000 / 500,), ("1/500: no cracks below",), None),
+    Limits("Bjerrum 1963", "tilt", (1000 / 250,), ("1/250: tilt is seen",), "tall"),
+)
+VERDICTS = ("below", "possibly", "probably", "exceeded")
+"""What is at or above a limit: nothing; the upper end of the interval; the most probable value too; all of it."""
+
+
+def verdict(found: Found, limit: float) -> str:
+    """Return one of `VERDICTS`, or `not known`."""
+    if math.isnan(found.value):
+        return "not known"
+    return VERDICTS[sum(bound >= limit for bound in (found.low, found.value, found.high))]
+
+
+def distortion(strain: Found) -> Found:
+    """Return the angular distortion of a principal tensile strain without horizontal strain: twice as much.
+
+    With horizontal strain, which points do not show, it is less (Boscardin and Cording 1989).
+    """
+    return Found(*(2 * part for part in strain))
+
+
+class Told(NamedTuple):
+    """An answer to whether a building is of a kind, with the attribute that it comes from."""
+
+    holds: bool
+    by: str
+
+
+def kinds_of(attributes: Mapping[str, str]) -> dict[str, Told]:
+    """Return what the attributes of a footprint tell of the kinds `masonry` and `tall`; what they do not is missing."""
+    kinds = {}
+    for name, value in attributes.items():
+        column, text = re.sub(r"\W", "_", name.lower()), value.lower()
+        by = f"{name} = {value}"
+        is_masonry, is_frame = bool(MASONRY.search(text)), bool(FRAME.search(text))
+        if MATERIAL.search(column) and is_masonry != is_frame:
+            kinds["masonry"] = Told(is_masonry, by)
+        height = re.fullmatch(r"(\d+(?:\.\d+)?)(?: ?m)?", text.strip())
+        if column in HEIGHTS and height:
+            kinds["tall"] = Told(float(height[1]) >= HEIGHTS[column], by)
+    return kinds
+
+
+def applies(limits: Limits, kinds: Mapping[str, Told]) -> bool:
+    """Return whether limits are for a building of these kinds; True where its kind is not known."""
+    return limits.made_for is None or limits.made_for not in kinds or kinds[limits.made_for].holds
+
+
+def limit_rows(one: Any, kinds: Mapping[str, Told]) -> list[LimitRow]:
+    """Compare a building, a row of the predictions, with the published limits."""
+    strain = UNKNOWN
+    if one.status == "ok":
+        strain = Found(one.severity_permille, one.severity_low, one.severity_high)
+    wide = NINETY * one.tilt_std_mm_m
+    found = {
+        "strain": strain,
+        "distortion": distortion(strain),
+        "tilt": Found(one.tilt_mm_m, max(one.tilt_mm_m - wide, 0.0), one.tilt_mm_m + wide),
+    }
+    return [
+        LimitRow(
+            own.source,
+            UNITS[own.quantity],
+            "not known" if math.isnan(has.value) else f"{has.value:.2f} ({has.low:.2f} to {has.high:.2f})",
+            [
+                Fact(f"{limit:.3g}", verdict(has, limit), means)
+                for limit, means in zip(own.values, own.means, strict=True)
+            ],
+            "" if applies(own, kinds) else f"made for {own.made_for} buildings",
+        )
+        for own in SOURCES
+        for has in (found[own.quantity],)
+    ]
+
+
+def kind_sentence(kinds: Mapping[str, Told]) -> str:
+    """Say what the attributes tell of the kind of building."""
+    if not kinds:
+        return "The footprint does not tell the kind of building: all limits are shown."
+    words = {
+        ("masonry", True): "masonry",
+        ("masonry", False): "a frame",
+        ("tall", True): "tall",
+        ("tall", False): "low",
+    }
+    return (
+        "Kind of building: " + "; ".join(f"{words[name, told.holds]} ({told.by})" for name, told in kinds.items()) + "."
+    )
