@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.prepare.abstention import strain_error
 from plumbline.pretrained import PACKAGE
 from plumbline.serve.judgement import answer, open_model
 from plumbline.serve.report.content import list_order, make_report
 from plumbline.serve.report.run import MOST, report_of
-from plumbline.serve.report.words import AT_BEST, plain
+from plumbline.serve.report.words import plain
 from plumbline.sources.city.in_memory import read_city_files
 from tests.serve.report.conftest import CASE, UNSEEN
 
@@ -47,11 +46,10 @@ def test_a_page_has_the_figures_of_the_predictions(answered, whole):
     assert "a frame (building:material = concrete)" in page.kind
 
 
-def test_what_points_could_show_is_a_multiple_of_the_error_of_the_strain(answered, whole):
-    errors = strain_error(answered.prepared.sequences)
-    for row, error in zip(answered.prepared.footprint, errors, strict=True):
-        page = whole[answered.judged.table["building_id"].iloc[row]]
-        assert page.unseen[-1] == f"Small strain: these points could show {AT_BEST * error:.1f} permille at best."
+def test_what_points_could_show_is_that_of_the_predictions(answered, whole):
+    for one in answered.judged.table.itertuples():
+        said = f"Small strain: these points could show {one.strain_resolution_permille:.2g} permille at best."
+        assert (said in whole[one.building_id].unseen) == np.isfinite(one.strain_resolution_permille)
 
 
 def test_a_building_without_points_says_why_and_claims_nothing(whole):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, Frames, frames, quadrant_code
 from plumbline.core.console import track as progress
-from plumbline.prepare.abstention import UNSURE_WHERE, strain_error
+from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, GREY
@@ -147,7 +146,6 @@ class _Writer:
 
     def __init__(self, answered: Answered, city: CityInMemory) -> None:
         self._judged, self._prepared, self._city = answered.judged, answered.prepared, city
-        self._error = strain_error(answered.prepared.sequences)
         self._of = {int(row): i for i, row in enumerate(answered.prepared.footprint)}
         courses = answered.judged.courses
         self._courses = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
@@ -160,7 +158,6 @@ class _Writer:
         seen, judged = self._seen(row, frame), one.status == "ok"
         attributes = _attributes(self._city.footprints.iloc[row])
         kinds = kinds_of(attributes)
-        error = float(self._error[self._of[row]]) if row in self._of else math.nan
         decided = one.quadrant if judged and one.p_damaged >= 0.5 else None
         p = np.array([one[name] for name in PROBABILITIES], float)
         limit = _limit(seen)
@@ -175,7 +172,7 @@ class _Writer:
             category=f"Category {category}, {CATEGORY_NAMES[category]}" if judged else "",
             in_list=list_cells(one),
             facts=facts_of(one) if judged else [],
-            why=reading_of_it(one, plain(self._judged.explanation[row], 400), error),
+            why=reading_of_it(one, plain(self._judged.explanation[row], 400)),
             plan=drawings.plan(shape, frame, seen, p, decided, limit, title),
             legend=LEGEND.format(limit) if len(seen.row) else "No usable point is on the building: no histories.",
             histories=self._histories(seen, decided),
@@ -183,7 +180,7 @@ class _Writer:
             whole=whole_facts(one, seen, self._city.points),
             limits=limit_rows(one, kinds),
             kind=kind_sentence(kinds),
-            unseen=unseen_of(seen, self._city.points, error),
+            unseen=unseen_of(seen, self._city.points, one.strain_resolution_permille),
             attributes="; ".join(f"{name}: {value}" for name, value in attributes.items()),
         )
 

@@ -19,8 +19,6 @@ from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
 from plumbline.sources.points.track import Track
 
-AT_BEST = 3.0
-"""Standard errors that a strain is large at least, if the points are to show it."""
 MOVES_ALONE = 5.0
 """Standard errors from which a building moves otherwise than its neighbours."""
 LONGEST_TEXT, LONGEST_IN_LIST = 120, 60
@@ -118,7 +116,7 @@ def facts_of(one: Any) -> list[Fact]:
     return found
 
 
-def reading_of_it(one: Any, explanation: str, error: float) -> list[str]:
+def reading_of_it(one: Any, explanation: str) -> list[str]:
     """Say how to read the judgement; of a building that is not judged, why."""
     if one.status == "ok":
         whole = one.severity_low >= 0.5
@@ -132,8 +130,8 @@ def reading_of_it(one: Any, explanation: str, error: float) -> list[str]:
         ]
     told = (
         "With these points no strain can be told."
-        if math.isnan(error)
-        else f"These points could show {AT_BEST * error:.1f} permille at best; damage (category 1) begins at 0.5."
+        if math.isnan(one.strain_resolution_permille)
+        else "Damage (category 1) begins at 0.5 permille."
     )
     sound = (
         "Not judged does not mean sound: in simulated cities these buildings are damaged about as often as all others."
@@ -189,7 +187,7 @@ def _tilt(one: Any) -> Fact:
     )
 
 
-def unseen_of(seen: Seen, tracks: Sequence[Track], error: float) -> list[str]:
+def unseen_of(seen: Seen, tracks: Sequence[Track], resolution: float) -> list[str]:
     """Say what the points cannot show of a building."""
     found = ["North-south: the satellites look from east and west, and hardly see a movement to the north or south."]
     counts = np.bincount(seen.track, minlength=len(tracks))
@@ -210,6 +208,6 @@ def unseen_of(seen: Seen, tracks: Sequence[Track], error: float) -> list[str]:
     by = ", ".join(f"{name} {count}" for name, count in zip(QUADRANTS, by_quadrant, strict=True))
     where = f" None lies in {', '.join(empty)}." if empty and len(seen.track) else ""
     found.append(f"Points: {many} ({by}), on roof and walls, placed to some metres.{where}")
-    if not math.isnan(error):
-        found.append(f"Small strain: these points could show {AT_BEST * error:.1f} permille at best.")
+    if not math.isnan(resolution):
+        found.append(f"Small strain: these points could show {resolution:.2g} permille at best.")
     return found
