@@ -4,7 +4,7 @@ A model's probabilities stand for the share of damaged buildings that it was cal
 city a few in a hundred are. Bayes' rule gives the probabilities at any other share (Saerens, Latinne and Decaestecker
 2002, Adjusting the outputs of a classifier to new a priori probabilities, Neural Computation 14). The share itself, and
 a factor by which the odds of this city are wrong, are estimated together: where a building shows little, either of them
-explains the answers, and what is held of both before decides (docs/decisions/0050).
+explains the answers, and what is held of both before decides (docs/decisions/0037).
 
 Shape legend: B buildings, C categories, K levels of strain, F factors, S shares, U different odds.
 """

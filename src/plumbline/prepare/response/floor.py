@@ -33,7 +33,7 @@ def strain_bounds(
     side: Float,
     shapes: tuple[int, ...] = CORNERS,
 ) -> Float:
-    """Return the bound (b, S) on the standard error of each shape's strain, permille; infinite where nothing tells.
+    """Return the bound (b, S) on the standard error of each shape's strain, permille; infinite where nothing is known.
 
     Args:
         xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. error: (b, P) mm. rigid: (b, P, J) see `rigid_design`.
