@@ -50,7 +50,7 @@ def test_every_stage_and_every_release_command_is_there():
     use = {
         (name,) for name in ("doctor", "inspect", "predict", "explain", "replay", "section", "score", "serve", "bench")
     }
-    use |= {("triton",), ("tensorrt",)}
+    use |= {("triton",), ("tensorrt",), ("cases",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}
 
 

@@ -105,7 +105,7 @@ def history_surface(history: History, years: float) -> Surface:
 
 
 def trough(depth: float, width: float, axis: float) -> Up:
-    """Return a Gaussian trough (Peck 1969), `depth` mm deep, its axis at x = `axis`, its inflection `width` m from it."""
+    """Return a Gaussian trough (Peck 1969) `depth` mm deep along the line x = `axis`; inflection `width` m from it."""
     return lambda x, y: np.asarray(-depth * np.exp(-0.5 * ((x - axis) / width) ** 2), float)
 
 
