@@ -34,7 +34,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "tests/fixtures/cases/base"
-_NAMES = """install inspect predict answers accuracy confidence map qgis explain report restoration score rollback
+_NAMES = """install inspect predict answers accuracy blind-check confidence map qgis explain report restoration score rollback
 formats footprints adapt tutorial tutorial-fields service pipeline faults glossary"""
 PAGES = (
     "README.md",

@@ -55,7 +55,7 @@ export function createLegend(city) {
             ...(city.buildings.length === 0 ? [] : [far
                 ? part("Share with a probability of damage of 50 % or more, of those judged", hexagonEntries())
                 : by in MEASURES ? part(MEASURES[by].label, measureEntries(city, by))
-                    : part(by === "category" ? "Burland category" : "Probability of damage", buildingEntries(city, shown, by))]),
+                    : part(by === "category" ? "Burland category, by strain; what is seen is often one lower" : "Probability of damage", buildingEntries(city, shown, by))]),
             ...(causes ? [part("Causes of damage", [entry(solid(CAUSE), "more damage near to it"), entry(solid(UNKNOWN), "changes nothing")])] : []),
             ...(points ? [part("Mean velocity, mm/yr, towards the satellite", pointEntries(city.velocity_limit))] : []),
             ...(overlay ? [scale(overlay)] : []))

@@ -112,7 +112,7 @@ def _follow(
     mask: NDArray[np.bool_],
     clock: Callable[[int, bytes], Clock],
 ) -> Evidence:
-    """Return the evidence of the tracks on buildings (b,), whose scatterers are padded by `mask` (b, P)."""
+    """Return the evidence of the tracks on buildings (b,); their scatterers are padded by `mask` (b, P)."""
     sequences = prepared.sequences.take(buildings)
     place = np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
     design, variance = _responses(sequences, sequences.offsets[:-1, None] + place, mask)

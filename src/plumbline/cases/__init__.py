@@ -1,0 +1,1 @@
+"""Hold the scale against buildings whose levels and damage are published."""
