@@ -1,1 +1,1 @@
-"""Hold the scale against buildings whose levels and damage are published."""
+"""Hold the scale against buildings of published damage: by their levels, and as radar would see them."""

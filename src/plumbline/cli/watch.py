@@ -1,4 +1,4 @@
-"""Run the commands that look at a place, as of past dates or along a line, and at buildings whose damage is known."""
+"""Run the commands that look at a place, as of past dates or along a line, and at buildings of known damage."""
 
 from __future__ import annotations
 
