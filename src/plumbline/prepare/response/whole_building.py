@@ -90,7 +90,7 @@ def whole_buildings(
         own, row, mask = rectangle.building[enough], rectangle.row[enough], rectangle.mask[enough]
         if len(own):
             motion = _fit(scatterers, xy, row, mask, tracks, years)
-            found.resolution[own] = _resolution(scatterers, row, mask, frame.side[own])
+            found.resolution[own] = _resolution(scatterers, row, mask, frame.side[own], motion.astray)
             found.change[own], found.variance[own] = motion.change, motion.variance
             cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
@@ -106,6 +106,8 @@ class _Motion(NamedTuple):
     variance: Float
     tilt: Float
     tilt_covariance: Float
+    astray: Float
+    """(b,) mm: what wrong positions may do under the tilt, at most what the scatterers do."""
 
 
 def _fit(
@@ -137,14 +139,17 @@ def _fit(
         np.where(seen, error_2[:, 2:], np.nan),
         np.where(known[:, None], tilt, np.nan),
         np.where(known[:, None, None], of_tilt, np.nan),
+        np.minimum(NORMAL * fit.spread, ASTRAY_M * np.sqrt((fit.solution[:, :2] ** 2).sum(1))),
     )
 
 
-def _resolution(scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], side: Float) -> Float:
-    """Return `strain_resolution` (b,) of b buildings with scatterers `row` (b, P)."""
+def _resolution(
+    scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], side: Float, astray: Float
+) -> Float:
+    """Return `strain_resolution` (b,) of b buildings with scatterers `row` (b, P): a large lean hides damage."""
     xy, los = scatterers.xy[row], scatterers.los[row]
     rigid = rigid_design(xy, scatterers.height[row], los, scatterers.track[row])
-    return strain_resolution(xy, los, scatterers.change_se[row], rigid, mask, side)
+    return strain_resolution(xy, los, np.hypot(scatterers.change_se[row], astray[:, None]), rigid, mask, side)
 
 
 def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.intp]) -> Float:
