@@ -34,8 +34,8 @@ from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "tests/fixtures/cases/base"
-_NAMES = """install inspect predict answers accuracy blind-check confidence map qgis explain report restoration score rollback
-formats footprints adapt tutorial tutorial-fields service pipeline faults glossary"""
+_NAMES = """install inspect predict answers accuracy blind-check confidence map qgis explain report restoration score
+rollback formats footprints adapt tutorial tutorial-fields service pipeline faults glossary"""
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in _NAMES.split()),

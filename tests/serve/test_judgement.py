@@ -237,10 +237,12 @@ def result():
 
 def test_the_rate_is_estimated_from_those_that_can_be_judged(result):
     asked, answers, *_ = city()
-    assert result.rate == estimate_rate(1 - answers.category_probability[~asked.few, 0], CALIBRATED)
+    able = ~asked.few
+    said = 1 - answers.category_probability[able, 0]
+    assert result.rate == estimate_rate(said, asked.strain_error[able], CALIBRATED).rate
     assert result.rate.low <= 0.1 <= result.rate.high
     odd = answers._replace(novelty=np.where(asked.few, 0.2, 2).astype(np.float32))
-    assert judge(asked, odd, town(400), LIMITS, MODEL).rate == estimate_rate(np.zeros(0), CALIBRATED)
+    assert judge(asked, odd, town(400), LIMITS, MODEL).rate == estimate_rate(np.zeros(0), np.zeros(0), CALIBRATED).rate
 
 
 def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
@@ -258,8 +260,7 @@ def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
     # Bayes' rule, by hand.
     row = np.flatnonzero(ok)
     said = 1 - answers.category_probability[np.searchsorted(asked.footprint, row), 0].astype(float)
-    odds = said / (1 - said) * (1 - CALIBRATED) / CALIBRATED * result.rate.odds_factor
-    odds *= result.rate.rate / (1 - result.rate.rate)
+    odds = said / (1 - said) * (1 - CALIBRATED) / CALIBRATED * result.rate.rate / (1 - result.rate.rate)
     np.testing.assert_allclose(table.loc[ok, "p_damaged"], odds / (1 + odds), rtol=1e-4, atol=1e-7)
     write_predictions(table, tmp_path / "out.csv")  # which checks the contract
 
@@ -330,7 +331,7 @@ def test_how_many_are_damaged_is_said_with_the_way_to_go_on(result, said):
     say_damaged(result, "Rome: ")
     p = result.table["p_damaged"].dropna()
     assert said == [
-        f"Rome: A{str(result.rate)[1:]}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
+        f"Rome: {str(result.rate)[0].upper()}{str(result.rate)[1:]}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
         f"0.5 or more for {(p >= 0.5).sum()}. Sort by p_damaged to triage"
     ]
     say_damaged(judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL))

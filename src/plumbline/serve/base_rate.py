@@ -6,15 +6,17 @@ city a few in a hundred are. Bayes' rule gives the probabilities at any other sh
 a factor by which the odds of this city are wrong, are estimated together: where a building shows little, either of them
 explains the answers, and what is held of both before decides (docs/decisions/0037).
 
-Shape legend: B buildings, C categories, K levels of strain, F factors, S shares, U different odds.
+Shape legend: B buildings, C categories, K levels of strain, F factors, S shares, U different odds, P parts of a city.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
 
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE, category_of_levels
@@ -29,10 +31,15 @@ ROUNDING = 1e-6
 """Of probabilities in float32."""
 HELD_RATE, HELD_SPREAD = 0.02, 2.0
 """What is held of a city's share before it is looked at: its log odds are normal, with this median and deviation."""
-FACTOR_DEVIATION = 0.15
+DEVIATION = 0.15
 """Of the logarithm of the factor on all odds: in a city whose noise the training did not have, they are off by it."""
+DEVIATIONS = (0.1, 0.15, 0.2, 0.4)
+"""The same for each quarter of the buildings, from the smallest noise to the largest: what says more is less wrong."""
+FEWEST = 200
+"""Buildings, from which quarters are looked at."""
 RATES = 1 / (1 + np.exp(-np.linspace(-11.5, 4, 240)))
-FACTORS = np.exp(np.linspace(-4, 4, 33) * FACTOR_DEVIATION)
+STEPS = np.linspace(-3, 3, 49)
+"""Of a factor, in its deviations."""
 DOUBT = 1.2
 """By how much the odds of a part of a city may be wrong beyond the factor."""
 VAGUE = 0.15
@@ -51,8 +58,6 @@ class DamageRate(NamedTuple):
     estimated: bool
     local: bool = False
     """Whether buildings have shares of their own, by cause or by place."""
-    odds_factor: float = 1.0
-    """What the model's odds of damage are multiplied by in this city."""
 
     @property
     def is_vague(self) -> bool:
@@ -121,39 +126,77 @@ def odds_of(p_damaged: NDArray[np.floating[Any]], share: float) -> Array:
     return np.asarray(p / (1 - p) * (1 - share) / share)
 
 
-def with_odds(p: NDArray[np.floating[Any]] | float, factor: float) -> Array:
+def with_odds(p: NDArray[np.floating[Any]], factor: float | Array) -> Array:
     """Multiply the odds of probabilities by a factor."""
     p = np.asarray(p, float)
     return np.asarray(p * factor / (p * factor + 1 - p))
 
 
-def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float, given: float | None = None) -> DamageRate:
+class Estimate(NamedTuple):
+    """The share of a city, and what the odds of its buildings are wrong by."""
+
+    rate: DamageRate
+    odds_factor: Array
+    """(B,) what the model's odds of damage have to be multiplied by, to agree with the share."""
+
+
+def estimate_rate(
+    p_damaged: NDArray[np.floating[Any]],
+    noise: NDArray[np.floating[Any]],
+    share: float,
+    given: float | None = None,
+) -> Estimate:
     """Estimate the share of damaged buildings of a city, with an interval, and the factor on its odds.
 
-    Every pair of a share and a factor is weighed by what is held of both, and by how likely the share is under the
-    factor. The likelihood of the factor itself says nothing: odds with a factor belong to other points of sound
-    buildings, which nobody knows. Where many answers are sure, the factor changes little.
+    Every pair of a share and a factor is weighed by what is held of both, and by how well they agree. Where the
+    buildings together do not show the share, each quarter by noise has a factor of its own, and the least noisy one
+    counts most: its odds say most, and are wrong by least.
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`; no estimate is larger than that.
+        noise: (B,) strain error of each, permille.
         given: the share, if it is known: the factor alone is estimated.
     """
-    log_odds_U, number_U = np.unique(np.round(np.log(odds_of(p_damaged, share)), 2), return_counts=True)
-    rates_S = RATES if given is None else np.append(RATES, given)
-    more_FU = FACTORS[:, None] * np.exp(log_odds_U) - 1
-    likelihood_FS = np.array([np.log1p(rates_S[:, None] * more_U) @ number_U for more_U in more_FU])
-    held_S = -0.5 * ((_log_odds(rates_S) - _log_odds(HELD_RATE)) / HELD_SPREAD) ** 2
-    held_F = -0.5 * (np.log(FACTORS) / FACTOR_DEVIATION) ** 2
-    weight_FS = likelihood_FS - likelihood_FS.max(axis=1, keepdims=True) + held_S + held_F[:, None]
-    weight_FS[:, rates_S > share if given is None else rates_S != given] = -np.inf
-    weight_FS = np.exp(weight_FS - weight_FS.max())
-    factor = float(np.exp(weight_FS.sum(axis=1) @ np.log(FACTORS) / weight_FS.sum()))
-    if given is not None:
-        return fixed_rate(given)._replace(odds_factor=factor)
-    weight_S = weight_FS.sum(axis=0)
-    below_S = (weight_S.cumsum() - weight_S / 2) / weight_S.sum()
-    rate, low, high = np.minimum(share, np.exp(np.interp((0.5, 0.05, 0.95), below_S, np.log(rates_S))))
-    return DamageRate(float(rate), float(low), float(high), True, odds_factor=factor)
+    odds = odds_of(p_damaged, share)
+    rates_S = RATES if given is None else np.array([given])
+    quarter, (rate, factors) = np.zeros(len(odds), int), _weigh([odds], (DEVIATION,), rates_S)
+    if len(odds) >= FEWEST and (given is not None or rate.is_vague):
+        quarter = np.searchsorted(np.quantile(noise, (0.25, 0.5, 0.75)), noise)
+        rate, factors = _weigh([odds[quarter == number] for number in range(len(DEVIATIONS))], DEVIATIONS, rates_S)
+    used = min(rate.rate, share)
+    estimated = DamageRate(used, min(rate.low, used), rate.high, True)
+    return Estimate(estimated if given is None else fixed_rate(given), factors[quarter])
+
+
+def _weigh(parts: Sequence[Array], deviations: Sequence[float], rates_S: Array) -> tuple[DamageRate, Array]:
+    """Return the share that all parts of a city agree on, as a median, and the factor on the odds of each part."""
+    log_weight_S = -0.5 * ((_log_odds(rates_S) - _log_odds(HELD_RATE)) / HELD_SPREAD) ** 2
+    of_factor_PFS = [_agreement(odds, deviation, rates_S) for odds, deviation in zip(parts, deviations, strict=True)]
+    log_weight_S = log_weight_S + sum(logsumexp(of_factor_FS, axis=0) for of_factor_FS in of_factor_PFS)
+    weight_S = softmax(log_weight_S)
+    below_S = weight_S.cumsum() - weight_S / 2
+    rate, low, high = np.exp(np.interp((0.5, 0.05, 0.95), below_S, np.log(rates_S)))
+    likely_P = np.array([STEPS @ softmax(of_factor_FS, axis=0) @ weight_S for of_factor_FS in of_factor_PFS])
+    return DamageRate(float(rate), float(low), float(high), True), np.exp(likely_P * np.array(deviations))
+
+
+def _agreement(odds: Array, deviation: float, rates_S: Array) -> Array:
+    """Return how well factors F and shares S agree (F, S), as a log weight with what is held of the factor.
+
+    At the share, the mean of the buildings' probabilities is the share itself (a fixed point of expectation
+    maximisation). How far it is off, against what chance does, is the weight; a likelihood would not do, for odds with
+    a factor belong to other points of sound buildings, which nobody knows.
+    """
+    held_F = -0.5 * STEPS**2
+    if not len(odds):
+        return np.repeat(held_F[:, None], len(rates_S), axis=1)
+    log_odds_U, number_U = np.unique(np.round(np.log(odds), 2), return_counts=True)
+    found_FS = np.empty((len(STEPS), len(rates_S)))
+    for row, step in enumerate(STEPS):
+        odds_U = np.exp(log_odds_U + step * deviation)
+        off_SU = odds_U / (1 + rates_S[:, None] * (odds_U - 1)) - 1
+        found_FS[row] = -0.5 * (off_SU @ number_U) ** 2 / np.maximum(off_SU**2 @ number_U, 1e-12)
+    return found_FS + held_F[:, None]
 
 
 def _log_odds(rate: Array | float) -> Array:

@@ -166,13 +166,13 @@ def judge(
     share = np.asarray(model.category_share)
     able = is_in_distribution(answers) & ~asked.poor(prepare)
     p_damaged, of_all = 1 - answers.category_probability[:, 0], float(share[1:].sum())
-    rate = estimate_rate(p_damaged[able], of_all, damage_rate)
+    rate, factor = estimate_rate(p_damaged[able], asked.strain_error[able], of_all, damage_rate)
     geometry = footprints.geometry.to_numpy()
-    corrected = with_odds(p_damaged, rate.odds_factor)
+    corrected = np.array(p_damaged, float)
+    corrected[able] = with_odds(corrected[able], factor)
     local = local_rates(where, geometry[asked.footprint], corrected, able, of_all, rate)
     rate = rate._replace(local=len(np.unique(local.rate)) > 1)
-    # At a given share each building is judged alike, whichever others are judged with it.
-    own = at_rate(answers, share, with_odds(local.rate, rate.odds_factor if rate.estimated else 1.0))
+    own = at_rate(answers, share, local.rate)
     found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0])
 
     def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
