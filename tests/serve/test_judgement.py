@@ -330,8 +330,9 @@ def said():
 def test_how_many_are_damaged_is_said_with_the_way_to_go_on(result, said):
     say_damaged(result, "Rome: ")
     p = result.table["p_damaged"].dropna()
+    share = str(result.rate)[:1].upper() + str(result.rate)[1:]
     assert said == [
-        f"Rome: {str(result.rate)[0].upper()}{str(result.rate)[1:]}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
+        f"Rome: {share}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
         f"0.5 or more for {(p >= 0.5).sum()}. Sort by p_damaged to triage"
     ]
     say_damaged(judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL))
