@@ -1,6 +1,7 @@
 // Sources and layers of the map, from the ground up.
 
 import { CATEGORY, CAUSE, CHOSEN, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { DARKEST, LIGHTEST } from "./frame.js"
 import { SHARES } from "./hexagons.js"
 
 export const EMPTY = { type: "FeatureCollection", features: [] }
@@ -86,8 +87,9 @@ function addBuildings(map, near) {
     const width = ["interpolate", ["linear"], ["zoom"], near, 0.5, near + 3, 1.2]
     map.addLayer({ id: "edges", type: "line", ...common, paint: { "line-color": OUTLINE, "line-width": width } })
     const quarter = { source: "quarters", minzoom: near }
-    map.addLayer({ id: "quarters", type: "fill", ...quarter, paint: { "fill-color": "#000", "fill-opacity": 0.65 } })
-    // A white edge: the quarter is seen on the darkest colours, too.
+    map.addLayer({ id: "quarters", type: "fill", ...quarter, paint: { "fill-color": "#000",
+        "fill-opacity": ["interpolate", ["linear"], ["get", "q"], 0, LIGHTEST, 1, DARKEST] } })
+    // A white edge: quarters are seen on the darkest colours, too.
     map.addLayer({
         id: "quarter-edges", type: "line", ...quarter, minzoom: near + 1,
         paint: { "line-color": "#fff", "line-width": 1 },

@@ -4,6 +4,7 @@ import maplibregl from "maplibre-gl"
 import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { HATCH, MEASURES, scaleOf } from "./colours.js"
 import { causeNode } from "./details.js"
+import { quarterFeatures } from "./frame.js"
 import { keepSmooth } from "./smoothness.js"
 import { CAUSES, EMPTY, FILL, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
@@ -56,10 +57,8 @@ export function createMap(container, city, at, on) {
     function drawFootprints() {
         if (!state.stale || map.getZoom() < near - 0.7) return
         state.stale = false
-        const shown = new Set(state.shown.map(building => building.index))
-        const quarters = city.quarters?.features ?? []
         map.getSource("buildings").setData(footprints(state.shown, state.by))
-        map.getSource("quarters").setData({ ...EMPTY, features: quarters.filter(({ id }) => shown.has(id)) })
+        map.getSource("quarters").setData({ ...EMPTY, features: state.shown.flatMap(quarterFeatures) })
     }
 
     function draw(force = false) {

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import geopandas
+import numpy as np
 import pytest
 import shapely
 
@@ -16,7 +18,7 @@ from plumbline.serve.place.causes import FoundCause, found_table
 from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
 from tests.serve.map.test_over_time import rows
-from tests.serve.map.town import HOSTILE, town, track
+from tests.serve.map.town import EAST, HOSTILE, NORTH, town, track
 
 pytestmark = pytest.mark.browser
 REST = """async () => {
@@ -26,9 +28,15 @@ REST = """async () => {
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="  # one, red
 
 
+L_SHAPED = shapely.box(EAST + 190, NORTH + 114, EAST + 210, NORTH + 126).difference(
+    shapely.box(EAST + 200, NORTH + 120, EAST + 210, NORTH + 126)
+)
+
+
 @pytest.fixture(scope="module")
 def city() -> dict[str, Any]:
     table = town()
+    table.loc[35, "geometry"] = L_SHAPED
     table.loc[17:19, "status"] = "insufficient_points"
     table.loc[17:19, list(JUDGEMENT)] = None
     reason = judged_of(table).reason
@@ -94,9 +102,31 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
     ):
         assert part in said, part
     assert details.get_by_role("img", name="Strain over time, 0.3 permille at the end").is_visible()
-    assert details.get_by_role("img", name="Plan: the quarter NW is damaged").is_visible()
+    assert details.get_by_role("img", name="Plan: damaged in NE or NW").is_visible()
     window.keyboard.press("Escape")
     assert not details.is_visible()
+
+
+def test_quarters_are_the_buildings_own_and_as_dark_as_they_are_probable(page: Path, visit: Any) -> None:
+    """House 15 is turned by 45 degrees from east: its quarters are named counter-clockwise from there."""
+    window = visit(page.as_uri())
+    found = window.evaluate("""() => {
+        const {view: {map}, city} = window.plumbline
+        const {features} = map.getSource("quarters").serialize().data
+        const damaged = city.buildings.filter(one => one.burland_category >= 1).map(one => one.index)
+        const of = name => features.filter(one => one.id === city.byId.get(name).index)
+        return [damaged, [...new Set(features.map(one => one.id))], ...["h15", "h10", "h35"].map(of)]
+    }""")
+    assert found[0] == found[1]
+    assert [(one["properties"]["name"], one["properties"]["q"]) for one in found[2]] == [("NE", 0.1), ("NW", 0.7)]
+    for number, quarters in ((15, found[2]), (10, found[3]), (35, found[4])):
+        for quarter, (x, y) in zip(quarters, ((5, 3), (-5, 3)), strict=True):
+            shape = geopandas.GeoSeries([shapely.geometry.shape(quarter["geometry"])], crs=4326).to_crs(32633)[0]
+            turn = 0.0 if number == 35 else np.radians(3.0 * number)
+            middle = np.array([EAST + 40 * (number % 10), NORTH + 40 * (number // 10)])
+            middle += np.array([x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn)])
+            assert shape.area == pytest.approx(60, rel=0.01)  # h35 has nothing in the north-east: the whole quarter
+            assert shape.centroid.distance(shapely.Point(middle)) < 0.1
 
 
 def test_histories_are_drawn_of_a_building_that_has_scatterers(page: Path, visit: Any) -> None:

@@ -67,14 +67,6 @@ def test_outer_rings_run_counter_clockwise_and_holes_and_parts_stay() -> None:
         assert all(part.exterior.is_ccw for part in shapely.get_parts(one))
 
 
-def test_quarters_are_those_of_judged_damaged_buildings() -> None:
-    said = made(town())
-    of = {feature["id"]: feature["properties"] for feature in said["buildings"]["features"]}
-    damaged = {number for number, own in of.items() if own.get("burland_category", 0) >= 1}
-    assert {feature["id"] for feature in said["quarters"]["features"]} == damaged
-    assert said["quarters"]["features"]
-
-
 def test_no_nan_gets_into_the_json() -> None:
     moving = track(60)
     moving.displacement[:30, 5:] = np.nan

@@ -1,4 +1,4 @@
-"""Prepare quadrants, points and histories for the map."""
+"""Prepare points and histories for the map."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.compass import QUADRANTS, Frames, frames
 from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.map.over_time import when_text
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -75,27 +74,6 @@ def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Arra
         velocity = velocity_mm_per_year(track.displacement[kept], track.epochs)
         result.append(MapPoints(track.name, east_north[kept], velocity, len(index)))
     return result
-
-
-def quarters(footprints: NDArray[np.object_], quadrant: Sequence[str]) -> NDArray[np.object_]:
-    """Return the part of each footprint (B,) that lies in its named quadrant of the building frame.
-
-    Where a footprint has nothing in that quadrant (an L-shape), it is the frame's whole quarter.
-    """
-    frame: Frames = frames(footprints)
-    sign = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])[[QUADRANTS.index(name) for name in quadrant]]
-    corner = sign * frame.side / 2
-    along_x, along_y, zero = corner[:, 0], corner[:, 1], np.zeros(len(corner))
-    local = np.stack(
-        [np.stack(pair, axis=1) for pair in ((zero, zero), (along_x, zero), (along_x, along_y), (zero, along_y))],
-        axis=1,
-    )
-    cos, sin = np.cos(frame.angle)[:, None], np.sin(frame.angle)[:, None]
-    east = local[..., 0] * cos - local[..., 1] * sin
-    north = local[..., 0] * sin + local[..., 1] * cos
-    whole = shapely.polygons(np.stack([east, north], axis=-1) + frame.centre[:, None, :])
-    part = shapely.intersection(whole, shapely.make_valid(footprints))
-    return np.asarray(np.where(shapely.area(part) > 0, part, whole))
 
 
 def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:

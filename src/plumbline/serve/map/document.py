@@ -25,7 +25,6 @@ from plumbline.serve.map.content import (
     histories,
     map_crs,
     points_near_buildings,
-    quarters,
 )
 from plumbline.serve.map.over_time import courses
 from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES, WHOLE
@@ -63,7 +62,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
     Returns:
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
-        `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
+        `reason_groups`, `buildings` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
         `histories`, `courses`, `areas` and `causes` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
@@ -83,7 +82,6 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "categories": list(CATEGORY_NAMES),
         "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
         "buildings": _buildings(shown),
-        "quarters": _quarters(shown),
         "points": _points(points, shown.crs),
         "velocity_limit": velocity_limit(points),
         "histories": histories(shown, tracks),
@@ -124,15 +122,6 @@ def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
             own["frame_deg"] = float(angle[row])
         properties.append(own)
     return _collection(_degrees(shown.geometry), range(len(shown)), properties)
-
-
-def _quarters(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
-    """Make the polygons of the damaged quadrants, of buildings judged to be of category 1 or above."""
-    rows = np.flatnonzero(shown["burland_category"].fillna(0).to_numpy(int) >= 1)
-    if not len(rows):
-        return _collection(np.zeros(0, object), [], [])
-    part = quarters(shown.geometry.to_numpy()[rows], shown["quadrant"].iloc[rows].tolist())
-    return _collection(_degrees(geopandas.GeoSeries(part, crs=shown.crs)), rows.tolist(), [{}] * len(rows))
 
 
 def _places(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
@@ -207,8 +196,9 @@ def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, 
     judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
-        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. The dark quarter of a footprint is its "
-        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. Quarters of a footprint are shaded by "
+        "the probability that the damage is there. "
+        f"Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
     if judged:
         text += f" Severities and probabilities are for a city like this: {rate}."
