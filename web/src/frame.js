@@ -57,9 +57,19 @@ function quarter(frame, signs) {
     return (parts.length ? parts : [[wholeQuarter(frame, signs)]]).map(part => part.map(ring => ring.map(frame.back)))
 }
 
+/** The probability of each quadrant by its name, also of a building that is not judged; null where nothing is said. */
+export function quadrantProbabilities(building) {
+    if (!building.judged && !building.chance) return null
+    return Object.fromEntries(Object.keys(SIGNS).map((name, i) =>
+        [name, building.judged ? building[`p_${name.toLowerCase()}`] ?? 0 : building.chance[i + 1]]))
+}
+
 /** Quadrants that hold most of the probability, each with its own; none of a building below category 1. */
-export const likelyQuadrants = building => building.judged && building.burland_category >= 1
-    ? building.quadrants.split("|").map(name => [name, building[`p_${name.toLowerCase()}`] ?? 0]) : []
+export function likelyQuadrants(building) {
+    if (!building.judged || building.burland_category < 1) return []
+    const of = quadrantProbabilities(building)
+    return building.quadrants.split("|").map(name => [name, of[name]])
+}
 
 /** How dark a quadrant is: the more probable it is, the darker. */
 export const LIGHTEST = 0.08

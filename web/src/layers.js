@@ -31,7 +31,7 @@ export function pointFeatures(points) {
     const features = points.flatMap(({ lon, lat, velocity }, track) => lon.map((east, i) => ({
         type: "Feature",
         geometry: { type: "Point", coordinates: [east, lat[i]] },
-        properties: velocity[i] === null ? { track } : { track, v: velocity[i] },
+        properties: { track, dot: i, ...(velocity[i] !== null && { v: velocity[i] }) },
     })))
     return { type: "FeatureCollection", features }
 }
@@ -96,6 +96,8 @@ function addBuildings(map, near) {
     })
     map.addSource("chosen", { type: "geojson", data: EMPTY, maxzoom: 18 })
     map.addLayer({ id: "chosen", type: "line", source: "chosen", paint: { "line-color": CHOSEN, "line-width": 4 } })
+    map.addLayer({ id: "chosen-point", type: "circle", source: "chosen", filter: ["==", ["geometry-type"], "Point"],
+        paint: { "circle-opacity": 0, "circle-radius": 8, "circle-stroke-color": CHOSEN, "circle-stroke-width": 3 } })
 }
 
 export function addPoints(map, points, limit) {

@@ -12,13 +12,13 @@ import { CAUSES, EMPTY, FILL, measureFill, addAreas, addCauses, addLayers, addPo
 const FAR_M_PER_PX = 2
 /** A building that the list leads to is shown at this zoom. */
 const CLOSE_ZOOM = 18
-/** A click this far beside a cause is on it. */
+/** A click this far beside a cause or a point is on it. */
 const SLACK_PX = 4
 const CLICKABLE = ["judged", "abstained-unsure", "abstained-points", "abstained-size", "abstained-unlike"]
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 
-/** Draw the map; `on.choose(building | null)` and `on.move(center, zoom)` hear what the user does. */
+/** Draw the map; `on.choose(building | null)`, `on.choosePoint(track, dot)` and `on.move(center, zoom)` hear what the user does. */
 export function createMap(container, city, at, on) {
     const [west, south, east, north] = city.bounds
     const lat = (south + north) / 2
@@ -71,8 +71,13 @@ export function createMap(container, city, at, on) {
         const found = map.queryRenderedFeatures(point, { layers: CLICKABLE })
         return found.length ? city.buildings[found[0].id] : null
     }
-    const causeAt = ({ x, y }) => map.getLayer("causes")
-        && map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers: CAUSES })[0]
+    const beside = ({ x, y }, layers) => map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers })
+    const causeAt = point => map.getLayer("causes") && beside(point, CAUSES)[0]
+    const pointAt = point => {
+        if (!map.getLayer("points")) return undefined
+        const away = ({ geometry }) => map.project(geometry.coordinates).dist(point)
+        return beside(point, ["points"]).sort((a, b) => away(a) - away(b))[0]
+    }
     const hexagonAt = point => map.queryRenderedFeatures(point, { layers: ["hexagons"] })[0]
 
     /** Switch the layers of a source that is added when it is asked for. */
@@ -91,6 +96,11 @@ export function createMap(container, city, at, on) {
     map.on("zoom", () => map.getSource("hexagons") && draw())
     map.on("moveend", () => on.move(map.getCenter(), map.getZoom()))
     map.on("click", event => {
+        const point = pointAt(event.point)
+        if (point) {
+            on.choosePoint(point.properties.track, point.properties.dot)
+            return
+        }
         const cause = !buildingAt(event.point) && causeAt(event.point)
         if (cause) {
             new maplibregl.Popup({ maxWidth: "300px" }).setLngLat(event.lngLat).setDOMContent(causeNode(cause.properties)).addTo(map)
@@ -102,7 +112,7 @@ export function createMap(container, city, at, on) {
     })
     map.on("mousemove", event => {
         if (map.isMoving() || !map.getLayer("judged")) return
-        map.getCanvas().style.cursor = [hexagonAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
+        map.getCanvas().style.cursor = [hexagonAt, pointAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
     })
 
     return {
@@ -124,8 +134,9 @@ export function createMap(container, city, at, on) {
             map.setPaintProperty("judged", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : FILL[by])
             drawFootprints()
         }),
-        choose: building => loaded.then(() => map.getSource("chosen").setData(
-            building ? { type: "Feature", geometry: building.geometry, properties: {} } : EMPTY)),
+        /** Mark what has this geometry; nothing without. */
+        mark: geometry => loaded.then(() => map.getSource("chosen").setData(
+            geometry ? { type: "Feature", geometry, properties: {} } : EMPTY)),
         /** Go there, to the middle of what `covered` px at the right and at the bottom leave free. */
         goTo(building, covered) {
             const zoom = Math.max(map.getZoom(), CLOSE_ZOOM)

@@ -1,7 +1,7 @@
 // A building on a small plan, in its own frame: which quarters may be damaged, and where its scatterers are.
 
 import { svg } from "./dom.js"
-import { DARKEST, LIGHTEST, SIGNS, frameOf, likelyQuadrants } from "./frame.js"
+import { DARKEST, LIGHTEST, SIGNS, frameOf, likelyQuadrants, quadrantProbabilities } from "./frame.js"
 
 const SIZE = 240
 const ROOM = 34
@@ -21,6 +21,7 @@ export function plan(building, scatterers) {
     const y = value => ROOM + (top - value) * scale
     const path = rings.map(ring => `M${ring.map(place => `${x(place[0]).toFixed(1)} ${y(place[1]).toFixed(1)}`).join("L")}Z`)
     const likely = likelyQuadrants(building), named = likely.map(([name]) => name)
+    const probabilities = quadrantProbabilities(building)
     const outline = `quadrant-clip-${building.index}`
     return svg("svg", { viewBox: `0 0 ${width.toFixed(0)} ${height.toFixed(0)}`, role: "img", class: "plan",
         "aria-label": named.length ? `Plan: damaged in ${named.join(" or ")}` : "Plan of the footprint" },
@@ -34,10 +35,10 @@ export function plan(building, scatterers) {
             stroke: "#777", "stroke-dasharray": "5 4" }),
         points.map(({ at, colour }) => svg("circle", { cx: x(at[0]).toFixed(1), cy: y(at[1]).toFixed(1), r: 4.5,
             fill: colour, stroke: "#fff", "stroke-width": 1.5 })),
-        building.judged && Object.entries(SIGNS).map(([name, [toEast, toNorth]]) => svg("text", {
+        probabilities && Object.entries(SIGNS).map(([name, [toEast, toNorth]]) => svg("text", {
             x: toEast > 0 ? width - 4 : 4, y: toNorth > 0 ? ROOM - 14 : height - 10, class: "quadrant",
             "text-anchor": toEast > 0 ? "end" : "start", "font-weight": named.includes(name) ? "bold" : "normal" },
-            `${name} ${(building[`p_${name.toLowerCase()}`] ?? 0).toFixed(2)}`)),
+            `${name} ${probabilities[name].toFixed(2)}`)),
         north_arrow(turn, width / 2))
 }
 

@@ -5,8 +5,8 @@ import { createDetails } from "./details.js"
 import { createLegend } from "./legend.js"
 import { createList } from "./list.js"
 import { openCity } from "./city.js"
-import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls, button } from "./controls.js"
-import { count, el } from "./dom.js"
+import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls } from "./controls.js"
+import { button, count, el } from "./dom.js"
 import { csvOf, geojsonOf, save } from "./exports.js"
 import { NO_FILTER, choose } from "./filter.js"
 import { readLink, writeLink } from "./link.js"
@@ -46,7 +46,7 @@ export function showMap(root, document_, more = []) {
 
     let view = {}
     try {
-        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), move: moved })
+        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), choosePoint: pickPoint, move: moved })
     } catch (error) {
         canvas.append(el("p", { class: "problem", role: "alert" },
             `The map cannot be drawn: this browser has no WebGL (${error.message}). The list works without it.`))
@@ -64,9 +64,15 @@ export function showMap(root, document_, more = []) {
         state.chosen = building
         details.show(building)
         list.mark(building)
-        view.choose?.(building)
+        view.mark?.(building?.geometry)
         if (building && go) view.goTo?.(building, coveredBy(details.node, holder))
         if (view.map) writeLink(view.map.getCenter(), view.map.getZoom(), building?.building_id)
+    }
+
+    function pickPoint(track, dot) {
+        pick(null, false)
+        details.showPoint(track, dot)
+        view.mark?.({ type: "Point", coordinates: [city.points[track].lon[dot], city.points[track].lat[dot]] })
     }
 
     function update() {
@@ -125,7 +131,7 @@ export function showMap(root, document_, more = []) {
     }
 
     root.onkeydown = event => {
-        if (event.key === "Escape" && state.chosen) pick(null, false)
+        if (event.key === "Escape" && !details.node.hidden) pick(null, false)
     }
     window.onhashchange = () => {
         const { at, id } = readLink()

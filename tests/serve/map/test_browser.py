@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pytest
 import shapely
 
@@ -44,6 +46,11 @@ def city() -> dict[str, Any]:
     row = table["building_id"] == "h15"
     table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-02-01", "2020-08-30"]
     table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
+    table.loc[row, ["tilt_mm_m", "tilt_std_mm_m", "tilt_towards"]] = [
+        0.31,
+        0.4,
+        np.nan,
+    ]  # too small to have a direction
     sunk = {"name": "A1", "track": "T", "rate_mm_year": -6.2, "displacement_mm": -12.4, "points": 7, "buildings": 1}
     area = table.geometry.iloc[[15]].buffer(20).to_frame("geometry").set_geometry("geometry").assign(**sunk, quality=1)
     middle = table.geometry.iloc[15].centroid
@@ -51,7 +58,8 @@ def city() -> dict[str, Any]:
     found = [FoundCause(HOSTILE, 75.0, False, 168, 0.32, 0.234, 0.49, True, line)]
     found.append(FoundCause("well", 10.0, True, 3, 0.0024, 0.001, 0.01, False, shapely.Point(middle.x - 30, middle.y)))
     causes = found_table(found, table.crs)
-    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes)
+    chance = np.where(reason[:, None] == UNSURE_WHERE, [0.82, 0.4, 0.3, 0.2, 0.1], np.nan)
+    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes, chance=chance)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
@@ -98,6 +106,7 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
         "95 %",
         "NE or NW",
         "15 points",
+        "0.3 ± 0.4 mm/m\n",
         "begins 2020-05 (2020-02 to 2020-08); grows by 0.4 permille a year (0.2 to 0.7)",
     ):
         assert part in said, part
@@ -129,16 +138,45 @@ def test_quarters_are_the_buildings_own_and_as_dark_as_they_are_probable(page: P
             assert shape.centroid.distance(shapely.Point(middle)) < 0.1
 
 
-def test_histories_are_drawn_of_a_building_that_has_scatterers(page: Path, visit: Any) -> None:
+def test_a_history_says_its_trend_and_what_is_under_the_pointer_and_is_saved(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
-    name = window.evaluate("""() => {
+    name, dates = window.evaluate("""() => {
         const {buildings, histories} = window.plumbline.city
-        return buildings.find(one => histories.buildings[one.index]).building_id
+        return [buildings.find(one => histories.buildings[one.index]).building_id, histories.tracks[0].epochs]
     }""")
     window.get_by_label("Search by building_id").fill(name)
     window.locator(".row").first.click()
-    assert window.locator(".chart canvas").first.is_visible()
-    assert "A_<i>044</i>" in window.locator(".chart figcaption").first.inner_text()
+    chart = window.locator(".chart", has=window.locator("figcaption")).first
+    assert re.fullmatch(r"A_<i>044</i>: 0\.\d mm a year \(dashed\)", chart.locator("figcaption").inner_text())
+    box = chart.locator(".u-over").bounding_box()
+    window.mouse.move(box["x"] + box["width"] - 1, box["y"] + 5)
+    assert re.fullmatch(rf"{dates[-1]}: \d\.\d mm, p\d+", chart.locator(".told").inner_text())
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save these histories as CSV").click()
+    rows_ = pd.read_csv(saved.value.path())
+    assert list(rows_) == ["point_id", "track", "longitude", "latitude", "date", "displacement_mm"]
+    assert rows_["date"].unique().tolist() == dates
+
+
+def test_a_point_is_clicked_for_its_history(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label("A_<i>044</i> (300)").check()
+    window.get_by_text("Points", exact=True).click()
+    window.evaluate(REST)
+    window.mouse.click(
+        *window.evaluate("""() => {
+        const {view: {map}, city} = window.plumbline, box = map.getCanvas().getBoundingClientRect()
+        const {x, y} = map.project([city.points[0].lon[299], city.points[0].lat[299]])
+        return [x + box.left, y + box.top]
+    }""")
+    )
+    said = window.locator(".details").inner_text()
+    assert "p299" in said
+    assert "1.0 mm a year towards the satellite" in said
+    assert window.locator(".chart canvas").count() == 1
+    window.keyboard.press("Escape")
+    assert not window.locator(".details").is_visible()
 
 
 def test_a_hostile_name_stays_a_name(page: Path, visit: Any) -> None:
@@ -159,7 +197,10 @@ def test_an_abstained_building_is_hatched_and_says_why(page: Path, visit: Any) -
     }"""
     assert ["abstained-unsure", "hatch-unsure"] in window.evaluate(layers, [x, y])
     window.mouse.click(x, y)
-    assert "it may be damaged" in window.locator(".details").inner_text()
+    said = window.locator(".details").inner_text()
+    for part in ("it may be damaged", "82 %, not a judgement", "NE 0.40"):
+        assert part in said
+    assert window.locator(".plan circle").count() > 0
     assert "damaged? unsure where: 2" in window.locator(".legend").inner_text()
 
 
