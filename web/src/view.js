@@ -8,7 +8,7 @@ import { openCity } from "./city.js"
 import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls } from "./controls.js"
 import { button, count, el } from "./dom.js"
 import { csvOf, geojsonOf, save } from "./exports.js"
-import { NO_FILTER, choose } from "./filter.js"
+import { NO_FILTER, choose, whyNone } from "./filter.js"
 import { readLink, writeLink } from "./link.js"
 
 const WAIT_MS = 120
@@ -27,6 +27,7 @@ export function showMap(root, document_, more = []) {
         points: new Set(), areas: false, causes: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
 
     const counted = el("p", { class: "counted", role: "status" })
+    const none = el("p", { class: "none", role: "status" })
     const list = createList(city, building => pick(building, true))
     const details = createDetails(city, () => pick(null, false))
     const legend = createLegend(city)
@@ -41,7 +42,7 @@ export function showMap(root, document_, more = []) {
             pointControls(city, showPoints, showLayer), overlayControls(city, state, showOverlay),
             button("Whole city", () => view.showAll?.(), "Show the whole city")),
         el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
-            el("div", { class: "side-head" }, counted, orderControl(state, reorder), exportControls(saveShown)), list.node), holder),
+            el("div", { class: "side-head" }, counted, none, orderControl(state, reorder), exportControls(saveShown)), list.node), holder),
         el("footer", {}, el("p", {}, city.footer ?? "")))
 
     let view = {}
@@ -78,6 +79,7 @@ export function showMap(root, document_, more = []) {
     function update() {
         state.shown = choose(city.buildings, state.filter, state.order)
         list.show(state.shown, state.chosen)
+        none.textContent = state.shown.length || !hasBuildings ? "" : whyNone(state.filter, city.buildings)
         counted.textContent = state.shown.length === city.buildings.length
             ? count(city.buildings.length, "building")
             : `${state.shown.length.toLocaleString("en")} of ${count(city.buildings.length, "building")}`

@@ -234,6 +234,20 @@ def test_the_search_finds_a_building_by_its_name(page: Path, visit: Any) -> None
     assert window.locator(".details h2").inner_text().strip("\u2068\u2069") == "h35"
 
 
+def test_a_search_without_a_match_says_so(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    search, said = window.get_by_label("Search by building_id"), window.locator(".none")
+    search.fill("z99")
+    wait_for_count(window, 0)
+    assert said.inner_text() == "No building_id contains “\u2068z99\u2069”."
+    search.fill("h35")
+    wait_for_count(window, 1)
+    assert not said.is_visible()
+    window.get_by_label("Status").select_option("abstained")
+    wait_for_count(window, 0)
+    assert said.inner_text() == "The filters hide 1 building with “\u2068h35\u2069” in building_id."
+
+
 def test_the_list_is_used_by_keyboard(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
     box = window.get_by_role("listbox", name="Buildings")
