@@ -49,18 +49,19 @@ export function baseStyle(basemap, attribution) {
     return style
 }
 
-function addHexagons(map, near) {
+export const HEXAGONS = ["hexagons", "hexagon-edges", "hexagon-texts"]
+
+function addHexagons(map) {
     map.addSource("hexagons", { type: "geojson", data: EMPTY, buffer: 8 })
     map.addSource("middles", { type: "geojson", data: EMPTY })
     const colour = ["case", ["<", ["get", "share"], 0], "#dcdcdc", steps(["get", "share"], CATEGORY, SHARES)]
-    const common = { source: "hexagons", maxzoom: near }
+    const common = { source: "hexagons" }
     map.addLayer({ id: "hexagons", type: "fill", ...common, paint: { "fill-color": colour, "fill-opacity": 0.85 } })
     map.addLayer({ id: "hexagon-edges", type: "line", ...common, paint: { "line-color": "#fff", "line-width": 1.5 } })
     map.addLayer({
         id: "hexagon-texts",
         type: "symbol",
         source: "middles",
-        maxzoom: near,
         // Without an address of glyphs MapLibre draws letters of the machine's own fonts.
         layout: { "text-field": ["get", "text"], "text-font": ["sans-serif"], "text-size": 12, "text-line-height": 1.1 },
         paint: { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 1.5 },
@@ -159,7 +160,7 @@ export function addOverlays(map, overlays) {
 
 /** All layers but the points, which wait until they are asked for. `near`: zoom from which footprints are drawn. */
 export function addLayers(map, city, near) {
-    addHexagons(map, near)
+    addHexagons(map)
     addBuildings(map, near)
     addOverlays(map, city.overlays)
 }

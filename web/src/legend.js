@@ -49,7 +49,7 @@ function scale({ legend, name }) {
 
 export function createLegend(city) {
     const body = el("div")
-    const node = el("details", { class: "legend", open: innerWidth > 480 }, el("summary", {}, "Legend"), body)
+    const node = el("details", { class: "legend", open: innerWidth > 800 }, el("summary", {}, "Legend"), body)
     function show({ shown, by, far, points, causes, overlay }) {
         body.replaceChildren(
             ...(city.buildings.length === 0 ? [] : [far

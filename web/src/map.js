@@ -1,12 +1,12 @@
 // The map itself: hexagons from afar, footprints from near, and what is chosen.
 
 import maplibregl from "maplibre-gl"
-import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
+import { assignCells, boundsOf, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { HATCH, MEASURES, scaleOf } from "./colours.js"
 import { causeNode } from "./details.js"
 import { quarterFeatures } from "./frame.js"
 import { keepSmooth } from "./smoothness.js"
-import { CAUSES, EMPTY, FILL, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+import { CAUSES, EMPTY, FILL, HEXAGONS, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
@@ -18,7 +18,8 @@ const CLICKABLE = ["judged", "abstained-unsure", "abstained-points", "abstained-
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 
-/** Draw the map; `on.choose(building | null)`, `on.choosePoint(track, dot)` and `on.move(center, zoom)` hear what the user does. */
+/** Draw the map; `on.choose(building | null)`, `on.choosePoint(track, dot)` and `on.move(center, zoom)` hear what the user does,
+ * `on.far()` when the map changes between hexagons and footprints. */
 export function createMap(container, city, at, on) {
     const [west, south, east, north] = city.bounds
     const lat = (south + north) / 2
@@ -41,8 +42,18 @@ export function createMap(container, city, at, on) {
     map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-left")
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-left")
     keepSmooth(map)
-    const state = { shown: city.buildings, resolution: null, stale: true, tracks: new Set(), by: "category" }
+    const state = { shown: city.buildings, resolution: null, stale: true, far: true, tracks: new Set(), by: "category" }
     assignCells(city.buildings)
+    if (!at && city.buildings.length) map.jumpTo(whole())
+
+    /** The view of the whole city: of its footprints, or from afar of its hexagons, which reach further. */
+    function whole() {
+        const fit = ([left, bottom, right, top]) => map.cameraForBounds([[left, bottom], [right, top]], { padding, maxZoom: 19 })
+        let camera = fit(city.bounds)
+        // Larger hexagons may need a view from further away, which has larger ones still.
+        for (let i = 0; i < 3 && camera.zoom < near; i++) camera = fit(boundsOf(city.buildings, resolutionAt(camera.zoom, lat)))
+        return camera
+    }
 
     function drawHexagons(force) {
         const resolution = resolutionAt(map.getZoom(), lat)
@@ -62,9 +73,19 @@ export function createMap(container, city, at, on) {
     }
 
     function draw(force = false) {
-        if (map.getZoom() < near) drawHexagons(force)
+        if (map.getZoom() < near || state.far) drawHexagons(force)
         else if (force) state.resolution = null
         drawFootprints()
+    }
+
+    /** From near, hexagons stay until the footprints are drawn: a large city's take seconds. */
+    function keepHexagons() {
+        const drawn = !state.stale && ["buildings", "quarters"].every(source => map.isSourceLoaded(source))
+        const far = map.getZoom() < near || (state.far && !drawn)
+        if (far === state.far) return
+        state.far = far
+        for (const layer of HEXAGONS) map.setLayoutProperty(layer, "visibility", far ? "visible" : "none")
+        on.far()
     }
 
     const buildingAt = point => {
@@ -90,6 +111,7 @@ export function createMap(container, city, at, on) {
     const loaded = new Promise(resolve => map.once("style.load", () => {
         addLayers(map, city, near)
         draw(true)
+        map.on("render", keepHexagons)
         map.once("idle", () => performance.mark("map drawn"))
         resolve()
     }))
@@ -119,6 +141,7 @@ export function createMap(container, city, at, on) {
         map,
         loaded,
         near,
+        far: () => state.far,
         show(shown) {
             Object.assign(state, { shown, stale: true })
             loaded.then(() => draw(true))
@@ -144,7 +167,7 @@ export function createMap(container, city, at, on) {
             const offset = covered.map(size => -size / 2)
             map.easeTo({ center: building.centre, zoom, offset, animate: !far && !calm() })
         },
-        showAll: () => map.fitBounds([[west, south], [east, north]], { padding, maxZoom: 19, animate: !calm() }),
+        showAll: () => map.easeTo({ ...(city.buildings.length ? whole() : map.cameraForBounds(city.bounds, { padding })), animate: !calm() }),
         points: (track, visible) => loaded.then(() => {
             if (!map.getSource("points")) addPoints(map, city.points, city.velocity_limit)
             state.tracks[visible ? "add" : "delete"](track)

@@ -47,13 +47,12 @@ export function showMap(root, document_, more = []) {
 
     let view = {}
     try {
-        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), choosePoint: pickPoint, move: moved })
+        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), choosePoint: pickPoint, move: moved, far: () => drawLegend() })
     } catch (error) {
         canvas.append(el("p", { class: "problem", role: "alert" },
             `The map cannot be drawn: this browser has no WebGL (${error.message}). The list works without it.`))
     }
-    const isFar = () => view.map !== undefined && view.map.getZoom() < view.near
-    const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: isFar(), points: state.points.size > 0 || state.areas,
+    const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: view.far?.() ?? false, points: state.points.size > 0 || state.areas,
         causes: state.causes, overlay: city.overlays[state.overlay] })
 
     function moved(center, zoom) {

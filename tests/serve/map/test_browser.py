@@ -289,6 +289,39 @@ def test_zoomed_out_hexagons_count_and_no_footprint_is_drawn(page: Path, visit: 
     assert "Share with a probability of damage of 50 % or more" in window.locator(".legend").inner_text()
 
 
+def test_hexagons_stay_until_the_footprints_are_drawn(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    go = """async step => {
+        const {map, near} = window.plumbline.view, frames = []
+        const drawn = name => map.queryRenderedFeatures({layers: [name]}).length > 0
+        const look = () => frames.push([drawn("hexagons"), drawn("judged")])
+        map.on("render", look)
+        map.jumpTo({zoom: near + step})
+        await new Promise(done => map.once("idle", done))
+        map.off("render", look)
+        return frames
+    }"""
+    assert window.evaluate(go, -2)[-1] == [True, False]
+    window.evaluate("window.plumbline.view.show(window.plumbline.city.buildings)")  # as a filter: drawn afresh
+    frames = window.evaluate(go, 1)
+    assert all(hexagons or judged for hexagons, judged in frames), frames
+    assert frames[-1] == [False, True]
+
+
+def test_the_hexagons_of_the_whole_city_are_in_view_beside_the_legend(visit: Any, tmp_path: Path) -> None:
+    write_map(judged_of(town(500, across=5)), [], tmp_path / "long.html", "Long")  # 4 km
+    window = visit((tmp_path / "long.html").as_uri())
+    box = window.evaluate("""() => {
+        const {map} = window.plumbline.view
+        const corners = map.getSource("hexagons").serialize().data.features.flatMap(one => one.geometry.coordinates[0])
+        const [x, y] = ["x", "y"].map(axis => corners.map(corner => map.project(corner)[axis]))
+        return [Math.min(...x), Math.min(...y), Math.max(...x), Math.max(...y)]
+    }""")
+    legend, map_ = (window.locator(name).bounding_box() for name in (".legend", ".map"))
+    assert map_["x"] + box[0] > legend["x"] + legend["width"]
+    assert (box[1] > 0, box[2] < map_["width"], box[3] < map_["height"]) == (True, True, True)
+
+
 def test_a_link_leads_to_the_place_and_the_building(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
     window.mouse.click(*middle_of(window, "h15"))
