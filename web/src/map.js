@@ -5,6 +5,7 @@ import { assignCells, boundsOf, hexagons, metresPerPixel, middles, resolutionAt 
 import { HATCH, MEASURES, scaleOf } from "./colours.js"
 import { causeNode } from "./details.js"
 import { quarterFeatures } from "./frame.js"
+import { wide } from "./legend.js"
 import { keepSmooth } from "./smoothness.js"
 import { CAUSES, EMPTY, FILL, HEXAGONS, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
@@ -24,8 +25,8 @@ export function createMap(container, city, at, on) {
     const [west, south, east, north] = city.bounds
     const lat = (south + north) / 2
     const near = Math.log2(metresPerPixel(0, lat) / FAR_M_PER_PX)
-    // The legend stands in the lower left corner: on a wide window the city begins beside it.
-    const padding = { top: 24, right: 24, bottom: 24, left: container.clientWidth > 700 ? 270 : 24 }
+    // The legend stands in the lower left corner: where it is open, the city begins beside it.
+    const padding = { top: 24, right: 24, bottom: 24, left: wide() ? 270 : 24 }
     const map = new maplibregl.Map({
         container,
         style: baseStyle(city.basemap, city.basemap_attribution),

@@ -13,11 +13,8 @@ import { readLink, writeLink } from "./link.js"
 
 const WAIT_MS = 120
 
-/** How much of the map the details cover, px at the right and at the bottom. */
-const coveredBy = (node, holder) => {
-    const beside = node.offsetWidth < holder.clientWidth
-    return [beside ? node.offsetWidth : 0, beside ? 0 : node.offsetHeight]
-}
+/** How much of the map the details cover, px at the right; on a phone they are below it. */
+const coveredBy = (node, holder) => (node.offsetTop < holder.offsetTop + holder.offsetHeight ? [node.offsetWidth, 0] : [0, 0])
 
 /** Show the document in `root`; `more` are further elements of the header, as links to results. */
 export function showMap(root, document_, more = []) {
@@ -32,7 +29,7 @@ export function showMap(root, document_, more = []) {
     const details = createDetails(city, () => pick(null, false))
     const legend = createLegend(city)
     const canvas = el("div", { class: "map" })
-    const holder = el("div", { class: "map-holder" }, canvas, legend.node, details.node)
+    const holder = el("div", { class: "map-holder" }, canvas, legend.node)
     const hasBuildings = city.buildings.length > 0
     root.className = hasBuildings ? "viewer" : "viewer without-list"
     root.replaceChildren(
@@ -42,7 +39,7 @@ export function showMap(root, document_, more = []) {
             pointControls(city, showPoints, showLayer), overlayControls(city, state, showOverlay),
             button("Whole city", () => view.showAll?.(), "Show the whole city")),
         el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
-            el("div", { class: "side-head" }, counted, none, orderControl(state, reorder), exportControls(saveShown)), list.node), holder),
+            el("div", { class: "side-head" }, counted, none, orderControl(state, reorder), exportControls(saveShown)), list.node), holder, details.node),
         el("footer", {}, el("p", {}, city.footer ?? "")))
 
     let view = {}

@@ -403,8 +403,15 @@ def test_on_a_phone_the_list_is_below_the_map_and_nothing_runs_out(page: Path, v
     map_, list_ = (window.locator(name).bounding_box() for name in (".map-holder", ".list"))
     assert map_["y"] + map_["height"] <= list_["y"]
     window.mouse.click(*middle_of(window, "h15"))
-    details = window.locator(".details").bounding_box()
+    details, map_ = (window.locator(name).bounding_box() for name in (".details", ".map-holder"))
     assert details["width"] == width
+    assert min(details["y"], 844) - map_["y"] >= 844 / 2
+    assert details["y"] + details["height"] <= 844
+
+
+def test_a_phone_on_its_side_keeps_half_of_its_height_for_the_map(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri(), 844, 390)
+    assert window.locator(".map-holder").bounding_box()["height"] >= 390 / 2
 
 
 def test_a_map_of_one_building_shows_it_whole(visit: Any, tmp_path: Path) -> None:
