@@ -35,9 +35,10 @@ from plumbline.sources.points.track import Track
 FLAGS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
 """Chromium draws WebGL and the page on the CPU, as it does by itself on a machine without a GPU."""
 WINDOW = {"width": 1400, "height": 900}
+PHONE = {"width": 390, "height": 844}
 EAST, NORTH, STEP_M = 500_000.0, 4_600_000.0, 25.0
 CRS = "EPSG:32633"
-BARS, FRAMES_A_SECOND = {"first picture, s": 3}, 30
+BARS, FRAMES_A_SECOND = {"first picture, s": 3, "blank on the way to footprints, s": 1}, 30
 """At most, and at least."""
 DRAWN = """async () => {
     // The page's policy forbids what Playwright's own waiting needs.
@@ -48,6 +49,24 @@ GO = """async zoom => {
     const {map} = window.plumbline.view
     map.jumpTo({zoom})
     await new Promise(done => { map.once("idle", done); map.triggerRepaint() })
+}"""
+ENTER = """async zoom => {
+    const {map} = window.plumbline.view, {width, height} = map.getContainer().getBoundingClientRect()
+    const middle = [[width / 2 - 100, height / 2 - 100], [width / 2 + 100, height / 2 + 100]]
+    const start = performance.now()
+    let since = null, longest = 0, footprints = null
+    const look = () => {
+        const now = performance.now(), drawn = name => map.queryRenderedFeatures(middle, {layers: [name]}).length > 0
+        if (footprints === null && drawn("judged")) footprints = now - start
+        if (drawn("judged") || drawn("hexagons")) since = null
+        else longest = Math.max(longest, now - (since ??= now))
+    }
+    map.on("render", look)
+    map.easeTo({zoom, duration: 500})
+    await new Promise(done => map.once("moveend", () => map.once("idle", done)))
+    look()
+    map.off("render", look)
+    return {longest: longest / 1000, footprints: footprints / 1000}
 }"""
 PAN = """async seconds => {
     const {map} = window.plumbline.view
@@ -133,9 +152,9 @@ def draw(folder: Path, count: int) -> Path:
     return path
 
 
-def open_page(browser: Any, page: Path) -> tuple[Any, float]:
+def open_page(browser: Any, page: Path, size: dict[str, int] = WINDOW) -> tuple[Any, float]:
     """Open the map in a new window; return it and the seconds from the request to the first whole picture."""
-    window = browser.new_page(viewport=WINDOW)
+    window = browser.new_page(viewport=size)
     window.goto(page.as_uri(), wait_until="commit")
     return window, window.evaluate(DRAWN) / 1000
 
@@ -160,6 +179,8 @@ def measure(browser: Any, page: Path, rounds: int, seconds: float) -> dict[str, 
         near = window.evaluate("window.plumbline.view.near")
         start = window.evaluate("window.plumbline.view.map.getZoom()")
         result = {"first picture, s": drawn, "first picture, s of CPU": opening}
+        way = window.evaluate(ENTER, near + 0.05)
+        result |= {"until footprints, s": way["footprints"], "blank on the way to footprints, s": way["longest"]}
         for name, zoom in (("hexagons", start), ("all footprints", near + 0.05), ("a street", near + 2)):
             window.evaluate(GO, zoom)
             before = cpu_seconds()
@@ -173,9 +194,9 @@ def measure(browser: Any, page: Path, rounds: int, seconds: float) -> dict[str, 
 
 
 def picture(window: Any, path: Path) -> None:
-    """Write what is seen with 128 colours, so that the file stays small."""
+    """Write what is seen with 256 colours, so that the file stays small; an octree keeps those of the legend."""
     seen = Image.open(io.BytesIO(window.screenshot())).convert("RGB")
-    seen.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    seen.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def pictures(browser: Any, page: Path, folder: Path) -> None:
@@ -183,14 +204,12 @@ def pictures(browser: Any, page: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     window, _ = open_page(browser, page)
     picture(window, folder / "map-hexagons.png")
-    window.locator(".list").focus()
-    window.keyboard.press("ArrowDown")
-    window.wait_for_timeout(2500)
-    picture(window, folder / "map-building.png")
-    window.set_viewport_size({"width": 390, "height": 844})
-    window.wait_for_timeout(1500)
-    picture(window, folder / "map-phone.png")
-    window.close()
+    for name, size in (("map-building.png", WINDOW), ("map-phone.png", PHONE)):
+        window, _ = open_page(browser, page, size)
+        window.locator(".list").focus()
+        window.keyboard.press("ArrowDown")
+        window.wait_for_timeout(2500)
+        picture(window, folder / name)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

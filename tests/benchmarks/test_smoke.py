@@ -77,7 +77,7 @@ TABLES = {
     ],
     "makers.ninth": [(WRITTEN, 3)],
     "makers.fields": [(WRITTEN, 2)],
-    "map_page": [(("figure", "measured", "bar"), 10)],
+    "map_page": [(("figure", "measured", "bar"), 12)],
     "predict": [(("buildings", "points", "processor, s", "clock, s", "peak, MB"), 2)],
     "restoration": [
         (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)

@@ -77,6 +77,12 @@ def test_the_last_epochs_are_kept_where_a_table_cannot_have_all(track, monkeypat
     assert days == [f"D{str(day).replace('-', '')}" for day in EPOCHS[-4:]]
 
 
+def test_tracks_have_one_scale_of_colours(track):
+    fast = make_track("F", np.ones((10, 2)), np.arange(10.0), (0, 0, 1), 5 * track.displacement)
+    styles = [layer.style.qml for layer in scatterer_layers([track, fast], [OWNER, OWNER], TABLE)]
+    assert styles[0] == styles[1]
+
+
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6))
 def test_any_track_has_a_plain_name_of_its_own(tracks):
     names = layer_names(tracks)

@@ -225,6 +225,22 @@ def test_the_map_is_written_beside_the_predictions(case):
     assert said["constants"]["model_version"] == verify_package(case.model).version
 
 
+def test_a_base_map_is_asked_for_by_its_address(case):
+    drawn, tiles = case.folder / "map.html", "https://tiles.example.org/{z}/{x}/{y}.png"
+    case.more = ["--map", drawn, "--basemap", tiles]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert document_in(drawn)["basemap"] == tiles
+    assert "connect-src data: blob: https://tiles.example.org;" in drawn.read_text(encoding="utf-8")
+    for more, said in (
+        (["--basemap", tiles], "without --map there is no map"),
+        (["--map", drawn, "--basemap", "tiles.example.org"], "--basemap tiles.example.org: is no address of tiles"),
+    ):
+        case.more = more
+        ended = case.run()
+        assert (ended.code, said in ended.err) == (2, True), ended.err
+
+
 def test_a_map_without_its_page_is_refused_before_anything_is_read(case, monkeypatch, tmp_path):
     monkeypatch.setattr(drawing, "BUILT", tmp_path)
     case.more = ["--map", case.folder / "map.html"]

@@ -3,8 +3,8 @@
 /** Burland categories 0 to 4: ColorBrewer's YlOrRd in five classes, which is safe for colour-blind readers. */
 export const CATEGORY = ["#ffffb2", "#fecc5c", "#fd8d3c", "#f03b20", "#bd0026"]
 
-/** Probability of damage, in steps of 20 %: cividis from light to dark, made for colour-blind readers. */
-export const PROBABILITY = ["#fee838", "#bcae6c", "#7c7b78", "#414d6b", "#00204c"]
+/** Probability of damage, in steps of 20 %, from almost white to dark: ColorBrewer's BuPu, safe for colour-blind readers. */
+export const PROBABILITY = ["#edf8fb", "#b3cde3", "#8c96c6", "#8856a7", "#810f7c"]
 
 /** Velocity from away from the satellite (purple) to towards it (green): ColorBrewer's diverging PRGn. */
 export const VELOCITY = ["#762a83", "#9970ab", "#c2a5cf", "#f0f0f0", "#a6dba0", "#5aae61", "#1b7837"]

@@ -1,7 +1,7 @@
 // The controls above the map: colours, filters, order, points, field layers, and files of what is shown.
 
 import { MEASURES } from "./colours.js"
-import { checkbox, el, select } from "./dom.js"
+import { button, checkbox, el, select } from "./dom.js"
 import { ORDERS } from "./filter.js"
 
 const QUADRANTS = ["NE", "NW", "SW", "SE"]
@@ -53,8 +53,8 @@ export function pointControls(city, change, showLayer) {
     return el("details", { class: "menu" }, el("summary", {}, "Points"),
         el("div", {}, city.points.map(({ track, lon }, i) =>
             checkbox(`${track} (${lon.length.toLocaleString("en")})`, false, on => change(i, on))),
-        areas && checkbox(`Moving areas (${areas.toLocaleString("en")})`, false, on => showLayer("areas", on)),
-        causes && checkbox(`Causes (${causes.toLocaleString("en")})`, false, on => showLayer("causes", on))))
+        areas > 0 && checkbox(`Moving areas (${areas.toLocaleString("en")})`, false, on => showLayer("areas", on)),
+        causes > 0 && checkbox(`Causes (${causes.toLocaleString("en")})`, false, on => showLayer("causes", on))))
 }
 
 export function overlayControls(city, state, change) {
@@ -66,10 +66,6 @@ export function overlayControls(city, state, change) {
         el("label", { class: "field" }, el("span", {}, "Opacity"), opacity)]
 }
 
-const button = (text, press, label) => el("button", { type: "button", onclick: press, "aria-label": label }, text)
-
 export const exportControls = save => el("div", { class: "exports", role: "group", "aria-label": "Save what is shown" },
     button("CSV", () => save("csv"), "Save the shown buildings as CSV"),
     button("GeoJSON", () => save("geojson"), "Save the shown buildings as GeoJSON"))
-
-export { button }

@@ -1,7 +1,8 @@
-// What is said of the chosen building.
+// What is said of the chosen building, or of the chosen point.
 
-import { charts, course, scatterersOf } from "./histories.js"
-import { count, el, isolated, percent } from "./dom.js"
+import { alone, charts, course, historiesCsv, scatterersOf, seriesOf } from "./histories.js"
+import { button, count, el, isolated, percent, signed } from "./dom.js"
+import { cell, save } from "./exports.js"
 import { plan } from "./plan.js"
 
 /** As `begins 2023-05 (2023-02 to 2023-08); grows by 0.4 permille a year (0.2 to 0.7)`. */
@@ -32,16 +33,14 @@ function judgement(city, building) {
     return rows
 }
 
-const signed = (value, digits = 1) => value.toFixed(digits).replace("-", "\u2212")
-
 /** Motion of the building as a whole, each with its standard error. */
 function whole(building) {
     const said = (name, unit) => `${signed(building[name])} ± ${building[name.replace(unit, `_std${unit}`)].toFixed(1)}`
     const rows = []
     if (Number.isFinite(building.settlement_mm))
         rows.push(["Settlement", `${said("settlement_mm", "_mm")} mm (${signed(building.settlement_rate_mm_year)} mm a year)`])
-    if (Number.isFinite(building.tilt_mm_m))
-        rows.push(["Tilt", `${said("tilt_mm_m", "_mm_m")} mm/m towards ${building.tilt_towards.toFixed(0)}°`])
+    const towards = Number.isFinite(building.tilt_towards) ? ` towards ${building.tilt_towards.toFixed(0)}°` : ""
+    if (Number.isFinite(building.tilt_mm_m)) rows.push(["Tilt", `${said("tilt_mm_m", "_mm_m")} mm/m${towards}`])
     if (Number.isFinite(building.against_neighbours_mm))
         rows.push(["Against its neighbours", `${said("against_neighbours_mm", "_mm")} mm`])
     return rows
@@ -57,34 +56,63 @@ export function causeNode(cause) {
         ["Damaged of them", `about ${share(cause.damage_rate)}\u00a0% (90\u00a0% interval ${share(cause.damage_rate_low)} to ${share(cause.damage_rate_high)}\u00a0%)`],
     ]
     if (!cause.counts) rows.splice(2, 1, ["Changes nothing", `its buildings share the ${share(cause.damage_rate)}\u00a0% of the others`])
-    return el("div", { class: "details-body" }, el("h2", {}, isolated(cause.name)),
-        el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])))
+    return el("div", { class: "details-body" }, el("h2", {}, isolated(cause.name)), listed(rows))
+}
+
+/** Why it is not judged, and what the model says all the same. */
+function unjudged(building) {
+    const rows = [["Not judged", building.why ?? building.status]]
+    if (building.chance) rows.push(["Probability of damage", `${percent(building.chance[0])}, not a judgement`])
+    return rows
+}
+
+const listed = rows => el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))
+
+/** Charts of the points `own` with their file; or `missing`, in words. */
+function history(city, own, width, missing, name) {
+    const drawn = charts(city, own, width)
+    const file = () => save(`${name.replace(/[^\p{L}\p{N}]+/gu, "-")}.csv`, "text/csv", historiesCsv(city, own, cell))
+    return [el("h3", {}, "Displacement, mm towards the satellite"),
+        ...(drawn.length ? [...drawn, button("CSV", file, "Save these histories as CSV")] : [el("p", { class: "quiet" }, missing)])]
 }
 
 export function createDetails(city, close) {
     const body = el("div", { class: "details-body", "aria-live": "polite" })
     const node = el("aside", { class: "details", "aria-label": "The chosen building", hidden: true },
         el("button", { class: "close", type: "button", "aria-label": "Close", onclick: close }, "×"), body)
+    const few = "This map has the histories of the most probably damaged buildings only."
+    const none = "This map does not have the history of this point. It has those of the most probably damaged buildings."
 
-    function show(building) {
-        node.hidden = building === null
-        if (building === null) return body.replaceChildren()
-        const scatterers = scatterersOf(city, building)
-        const rows = building.judged ? judgement(city, building) : [["Not judged", building.why ?? building.status]]
-        rows.push(...whole(building), ["Usable points", count(building.n_points, "point")])
-        const width = Math.max(240, Math.min(360, node.clientWidth || 340) - 36)
-        const drawn = charts(city, scatterers, width), strain = course(city, building, width)
-        const missing = building.judged && city.histories?.left_out
-            ? "This map has the histories of the most probably damaged buildings only."
-            : "This map has no history for this building."
-        body.replaceChildren(
-            el("h2", {}, isolated(building.building_id)),
-            el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-            plan(building, scatterers),
-            ...(strain ? [el("h3", {}, "Strain over time, permille, with its 90 % interval"), strain] : []),
-            el("h3", {}, "Displacement of its scatterers, mm towards the satellite"),
-            ...(drawn.length ? drawn : [el("p", { class: "quiet" }, missing)]))
+    function fill(make) {
+        node.hidden = false
+        body.replaceChildren(...make(Math.max(240, Math.min(360, node.clientWidth || 340) - 36)))
         node.scrollTop = 0
     }
-    return { node, show }
+
+    function show(building) {
+        if (building === null) {
+            node.hidden = true
+            return body.replaceChildren()
+        }
+        const scatterers = scatterersOf(city, building)
+        const rows = building.judged ? judgement(city, building) : unjudged(building)
+        rows.push(...whole(building), ["Usable points", count(building.n_points, "point")])
+        const missing = city.histories?.left_out ? few : "No point is on it or beside it."
+        fill(width => {
+            const strain = course(city, building, width)
+            return [el("h2", {}, isolated(building.building_id)), listed(rows), plan(building, scatterers),
+                ...(strain ? [el("h3", {}, "Strain over time, permille, with its 90 % interval"), strain] : []),
+                ...history(city, scatterers, width, missing, String(building.building_id))]
+        })
+    }
+
+    /** Show point `dot` of those drawn of a track. */
+    function showPoint(track, dot) {
+        const { track: name, velocity } = city.points[track]
+        const own = seriesOf(city, track, dot)
+        const rate = velocity[dot] === null ? "unknown" : `${signed(velocity[dot])} mm a year towards the satellite`
+        fill(width => [el("h2", {}, isolated(own?.id ?? "A point")), listed([["Track", isolated(name)], ["Mean velocity", rate]]),
+            ...history(city, own ? [alone(own)] : [], width, none, own?.id ?? "")])
+    }
+    return { node, show, showPoint }
 }

@@ -22,6 +22,9 @@ export const percent = share => `${Math.round(100 * share)} %`
 
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`
 
+/** With a true minus. */
+export const signed = (value, digits = 1) => value.toFixed(digits).replace("-", "\u2212")
+
 /** A user's own name, isolated: written from right to left, it does not turn the figures beside it. */
 export const isolated = name => `\u2068${name}\u2069`
 
@@ -35,3 +38,5 @@ export function checkbox(text, checked, change) {
     const box = el("input", { type: "checkbox", checked, onchange: () => change(box.checked) })
     return el("label", { class: "check" }, box, text)
 }
+
+export const button = (text, press, label) => el("button", { type: "button", onclick: press, "aria-label": label }, text)

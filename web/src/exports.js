@@ -1,6 +1,6 @@
 // Files of the buildings that are shown, made in the browser.
 
-const cell = value => {
+export const cell = value => {
     if (value === null || value === undefined) return ""
     const text = String(value)
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text

@@ -1,5 +1,7 @@
 // Which buildings are shown, and in which order. The map's own filter says the same as `matches`.
 
+import { count, isolated } from "./dom.js"
+
 export const NO_FILTER = { category: "", status: "", quadrant: "", least: 0, most: 1, text: "" }
 
 const STATUS = { judged: b => b.judged, abstained: b => !b.judged }
@@ -12,7 +14,17 @@ export function matches(filter, building) {
         // An abstained building has no probability, so that no range holds it.
         if (!building.judged || building.p_damaged < filter.least || building.p_damaged > filter.most) return false
     }
-    return filter.text === "" || String(building.building_id).toLowerCase().includes(filter.text.toLowerCase())
+    return isNamed(filter.text, building)
+}
+
+const isNamed = (text, building) => text === "" || String(building.building_id).toLowerCase().includes(text.toLowerCase())
+
+/** Why nothing is shown: the name is not there, or the other filters hide it. */
+export function whyNone(filter, buildings) {
+    const named = buildings.filter(building => isNamed(filter.text, building)).length
+    if (!named) return `No building_id contains “${isolated(filter.text)}”.`
+    return filter.text === "" ? "The filters hide all buildings."
+        : `The filters hide ${count(named, "building")} with “${isolated(filter.text)}” in building_id.`
 }
 
 const number = value => (value === undefined || value === null ? -Infinity : value)

@@ -25,13 +25,23 @@ export function assignCells(buildings) {
     for (const building of buildings) building.cell = latLngToCell(building.centre[1], building.centre[0], FINEST)
 }
 
+/** West, south, east and north of all hexagons. */
+export function boundsOf(buildings, resolution) {
+    const cells = [...new Set(buildings.map(({ cell }) => cell))]
+    const corners = [...new Set(cells.map(cell => parentOf(cell, resolution)))].flatMap(cell => cellToBoundary(cell, true))
+    const [lons, lats] = [0, 1].map(axis => corners.map(corner => corner[axis]))
+    return [Math.min(...lons), Math.min(...lats), Math.max(...lons), Math.max(...lats)]
+}
+
+const parentOf = (cell, resolution) => (resolution === FINEST ? cell : cellToParent(cell, resolution))
+
 function tally(buildings, resolution) {
     const cells = new Map()
     const parents = new Map()
     for (const building of buildings) {
         let cell = parents.get(building.cell)
         if (cell === undefined) {
-            cell = resolution === FINEST ? building.cell : cellToParent(building.cell, resolution)
+            cell = parentOf(building.cell, resolution)
             parents.set(building.cell, cell)
         }
         const own = cells.get(cell) ?? { all: 0, judged: 0, flagged: 0 }

@@ -1,6 +1,7 @@
 // Sources and layers of the map, from the ground up.
 
 import { CATEGORY, CAUSE, CHOSEN, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { DARKEST, LIGHTEST } from "./frame.js"
 import { SHARES } from "./hexagons.js"
 
 export const EMPTY = { type: "FeatureCollection", features: [] }
@@ -30,7 +31,7 @@ export function pointFeatures(points) {
     const features = points.flatMap(({ lon, lat, velocity }, track) => lon.map((east, i) => ({
         type: "Feature",
         geometry: { type: "Point", coordinates: [east, lat[i]] },
-        properties: velocity[i] === null ? { track } : { track, v: velocity[i] },
+        properties: { track, dot: i, ...(velocity[i] !== null && { v: velocity[i] }) },
     })))
     return { type: "FeatureCollection", features }
 }
@@ -48,18 +49,19 @@ export function baseStyle(basemap, attribution) {
     return style
 }
 
-function addHexagons(map, near) {
+export const HEXAGONS = ["hexagons", "hexagon-edges", "hexagon-texts"]
+
+function addHexagons(map) {
     map.addSource("hexagons", { type: "geojson", data: EMPTY, buffer: 8 })
     map.addSource("middles", { type: "geojson", data: EMPTY })
     const colour = ["case", ["<", ["get", "share"], 0], "#dcdcdc", steps(["get", "share"], CATEGORY, SHARES)]
-    const common = { source: "hexagons", maxzoom: near }
+    const common = { source: "hexagons" }
     map.addLayer({ id: "hexagons", type: "fill", ...common, paint: { "fill-color": colour, "fill-opacity": 0.85 } })
     map.addLayer({ id: "hexagon-edges", type: "line", ...common, paint: { "line-color": "#fff", "line-width": 1.5 } })
     map.addLayer({
         id: "hexagon-texts",
         type: "symbol",
         source: "middles",
-        maxzoom: near,
         // Without an address of glyphs MapLibre draws letters of the machine's own fonts.
         layout: { "text-field": ["get", "text"], "text-font": ["sans-serif"], "text-size": 12, "text-line-height": 1.1 },
         paint: { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 1.5 },
@@ -86,14 +88,17 @@ function addBuildings(map, near) {
     const width = ["interpolate", ["linear"], ["zoom"], near, 0.5, near + 3, 1.2]
     map.addLayer({ id: "edges", type: "line", ...common, paint: { "line-color": OUTLINE, "line-width": width } })
     const quarter = { source: "quarters", minzoom: near }
-    map.addLayer({ id: "quarters", type: "fill", ...quarter, paint: { "fill-color": "#000", "fill-opacity": 0.65 } })
-    // A white edge: the quarter is seen on the darkest colours, too.
+    map.addLayer({ id: "quarters", type: "fill", ...quarter, paint: { "fill-color": "#000",
+        "fill-opacity": ["interpolate", ["linear"], ["get", "q"], 0, LIGHTEST, 1, DARKEST] } })
+    // A white edge: quarters are seen on the darkest colours, too.
     map.addLayer({
         id: "quarter-edges", type: "line", ...quarter, minzoom: near + 1,
         paint: { "line-color": "#fff", "line-width": 1 },
     })
     map.addSource("chosen", { type: "geojson", data: EMPTY, maxzoom: 18 })
     map.addLayer({ id: "chosen", type: "line", source: "chosen", paint: { "line-color": CHOSEN, "line-width": 4 } })
+    map.addLayer({ id: "chosen-point", type: "circle", source: "chosen", filter: ["==", ["geometry-type"], "Point"],
+        paint: { "circle-opacity": 0, "circle-radius": 8, "circle-stroke-color": CHOSEN, "circle-stroke-width": 3 } })
 }
 
 export function addPoints(map, points, limit) {
@@ -155,7 +160,7 @@ export function addOverlays(map, overlays) {
 
 /** All layers but the points, which wait until they are asked for. `near`: zoom from which footprints are drawn. */
 export function addLayers(map, city, near) {
-    addHexagons(map, near)
+    addHexagons(map)
     addBuildings(map, near)
     addOverlays(map, city.overlays)
 }

@@ -47,9 +47,12 @@ function scale({ legend, name }) {
         el("p", { class: "scale-ends" }, el("span", {}, String(least ?? "")), el("span", {}, String(most ?? ""))))
 }
 
+/** Whether the window has room for the legend beside the city. */
+export const wide = () => innerWidth > 800 && innerHeight > 480
+
 export function createLegend(city) {
     const body = el("div")
-    const node = el("details", { class: "legend", open: innerWidth > 480 }, el("summary", {}, "Legend"), body)
+    const node = el("details", { class: "legend", open: wide() }, el("summary", {}, "Legend"), body)
     function show({ shown, by, far, points, causes, overlay }) {
         body.replaceChildren(
             ...(city.buildings.length === 0 ? [] : [far

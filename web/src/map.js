@@ -1,29 +1,32 @@
 // The map itself: hexagons from afar, footprints from near, and what is chosen.
 
 import maplibregl from "maplibre-gl"
-import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
+import { assignCells, boundsOf, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { HATCH, MEASURES, scaleOf } from "./colours.js"
 import { causeNode } from "./details.js"
+import { quarterFeatures } from "./frame.js"
+import { wide } from "./legend.js"
 import { keepSmooth } from "./smoothness.js"
-import { CAUSES, EMPTY, FILL, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+import { CAUSES, EMPTY, FILL, HEXAGONS, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
 /** A building that the list leads to is shown at this zoom. */
 const CLOSE_ZOOM = 18
-/** A click this far beside a cause is on it. */
+/** A click this far beside a cause or a point is on it. */
 const SLACK_PX = 4
 const CLICKABLE = ["judged", "abstained-unsure", "abstained-points", "abstained-size", "abstained-unlike"]
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 
-/** Draw the map; `on.choose(building | null)` and `on.move(center, zoom)` hear what the user does. */
+/** Draw the map; `on.choose(building | null)`, `on.choosePoint(track, dot)` and `on.move(center, zoom)` hear what the user does,
+ * `on.far()` when the map changes between hexagons and footprints. */
 export function createMap(container, city, at, on) {
     const [west, south, east, north] = city.bounds
     const lat = (south + north) / 2
     const near = Math.log2(metresPerPixel(0, lat) / FAR_M_PER_PX)
-    // The legend stands in the lower left corner: on a wide window the city begins beside it.
-    const padding = { top: 24, right: 24, bottom: 24, left: container.clientWidth > 700 ? 270 : 24 }
+    // The legend stands in the lower left corner: where it is open, the city begins beside it.
+    const padding = { top: 24, right: 24, bottom: 24, left: wide() ? 270 : 24 }
     const map = new maplibregl.Map({
         container,
         style: baseStyle(city.basemap, city.basemap_attribution),
@@ -40,8 +43,18 @@ export function createMap(container, city, at, on) {
     map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-left")
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-left")
     keepSmooth(map)
-    const state = { shown: city.buildings, resolution: null, stale: true, tracks: new Set(), by: "category" }
+    const state = { shown: city.buildings, resolution: null, stale: true, far: true, tracks: new Set(), by: "category" }
     assignCells(city.buildings)
+    if (!at && city.buildings.length) map.jumpTo(whole())
+
+    /** The view of the whole city: of its footprints, or from afar of its hexagons, which reach further. */
+    function whole() {
+        const fit = ([left, bottom, right, top]) => map.cameraForBounds([[left, bottom], [right, top]], { padding, maxZoom: 19 })
+        let camera = fit(city.bounds)
+        // Larger hexagons may need a view from further away, which has larger ones still.
+        for (let i = 0; i < 3 && camera.zoom < near; i++) camera = fit(boundsOf(city.buildings, resolutionAt(camera.zoom, lat)))
+        return camera
+    }
 
     function drawHexagons(force) {
         const resolution = resolutionAt(map.getZoom(), lat)
@@ -56,24 +69,37 @@ export function createMap(container, city, at, on) {
     function drawFootprints() {
         if (!state.stale || map.getZoom() < near - 0.7) return
         state.stale = false
-        const shown = new Set(state.shown.map(building => building.index))
-        const quarters = city.quarters?.features ?? []
         map.getSource("buildings").setData(footprints(state.shown, state.by))
-        map.getSource("quarters").setData({ ...EMPTY, features: quarters.filter(({ id }) => shown.has(id)) })
+        map.getSource("quarters").setData({ ...EMPTY, features: state.shown.flatMap(quarterFeatures) })
     }
 
     function draw(force = false) {
-        if (map.getZoom() < near) drawHexagons(force)
+        if (map.getZoom() < near || state.far) drawHexagons(force)
         else if (force) state.resolution = null
         drawFootprints()
+    }
+
+    /** From near, hexagons stay until the footprints are drawn: a large city's take seconds. */
+    function keepHexagons() {
+        const drawn = !state.stale && ["buildings", "quarters"].every(source => map.isSourceLoaded(source))
+        const far = map.getZoom() < near || (state.far && !drawn)
+        if (far === state.far) return
+        state.far = far
+        for (const layer of HEXAGONS) map.setLayoutProperty(layer, "visibility", far ? "visible" : "none")
+        on.far()
     }
 
     const buildingAt = point => {
         const found = map.queryRenderedFeatures(point, { layers: CLICKABLE })
         return found.length ? city.buildings[found[0].id] : null
     }
-    const causeAt = ({ x, y }) => map.getLayer("causes")
-        && map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers: CAUSES })[0]
+    const beside = ({ x, y }, layers) => map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers })
+    const causeAt = point => map.getLayer("causes") && beside(point, CAUSES)[0]
+    const pointAt = point => {
+        if (!map.getLayer("points")) return undefined
+        const away = ({ geometry }) => map.project(geometry.coordinates).dist(point)
+        return beside(point, ["points"]).sort((a, b) => away(a) - away(b))[0]
+    }
     const hexagonAt = point => map.queryRenderedFeatures(point, { layers: ["hexagons"] })[0]
 
     /** Switch the layers of a source that is added when it is asked for. */
@@ -86,12 +112,18 @@ export function createMap(container, city, at, on) {
     const loaded = new Promise(resolve => map.once("style.load", () => {
         addLayers(map, city, near)
         draw(true)
+        map.on("render", keepHexagons)
         map.once("idle", () => performance.mark("map drawn"))
         resolve()
     }))
     map.on("zoom", () => map.getSource("hexagons") && draw())
     map.on("moveend", () => on.move(map.getCenter(), map.getZoom()))
     map.on("click", event => {
+        const point = pointAt(event.point)
+        if (point) {
+            on.choosePoint(point.properties.track, point.properties.dot)
+            return
+        }
         const cause = !buildingAt(event.point) && causeAt(event.point)
         if (cause) {
             new maplibregl.Popup({ maxWidth: "300px" }).setLngLat(event.lngLat).setDOMContent(causeNode(cause.properties)).addTo(map)
@@ -103,13 +135,14 @@ export function createMap(container, city, at, on) {
     })
     map.on("mousemove", event => {
         if (map.isMoving() || !map.getLayer("judged")) return
-        map.getCanvas().style.cursor = [hexagonAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
+        map.getCanvas().style.cursor = [hexagonAt, pointAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
     })
 
     return {
         map,
         loaded,
         near,
+        far: () => state.far,
         show(shown) {
             Object.assign(state, { shown, stale: true })
             loaded.then(() => draw(true))
@@ -125,8 +158,9 @@ export function createMap(container, city, at, on) {
             map.setPaintProperty("judged", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : FILL[by])
             drawFootprints()
         }),
-        choose: building => loaded.then(() => map.getSource("chosen").setData(
-            building ? { type: "Feature", geometry: building.geometry, properties: {} } : EMPTY)),
+        /** Mark what has this geometry; nothing without. */
+        mark: geometry => loaded.then(() => map.getSource("chosen").setData(
+            geometry ? { type: "Feature", geometry, properties: {} } : EMPTY)),
         /** Go there, to the middle of what `covered` px at the right and at the bottom leave free. */
         goTo(building, covered) {
             const zoom = Math.max(map.getZoom(), CLOSE_ZOOM)
@@ -134,7 +168,7 @@ export function createMap(container, city, at, on) {
             const offset = covered.map(size => -size / 2)
             map.easeTo({ center: building.centre, zoom, offset, animate: !far && !calm() })
         },
-        showAll: () => map.fitBounds([[west, south], [east, north]], { padding, maxZoom: 19, animate: !calm() }),
+        showAll: () => map.easeTo({ ...(city.buildings.length ? whole() : map.cameraForBounds(city.bounds, { padding })), animate: !calm() }),
         points: (track, visible) => loaded.then(() => {
             if (!map.getSource("points")) addPoints(map, city.points, city.velocity_limit)
             state.tracks[visible ? "add" : "delete"](track)

@@ -1,55 +1,44 @@
-// A building on a small plan, in its own frame: which quarter is damaged, and where its scatterers are.
+// A building on a small plan, in its own frame: which quarters may be damaged, and where its scatterers are.
 
 import { svg } from "./dom.js"
+import { DARKEST, LIGHTEST, SIGNS, frameOf, likelyQuadrants, quadrantProbabilities } from "./frame.js"
 
 const SIZE = 240
 const ROOM = 34
-const METRES_A_DEGREE = 111320
-const SIGNS = { NE: [1, 1], NW: [-1, 1], SW: [-1, -1], SE: [1, -1] }
-
-const ringsOf = ({ type, coordinates }) => (type === "Polygon" ? coordinates : coordinates.flat())
-
-/** Metres east and north of `origin`, turned by `degrees` clockwise: into a frame that lies that much to the left. */
-function toFrame([lon, lat], origin, degrees) {
-    const east = (lon - origin[0]) * METRES_A_DEGREE * Math.cos((origin[1] * Math.PI) / 180)
-    const north = (lat - origin[1]) * METRES_A_DEGREE
-    const [cos, sin] = [Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180)]
-    return [east * cos + north * sin, north * cos - east * sin]
-}
 
 /** The drawing; `scatterers` with `lon`, `lat` and `colour`. */
 export function plan(building, scatterers) {
-    const turn = building.frame_deg ?? 0
-    const rings = ringsOf(building.geometry).map(ring => ring.map(place => toFrame(place, building.centre, turn)))
-    const points = scatterers.map(one => ({ ...one, at: toFrame([one.lon, one.lat], building.centre, turn) }))
-    const ends = (places, axis) => [Math.min, Math.max].map(most => most(...places.map(place => place[axis])))
-    const [[west, east], [south, north]] = [0, 1].map(axis => ends(rings.flat(), axis))
+    const frame = frameOf(building)
+    const { turn, west, east, south, north, middle: [middleX, middleY] } = frame
+    const rings = frame.parts.flat()
+    const points = scatterers.map(one => ({ ...one, at: frame.to([one.lon, one.lat]) }))
     // Scatterers may stand beside the footprint, which alone makes the frame.
-    const [[left, right], [bottom, top]] = [0, 1].map(axis => ends([...rings.flat(), ...points.map(({ at }) => at)], axis))
+    const ends = axis => [Math.min, Math.max].map(most => most(...[...rings.flat(), ...points.map(({ at }) => at)].map(place => place[axis])))
+    const [[left, right], [bottom, top]] = [0, 1].map(ends)
     const scale = SIZE / Math.max(right - left, top - bottom, 1)
     const [width, height] = [(right - left) * scale + 2 * ROOM + 40, (top - bottom) * scale + 2 * ROOM]
     const x = value => ROOM + 20 + (value - left) * scale
     const y = value => ROOM + (top - value) * scale
-    const [middleX, middleY] = [(west + east) / 2, (south + north) / 2]
     const path = rings.map(ring => `M${ring.map(place => `${x(place[0]).toFixed(1)} ${y(place[1]).toFixed(1)}`).join("L")}Z`)
-    const damaged = building.judged && building.burland_category >= 1 ? building.quadrant : null
+    const likely = likelyQuadrants(building), named = likely.map(([name]) => name)
+    const probabilities = quadrantProbabilities(building)
     const outline = `quadrant-clip-${building.index}`
     return svg("svg", { viewBox: `0 0 ${width.toFixed(0)} ${height.toFixed(0)}`, role: "img", class: "plan",
-        "aria-label": damaged ? `Plan: the quarter ${damaged} is damaged` : "Plan of the footprint" },
+        "aria-label": named.length ? `Plan: damaged in ${named.join(" or ")}` : "Plan of the footprint" },
         svg("clipPath", { id: outline }, svg("path", { d: path.join(""), "clip-rule": "evenodd" })),
         svg("path", { d: path.join(""), fill: "#ecece8", stroke: "#333", "stroke-width": 2, "fill-rule": "evenodd" }),
-        damaged && svg("rect", {
-            x: x(SIGNS[damaged][0] > 0 ? middleX : west), y: y(SIGNS[damaged][1] > 0 ? north : middleY),
+        likely.map(([name, p]) => svg("rect", {
+            x: x(SIGNS[name][0] > 0 ? middleX : west), y: y(SIGNS[name][1] > 0 ? north : middleY),
             width: ((east - west) / 2) * scale, height: ((north - south) / 2) * scale,
-            fill: "#000", "fill-opacity": 0.55, "clip-path": `url(#${outline})` }),
+            fill: "#000", "fill-opacity": (LIGHTEST + (DARKEST - LIGHTEST) * p).toFixed(2), "clip-path": `url(#${outline})` })),
         svg("path", { d: `M${x(middleX)} ${y(north)}V${y(south)}M${x(west)} ${y(middleY)}H${x(east)}`,
             stroke: "#777", "stroke-dasharray": "5 4" }),
         points.map(({ at, colour }) => svg("circle", { cx: x(at[0]).toFixed(1), cy: y(at[1]).toFixed(1), r: 4.5,
             fill: colour, stroke: "#fff", "stroke-width": 1.5 })),
-        building.judged && Object.entries(SIGNS).map(([name, [toEast, toNorth]]) => svg("text", {
+        probabilities && Object.entries(SIGNS).map(([name, [toEast, toNorth]]) => svg("text", {
             x: toEast > 0 ? width - 4 : 4, y: toNorth > 0 ? ROOM - 14 : height - 10, class: "quadrant",
-            "text-anchor": toEast > 0 ? "end" : "start", "font-weight": name === damaged ? "bold" : "normal" },
-            `${name} ${(building[`p_${name.toLowerCase()}`] ?? 0).toFixed(2)}`)),
+            "text-anchor": toEast > 0 ? "end" : "start", "font-weight": named.includes(name) ? "bold" : "normal" },
+            `${name} ${probabilities[name].toFixed(2)}`)),
         north_arrow(turn, width / 2))
 }
 

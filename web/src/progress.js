@@ -1,7 +1,6 @@
 // From the request to the map: upload, wait for the jobs, show what they made.
 
-import { button } from "./controls.js"
-import { el } from "./dom.js"
+import { button, el } from "./dom.js"
 import { save } from "./exports.js"
 import { Problem } from "./jobs.js"
 import { showMap } from "./view.js"

@@ -5,19 +5,16 @@ import { createDetails } from "./details.js"
 import { createLegend } from "./legend.js"
 import { createList } from "./list.js"
 import { openCity } from "./city.js"
-import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls, button } from "./controls.js"
-import { count, el } from "./dom.js"
+import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls } from "./controls.js"
+import { button, count, el } from "./dom.js"
 import { csvOf, geojsonOf, save } from "./exports.js"
-import { NO_FILTER, choose } from "./filter.js"
+import { NO_FILTER, choose, whyNone } from "./filter.js"
 import { readLink, writeLink } from "./link.js"
 
 const WAIT_MS = 120
 
-/** How much of the map the details cover, px at the right and at the bottom. */
-const coveredBy = (node, holder) => {
-    const beside = node.offsetWidth < holder.clientWidth
-    return [beside ? node.offsetWidth : 0, beside ? 0 : node.offsetHeight]
-}
+/** How much of the map the details cover, px at the right; on a phone they are below it. */
+const coveredBy = (node, holder) => (node.offsetTop < holder.offsetTop + holder.offsetHeight ? [node.offsetWidth, 0] : [0, 0])
 
 /** Show the document in `root`; `more` are further elements of the header, as links to results. */
 export function showMap(root, document_, more = []) {
@@ -27,11 +24,12 @@ export function showMap(root, document_, more = []) {
         points: new Set(), areas: false, causes: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
 
     const counted = el("p", { class: "counted", role: "status" })
+    const none = el("p", { class: "none", role: "status" })
     const list = createList(city, building => pick(building, true))
     const details = createDetails(city, () => pick(null, false))
     const legend = createLegend(city)
     const canvas = el("div", { class: "map" })
-    const holder = el("div", { class: "map-holder" }, canvas, legend.node, details.node)
+    const holder = el("div", { class: "map-holder" }, canvas, legend.node)
     const hasBuildings = city.buildings.length > 0
     root.className = hasBuildings ? "viewer" : "viewer without-list"
     root.replaceChildren(
@@ -41,18 +39,17 @@ export function showMap(root, document_, more = []) {
             pointControls(city, showPoints, showLayer), overlayControls(city, state, showOverlay),
             button("Whole city", () => view.showAll?.(), "Show the whole city")),
         el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
-            el("div", { class: "side-head" }, counted, orderControl(state, reorder), exportControls(saveShown)), list.node), holder),
+            el("div", { class: "side-head" }, counted, none, orderControl(state, reorder), exportControls(saveShown)), list.node), holder, details.node),
         el("footer", {}, el("p", {}, city.footer ?? "")))
 
     let view = {}
     try {
-        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), move: moved })
+        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), choosePoint: pickPoint, move: moved, far: () => drawLegend() })
     } catch (error) {
         canvas.append(el("p", { class: "problem", role: "alert" },
             `The map cannot be drawn: this browser has no WebGL (${error.message}). The list works without it.`))
     }
-    const isFar = () => view.map !== undefined && view.map.getZoom() < view.near
-    const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: isFar(), points: state.points.size > 0 || state.areas,
+    const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: view.far?.() ?? false, points: state.points.size > 0 || state.areas,
         causes: state.causes, overlay: city.overlays[state.overlay] })
 
     function moved(center, zoom) {
@@ -64,14 +61,21 @@ export function showMap(root, document_, more = []) {
         state.chosen = building
         details.show(building)
         list.mark(building)
-        view.choose?.(building)
+        view.mark?.(building?.geometry)
         if (building && go) view.goTo?.(building, coveredBy(details.node, holder))
         if (view.map) writeLink(view.map.getCenter(), view.map.getZoom(), building?.building_id)
+    }
+
+    function pickPoint(track, dot) {
+        pick(null, false)
+        details.showPoint(track, dot)
+        view.mark?.({ type: "Point", coordinates: [city.points[track].lon[dot], city.points[track].lat[dot]] })
     }
 
     function update() {
         state.shown = choose(city.buildings, state.filter, state.order)
         list.show(state.shown, state.chosen)
+        none.textContent = state.shown.length || !hasBuildings ? "" : whyNone(state.filter, city.buildings)
         counted.textContent = state.shown.length === city.buildings.length
             ? count(city.buildings.length, "building")
             : `${state.shown.length.toLocaleString("en")} of ${count(city.buildings.length, "building")}`
@@ -125,7 +129,7 @@ export function showMap(root, document_, more = []) {
     }
 
     root.onkeydown = event => {
-        if (event.key === "Escape" && state.chosen) pick(null, false)
+        if (event.key === "Escape" && !details.node.hidden) pick(null, false)
     }
     window.onhashchange = () => {
         const { at, id } = readLink()

@@ -92,6 +92,14 @@ def predict(
     adapter: AdapterOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
+    basemap: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a base map for the map, with {z}, {x} and {y}. Without, the map needs no network.",
+            metavar="URL",
+            rich_help_panel=RARE,
+        ),
+    ] = None,
     min_quadrant_confidence: SureOption = None,
     damage_rate_by: RateByOption = "place",
     since: SinceOption = None,
@@ -114,7 +122,7 @@ def predict(
     options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
     files = point_files(points)
     with package_folder(model, adapter, verify_key) as package:
-        run(files, buildings, package, output, map_path, options, artifact)
+        run(files, buildings, package, output, map_path, options, artifact, basemap)
 
 
 @app.command(epilog="Example: `plumbline inspect A.zip B.zip F.geojson --output LOOK.html`")

@@ -58,6 +58,8 @@ class Judged(NamedTuple):
     """What moves in the city, see `moving_areas`; None where nobody asked for it."""
     causes: geopandas.GeoDataFrame | None = None
     """What was found of each cause, see `FoundCause`; None without any."""
+    chance: NDArray[np.float64] | None = None
+    """(F, 5) probability of damage and of each quadrant, judged or not; NaN where the model was not asked."""
 
 
 class Model(NamedTuple):
@@ -211,7 +213,8 @@ def judge(
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     causes = found_table(local.found, footprints.crs) if local.found else None
     explanation = found.explanation if whole is None else _with_resolution(found, whole.resolution)
-    return Judged(table, found.reason, explanation, rate, rows, causes=causes)
+    chance = spread(np.column_stack([1 - own.category_BC[:, 0], answers.quadrant_probability]))
+    return Judged(table, found.reason, explanation, rate, rows, causes=causes, chance=chance)
 
 
 def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:

@@ -94,9 +94,10 @@ def scatterer_layers(
     chosen = [_usable(track, owner, judged) for track, owner in zip(tracks, owners, strict=True)]
     chosen = _bounded(chosen, [len(_days(track)[0]) for track in tracks], predictions)
     names = layer_names([track.name for track in tracks])
+    limit = _limit(np.concatenate([np.zeros(0), *(own.velocity for own in chosen)]))  # one scale: tracks are compared
     ids = predictions["building_id"].to_numpy(object)
     return [
-        Layer(name, _pieces(track, own, ids), scatterers_style(name, _limit(own.velocity), _days(track)[0]))
+        Layer(name, _pieces(track, own, ids), scatterers_style(name, limit, _days(track)[0]))
         for name, track, own in zip(names, tracks, chosen, strict=True)
         if len(own.row)
     ]

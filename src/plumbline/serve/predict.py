@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.serve.judgement import answer, open_model, say_damaged, say_unjudged
 from plumbline.serve.layers import further_layers
-from plumbline.serve.map.page import check_page, write_map
+from plumbline.serve.map.page import check_basemap, check_page, write_map
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import check_inputs, check_outputs, write_predictions
 from plumbline.sources.city.in_memory import Say, read_city_files
@@ -32,6 +33,7 @@ def predict(
     map_path: Path | None = None,
     options: Options = AS_RELEASED,
     artifact: str | None = None,
+    basemap: str | None = None,
 ) -> geopandas.GeoDataFrame:
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -43,6 +45,7 @@ def predict(
         map_path: HTML file.
         options: how the files are read and the answers judged.
         artifact: model of the package; its default without.
+        basemap: address of tiles for the map, see `check_basemap`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -52,6 +55,10 @@ def predict(
     check_outputs(output, map_path, inputs, package)
     if map_path is not None:
         check_page()
+    if basemap is not None:
+        check_basemap(basemap)
+        if map_path is None:
+            raise InputError(f"--basemap {basemap}: without --map there is no map. Give --map, or leave --basemap out.")
     model = open_model(package, artifact)
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
     layered = output.suffix.lower() == ".gpkg"
@@ -62,7 +69,7 @@ def predict(
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}")
+            write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", basemap=basemap)
         write_predictions(table, output, layers)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import geopandas
+import numpy as np
+import pandas as pd
 import pytest
 import shapely
 
@@ -16,7 +20,7 @@ from plumbline.serve.place.causes import FoundCause, found_table
 from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
 from tests.serve.map.test_over_time import rows
-from tests.serve.map.town import HOSTILE, town, track
+from tests.serve.map.town import EAST, HOSTILE, NORTH, town, track
 
 pytestmark = pytest.mark.browser
 REST = """async () => {
@@ -26,9 +30,15 @@ REST = """async () => {
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="  # one, red
 
 
+L_SHAPED = shapely.box(EAST + 190, NORTH + 114, EAST + 210, NORTH + 126).difference(
+    shapely.box(EAST + 200, NORTH + 120, EAST + 210, NORTH + 126)
+)
+
+
 @pytest.fixture(scope="module")
 def city() -> dict[str, Any]:
     table = town()
+    table.loc[35, "geometry"] = L_SHAPED
     table.loc[17:19, "status"] = "insufficient_points"
     table.loc[17:19, list(JUDGEMENT)] = None
     reason = judged_of(table).reason
@@ -36,6 +46,11 @@ def city() -> dict[str, Any]:
     row = table["building_id"] == "h15"
     table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-02-01", "2020-08-30"]
     table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
+    table.loc[row, ["tilt_mm_m", "tilt_std_mm_m", "tilt_towards"]] = [
+        0.31,
+        0.4,
+        np.nan,
+    ]  # too small to have a direction
     sunk = {"name": "A1", "track": "T", "rate_mm_year": -6.2, "displacement_mm": -12.4, "points": 7, "buildings": 1}
     area = table.geometry.iloc[[15]].buffer(20).to_frame("geometry").set_geometry("geometry").assign(**sunk, quality=1)
     middle = table.geometry.iloc[15].centroid
@@ -43,7 +58,8 @@ def city() -> dict[str, Any]:
     found = [FoundCause(HOSTILE, 75.0, False, 168, 0.32, 0.234, 0.49, True, line)]
     found.append(FoundCause("well", 10.0, True, 3, 0.0024, 0.001, 0.01, False, shapely.Point(middle.x - 30, middle.y)))
     causes = found_table(found, table.crs)
-    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes)
+    chance = np.where(reason[:, None] == UNSURE_WHERE, [0.82, 0.4, 0.3, 0.2, 0.1], np.nan)
+    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes, chance=chance)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
@@ -90,25 +106,77 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
         "95 %",
         "NE or NW",
         "15 points",
+        "0.3 ± 0.4 mm/m\n",
         "begins 2020-05 (2020-02 to 2020-08); grows by 0.4 permille a year (0.2 to 0.7)",
     ):
         assert part in said, part
     assert details.get_by_role("img", name="Strain over time, 0.3 permille at the end").is_visible()
-    assert details.get_by_role("img", name="Plan: the quarter NW is damaged").is_visible()
+    assert details.get_by_role("img", name="Plan: damaged in NE or NW").is_visible()
     window.keyboard.press("Escape")
     assert not details.is_visible()
 
 
-def test_histories_are_drawn_of_a_building_that_has_scatterers(page: Path, visit: Any) -> None:
+def test_quarters_are_the_buildings_own_and_as_dark_as_they_are_probable(page: Path, visit: Any) -> None:
+    """House 15 is turned by 45 degrees from east: its quarters are named counter-clockwise from there."""
     window = visit(page.as_uri())
-    name = window.evaluate("""() => {
+    found = window.evaluate("""() => {
+        const {view: {map}, city} = window.plumbline
+        const {features} = map.getSource("quarters").serialize().data
+        const damaged = city.buildings.filter(one => one.burland_category >= 1).map(one => one.index)
+        const of = name => features.filter(one => one.id === city.byId.get(name).index)
+        return [damaged, [...new Set(features.map(one => one.id))], ...["h15", "h10", "h35"].map(of)]
+    }""")
+    assert found[0] == found[1]
+    assert [(one["properties"]["name"], one["properties"]["q"]) for one in found[2]] == [("NE", 0.1), ("NW", 0.7)]
+    for number, quarters in ((15, found[2]), (10, found[3]), (35, found[4])):
+        for quarter, (x, y) in zip(quarters, ((5, 3), (-5, 3)), strict=True):
+            shape = geopandas.GeoSeries([shapely.geometry.shape(quarter["geometry"])], crs=4326).to_crs(32633)[0]
+            turn = 0.0 if number == 35 else np.radians(3.0 * number)
+            middle = np.array([EAST + 40 * (number % 10), NORTH + 40 * (number // 10)])
+            middle += np.array([x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn)])
+            assert shape.area == pytest.approx(60, rel=0.01)  # h35 has nothing in the north-east: the whole quarter
+            assert shape.centroid.distance(shapely.Point(middle)) < 0.1
+
+
+def test_a_history_says_its_trend_and_what_is_under_the_pointer_and_is_saved(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    name, dates = window.evaluate("""() => {
         const {buildings, histories} = window.plumbline.city
-        return buildings.find(one => histories.buildings[one.index]).building_id
+        return [buildings.find(one => histories.buildings[one.index]).building_id, histories.tracks[0].epochs]
     }""")
     window.get_by_label("Search by building_id").fill(name)
     window.locator(".row").first.click()
-    assert window.locator(".chart canvas").first.is_visible()
-    assert "A_<i>044</i>" in window.locator(".chart figcaption").first.inner_text()
+    chart = window.locator(".chart", has=window.locator("figcaption")).first
+    assert re.fullmatch(r"A_<i>044</i>: 0\.\d mm a year \(dashed\)", chart.locator("figcaption").inner_text())
+    box = chart.locator(".u-over").bounding_box()
+    window.mouse.move(box["x"] + box["width"] - 1, box["y"] + 5)
+    assert re.fullmatch(rf"{dates[-1]}: \d\.\d mm, p\d+", chart.locator(".told").inner_text())
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save these histories as CSV").click()
+    rows_ = pd.read_csv(saved.value.path())
+    assert list(rows_) == ["point_id", "track", "longitude", "latitude", "date", "displacement_mm"]
+    assert rows_["date"].unique().tolist() == dates
+
+
+def test_a_point_is_clicked_for_its_history(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label("A_<i>044</i> (300)").check()
+    window.get_by_text("Points", exact=True).click()
+    window.evaluate(REST)
+    window.mouse.click(
+        *window.evaluate("""() => {
+        const {view: {map}, city} = window.plumbline, box = map.getCanvas().getBoundingClientRect()
+        const {x, y} = map.project([city.points[0].lon[299], city.points[0].lat[299]])
+        return [x + box.left, y + box.top]
+    }""")
+    )
+    said = window.locator(".details").inner_text()
+    assert "p299" in said
+    assert "1.0 mm a year towards the satellite" in said
+    assert window.locator(".chart canvas").count() == 1
+    window.keyboard.press("Escape")
+    assert not window.locator(".details").is_visible()
 
 
 def test_a_hostile_name_stays_a_name(page: Path, visit: Any) -> None:
@@ -129,7 +197,10 @@ def test_an_abstained_building_is_hatched_and_says_why(page: Path, visit: Any) -
     }"""
     assert ["abstained-unsure", "hatch-unsure"] in window.evaluate(layers, [x, y])
     window.mouse.click(x, y)
-    assert "it may be damaged" in window.locator(".details").inner_text()
+    said = window.locator(".details").inner_text()
+    for part in ("it may be damaged", "82 %, not a judgement", "NE 0.40"):
+        assert part in said
+    assert window.locator(".plan circle").count() > 0
     assert "damaged? unsure where: 2" in window.locator(".legend").inner_text()
 
 
@@ -161,6 +232,20 @@ def test_the_search_finds_a_building_by_its_name(page: Path, visit: Any) -> None
     wait_for_count(window, 1)
     window.locator(".row").click()
     assert window.locator(".details h2").inner_text().strip("\u2068\u2069") == "h35"
+
+
+def test_a_search_without_a_match_says_so(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    search, said = window.get_by_label("Search by building_id"), window.locator(".none")
+    search.fill("z99")
+    wait_for_count(window, 0)
+    assert said.inner_text() == "No building_id contains “\u2068z99\u2069”."
+    search.fill("h35")
+    wait_for_count(window, 1)
+    assert not said.is_visible()
+    window.get_by_label("Status").select_option("abstained")
+    wait_for_count(window, 0)
+    assert said.inner_text() == "The filters hide 1 building with “\u2068h35\u2069” in building_id."
 
 
 def test_the_list_is_used_by_keyboard(page: Path, visit: Any) -> None:
@@ -202,6 +287,39 @@ def test_zoomed_out_hexagons_count_and_no_footprint_is_drawn(page: Path, visit: 
     assert sum(json.loads(one)["judged"] for one in found) == 35
     assert window.evaluate(drawn, "judged") == []
     assert "Share with a probability of damage of 50 % or more" in window.locator(".legend").inner_text()
+
+
+def test_hexagons_stay_until_the_footprints_are_drawn(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    go = """async step => {
+        const {map, near} = window.plumbline.view, frames = []
+        const drawn = name => map.queryRenderedFeatures({layers: [name]}).length > 0
+        const look = () => frames.push([drawn("hexagons"), drawn("judged")])
+        map.on("render", look)
+        map.jumpTo({zoom: near + step})
+        await new Promise(done => map.once("idle", done))
+        map.off("render", look)
+        return frames
+    }"""
+    assert window.evaluate(go, -2)[-1] == [True, False]
+    window.evaluate("window.plumbline.view.show(window.plumbline.city.buildings)")  # as a filter: drawn afresh
+    frames = window.evaluate(go, 1)
+    assert all(hexagons or judged for hexagons, judged in frames), frames
+    assert frames[-1] == [False, True]
+
+
+def test_the_hexagons_of_the_whole_city_are_in_view_beside_the_legend(visit: Any, tmp_path: Path) -> None:
+    write_map(judged_of(town(500, across=5)), [], tmp_path / "long.html", "Long")  # 4 km
+    window = visit((tmp_path / "long.html").as_uri())
+    box = window.evaluate("""() => {
+        const {map} = window.plumbline.view
+        const corners = map.getSource("hexagons").serialize().data.features.flatMap(one => one.geometry.coordinates[0])
+        const [x, y] = ["x", "y"].map(axis => corners.map(corner => map.project(corner)[axis]))
+        return [Math.min(...x), Math.min(...y), Math.max(...x), Math.max(...y)]
+    }""")
+    legend, map_ = (window.locator(name).bounding_box() for name in (".legend", ".map"))
+    assert map_["x"] + box[0] > legend["x"] + legend["width"]
+    assert (box[1] > 0, box[2] < map_["width"], box[3] < map_["height"]) == (True, True, True)
 
 
 def test_a_link_leads_to_the_place_and_the_building(page: Path, visit: Any) -> None:
@@ -285,8 +403,15 @@ def test_on_a_phone_the_list_is_below_the_map_and_nothing_runs_out(page: Path, v
     map_, list_ = (window.locator(name).bounding_box() for name in (".map-holder", ".list"))
     assert map_["y"] + map_["height"] <= list_["y"]
     window.mouse.click(*middle_of(window, "h15"))
-    details = window.locator(".details").bounding_box()
+    details, map_ = (window.locator(name).bounding_box() for name in (".details", ".map-holder"))
     assert details["width"] == width
+    assert min(details["y"], 844) - map_["y"] >= 844 / 2
+    assert details["y"] + details["height"] <= 844
+
+
+def test_a_phone_on_its_side_keeps_half_of_its_height_for_the_map(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri(), 844, 390)
+    assert window.locator(".map-holder").bounding_box()["height"] >= 390 / 2
 
 
 def test_a_map_of_one_building_shows_it_whole(visit: Any, tmp_path: Path) -> None:

@@ -6,17 +6,14 @@ import geopandas
 import numpy as np
 import pyproj
 import pytest
-import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.compass import QUADRANTS
 from plumbline.serve.map.content import (
     description,
     east_angles_deg,
     map_crs,
     points_near_buildings,
-    quarters,
 )
 from plumbline.serve.predictions import STATUSES
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -48,23 +45,6 @@ def test_velocity_needs_two_epochs() -> None:
     displacement = np.full((2, len(EPOCHS)), np.nan, np.float32)
     displacement[0, 3] = 1.0
     assert np.isnan(velocity_mm_per_year(displacement, EPOCHS)).all()
-
-
-@pytest.mark.parametrize(("quadrant", "sign"), zip(QUADRANTS, [(1, 1), (-1, 1), (-1, -1), (1, -1)], strict=True))
-def test_a_quarter_is_the_buildings_own_not_the_maps(quadrant: str, sign: tuple[int, int]) -> None:
-    turn = 30.0
-    part = quarters(np.array([house(100, 200, turn)], object), [quadrant])[0]
-    cos, sin = np.cos(np.radians(turn)), np.sin(np.radians(turn))
-    x, y = 5 * sign[0], 3 * sign[1]
-    assert part.area == pytest.approx(20 * 12 / 4)
-    assert part.centroid.distance(shapely.Point(100 + x * cos - y * sin, 200 + x * sin + y * cos)) < 1e-6
-
-
-def test_a_quarter_is_cut_from_the_footprint_or_else_the_frames() -> None:
-    corner = shapely.box(0, 0, 20, 20).difference(shapely.box(10, 10, 20, 20))
-    cut = quarters(np.array([corner, corner], object), ["SW", "NE"])
-    assert cut[0].equals(shapely.box(0, 0, 10, 10))
-    assert cut[1].equals(shapely.box(10, 10, 20, 20))
 
 
 def test_the_maps_crs_is_in_metres() -> None:

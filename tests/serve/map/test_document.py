@@ -10,15 +10,15 @@ import shapely
 from plumbline.params import Prepare
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.layers import REASON_GROUPS
-from plumbline.serve.map import content as chosen
 from plumbline.serve.map import document as making
+from plumbline.serve.map import histories as chosen
 from plumbline.serve.map.content import MapPoints
 from plumbline.serve.map.document import as_json, make_document, velocity_limit
 from plumbline.serve.predictions import DTYPES, STATUSES, UNTOLD
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
 
-OF_MAP = {"reason", "why", "frame_deg"}
+OF_MAP = {"reason", "why", "frame_deg", "chance"}
 """Properties that are no column of the predictions."""
 
 
@@ -67,14 +67,6 @@ def test_outer_rings_run_counter_clockwise_and_holes_and_parts_stay() -> None:
         assert all(part.exterior.is_ccw for part in shapely.get_parts(one))
 
 
-def test_quarters_are_those_of_judged_damaged_buildings() -> None:
-    said = made(town())
-    of = {feature["id"]: feature["properties"] for feature in said["buildings"]["features"]}
-    damaged = {number for number, own in of.items() if own.get("burland_category", 0) >= 1}
-    assert {feature["id"] for feature in said["quarters"]["features"]} == damaged
-    assert said["quarters"]["features"]
-
-
 def test_no_nan_gets_into_the_json() -> None:
     moving = track(60)
     moving.displacement[:30, 5:] = np.nan
@@ -85,7 +77,7 @@ def test_no_nan_gets_into_the_json() -> None:
         raise AssertionError(name)
 
     read = json.loads(text, parse_constant=refuse)
-    values = [value for own in read["histories"]["buildings"].values() for one in own for value in one["mm"]]
+    values = [value for one in read["histories"]["series"] for value in one["mm"]]
     assert None in values
     with pytest.raises(ValueError, match="JSON"):
         as_json({"a": float("nan")})
@@ -101,25 +93,47 @@ def test_histories_are_of_the_scatterers_on_and_beside_a_building() -> None:
     points = geopandas.GeoSeries(shapely.points(moving.easting, moving.northing), crs="EPSG:32633")
     footprint = dict(zip(table["building_id"], table.geometry, strict=True))
     for feature in said["buildings"]["features"]:
-        own = said["histories"]["buildings"].get(str(feature["id"]), [])
+        own = [said["histories"]["series"][k] for k in said["histories"]["buildings"].get(str(feature["id"]), [])]
         near = points.distance(footprint[feature["properties"]["building_id"]]) < chosen.REACH_M
-        expected = min(chosen.MAX_SCATTERERS, int(near.sum())) if feature["properties"]["status"] == "ok" else 0
-        assert len(own) == expected
+        assert len(own) == min(chosen.MAX_SCATTERERS, int(near.sum()))
         for one in own:
             place = geopandas.GeoSeries(shapely.points([one["lon"]], [one["lat"]]), crs="EPSG:4326").to_crs(
                 "EPSG:32633"
             )
             point = int(points.distance(place[0]).argmin())
             np.testing.assert_allclose(one["mm"], moving.displacement[point], atol=0.051)
+            assert one["id"] == f"p{point}"
+
+
+def test_a_drawn_point_has_its_history_on_whichever_building_it_is() -> None:
+    said = made(town(), [track(400)])
+    drawn = said["points"][0]
+    of = {one["dot"]: one for one in said["histories"]["series"]}
+    assert sorted(of) == list(range(400))
+    for dot, one in of.items():
+        assert (one["lon"], one["lat"]) == pytest.approx((drawn["lon"][dot], drawn["lat"][dot]), abs=1e-6)
 
 
 def test_histories_are_bounded_and_the_most_probably_damaged_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chosen, "MAX_VALUES", 10 * len(EPOCHS))
     said = made(town(), [track(400)])["histories"]
-    kept = [len(own) for own in said["buildings"].values()]
-    assert 0 < sum(kept) <= 10
+    assert len(said["series"]) == 10
     assert said["left_out"] > 10
     assert set(map(int, said["buildings"])) <= set(range(12))
+
+
+def test_the_chance_of_a_building_that_is_not_judged_is_said_and_its_histories_come_in_its_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chosen, "MAX_VALUES", 10 * len(EPOCHS))
+    judged = judged_of(town())
+    chance = np.full((40, 5), np.nan)
+    chance[[0, 5, 15]] = 0.9876, 0.4, 0.3, 0.2, 0.1  # only h5 of them is not judged
+    said = make_document(judged._replace(chance=chance), [track(400)], "Town")
+    of = {feature["properties"]["building_id"]: feature for feature in said["buildings"]["features"]}
+    assert of["h5"]["properties"]["chance"] == [0.988, 0.4, 0.3, 0.2, 0.1]
+    assert sum("chance" in one["properties"] for one in of.values()) == 1
+    assert next(iter(said["histories"]["buildings"])) == str(of["h5"]["id"])
 
 
 def test_points_are_thinned_and_the_document_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +192,6 @@ def test_hostile_names_stay_what_they_are() -> None:
 
 
 def test_the_ends_of_the_velocity_colours_are_those_of_most_points() -> None:
-    points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101)
+    points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101, np.arange(101))
     assert velocity_limit([points]) == 3
     assert velocity_limit([]) == 2

@@ -15,11 +15,10 @@ import pytest
 import shapely
 from shapely import affinity
 
-from plumbline.core.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS, frames
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
 from plumbline.serve.layers import REASON_GROUPS, scatterer_layers, unjudged_layer
-from plumbline.serve.map.content import quarters
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.qgis.styles import NOT_JUDGED, QUADRANT_LABEL, field_style
 from tests.prepare.made import EPOCHS, make_track
@@ -143,6 +142,27 @@ def test_the_quadrants_of_damaged_buildings_are_dark(drawn):
             if np.abs(np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) - wanted).max() <= 2
         )
         assert found > 100, code
+
+
+def quarters(footprints: np.ndarray, quadrant: list[str]) -> np.ndarray:
+    """Return the part of each footprint (B,) that lies in its named quadrant of the building frame.
+
+    Where a footprint has nothing in that quadrant (an L-shape), it is the frame's whole quarter.
+    """
+    frame = frames(footprints)
+    sign = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])[[QUADRANTS.index(name) for name in quadrant]]
+    corner = sign * frame.side / 2
+    along_x, along_y, zero = corner[:, 0], corner[:, 1], np.zeros(len(corner))
+    local = np.stack(
+        [np.stack(pair, axis=1) for pair in ((zero, zero), (along_x, zero), (along_x, along_y), (zero, along_y))],
+        axis=1,
+    )
+    cos, sin = np.cos(frame.angle)[:, None], np.sin(frame.angle)[:, None]
+    east = local[..., 0] * cos - local[..., 1] * sin
+    north = local[..., 0] * sin + local[..., 1] * cos
+    whole = shapely.polygons(np.stack([east, north], axis=-1) + frame.centre[:, None, :])
+    part = shapely.intersection(whole, shapely.make_valid(footprints))
+    return np.asarray(np.where(shapely.area(part) > 0, part, whole))
 
 
 def test_a_quadrant_is_where_the_compass_has_it(drawn):

@@ -22,11 +22,10 @@ from plumbline.serve.map.content import (
     WGS84,
     MapPoints,
     east_angles_deg,
-    histories,
     map_crs,
     points_near_buildings,
-    quarters,
 )
+from plumbline.serve.map.histories import histories
 from plumbline.serve.map.over_time import courses
 from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES, WHOLE
 from plumbline.sources.points.track import Track
@@ -38,6 +37,8 @@ MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 ORDER = ["p_damaged", "severity_permille"]
 """Columns that buildings are sorted by, the most probably damaged first: fewest false alarms among the first."""
+CHANCE = ["chance", *(f"chance_{name}" for name in PROBABILITIES)]
+"""What the model says of buildings that are asked, also if they are not judged."""
 DECIMALS = 7
 """Of longitude and latitude: 1 cm."""
 ROUNDING = {
@@ -63,12 +64,13 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
     Returns:
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
-        `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
+        `reason_groups`, `buildings` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
         `histories`, `courses`, `areas` and `causes` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
     shown["reason"], shown["why"] = judged.reason, judged.explanation
+    shown[CHANCE] = np.nan if judged.chance is None else judged.chance
     shown = shown.sort_values(ORDER, ascending=False, na_position="last", kind="stable").reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     return {
@@ -83,14 +85,18 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "categories": list(CATEGORY_NAMES),
         "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
         "buildings": _buildings(shown),
-        "quarters": _quarters(shown),
         "points": _points(points, shown.crs),
         "velocity_limit": velocity_limit(points),
-        "histories": histories(shown, tracks),
+        "histories": histories(shown, tracks, points, np.argsort(-_chance(shown), kind="stable")),
         "courses": courses(shown, judged.courses),
         "areas": _places(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
         "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),
     }
+
+
+def _chance(shown: geopandas.GeoDataFrame) -> NDArray[np.float64]:
+    """Return the probability of damage of all buildings, judged or not; -1 where the model was not asked."""
+    return np.asarray(shown["p_damaged"].fillna(shown[CHANCE[0]]).fillna(-1.0), float)
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -115,24 +121,17 @@ def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     columns = {name: _values(shown, name) for name in DTYPES if name not in constant}
     frame = frames(shown.geometry.to_numpy())
     angle = east_angles_deg(frame.centre, frame.angle, shown.crs).round(1)
+    chance = shown[CHANCE].to_numpy(float).round(3)
     properties = []
     for row, (reason, why) in enumerate(zip(shown["reason"], shown["why"], strict=True)):
         own = {name: values[row] for name, values in columns.items() if values[row] is not None}
         if reason in group:
             own |= {"reason": group[reason], "why": why}
-        else:
-            own["frame_deg"] = float(angle[row])
+            if np.isfinite(chance[row]).all():
+                own["chance"] = chance[row].tolist()
+        own["frame_deg"] = float(angle[row])
         properties.append(own)
     return _collection(_degrees(shown.geometry), range(len(shown)), properties)
-
-
-def _quarters(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
-    """Make the polygons of the damaged quadrants, of buildings judged to be of category 1 or above."""
-    rows = np.flatnonzero(shown["burland_category"].fillna(0).to_numpy(int) >= 1)
-    if not len(rows):
-        return _collection(np.zeros(0, object), [], [])
-    part = quarters(shown.geometry.to_numpy()[rows], shown["quadrant"].iloc[rows].tolist())
-    return _collection(_degrees(geopandas.GeoSeries(part, crs=shown.crs)), rows.tolist(), [{}] * len(rows))
 
 
 def _places(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
@@ -207,8 +206,9 @@ def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, 
     judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
-        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. The dark quarter of a footprint is its "
-        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. Quarters of a footprint are shaded by "
+        "the probability that the damage is there. "
+        f"Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
     if judged:
         text += f" Severities and probabilities are for a city like this: {rate}."

@@ -19,7 +19,7 @@ from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
 from plumbline.serve.predictions import write_text
 from plumbline.sources.points.track import Track
 
-__all__ = ["MAX_POINTS", "check_page", "page_html", "write_map"]
+__all__ = ["MAX_POINTS", "check_basemap", "check_page", "page_html", "write_map"]
 
 BUILT = Path(os.environ.get("PLUMBLINE_MAP_PAGE") or Path(__file__).with_name("page"))
 """Where `make web` puts the script and the style sheet of the page, which are third-party code and not in Git. The
@@ -41,24 +41,42 @@ def check_page() -> None:
         )
 
 
+def check_basemap(address: str) -> None:
+    """Refuse an address that gives no tiles.
+
+    Raises:
+        InputError: it is no web address, or lacks a placeholder.
+    """
+    if not _host(address) or not all(name in address for name in ("{z}", "{x}", "{y}")):
+        raise InputError(
+            f"--basemap {address}: is no address of tiles. It has {{z}}, {{x}} and {{y}}, as "
+            "https://tiles.example.org/{z}/{x}/{y}.png."
+        )
+
+
 def write_map(
     judged: Judged,
     tracks: Sequence[Track],
     path: Path,
     title: str,
     every: int = 1,
+    basemap: str | None = None,
 ) -> None:
-    """Write the predictions and their points into one HTML file that works without a network.
+    """Write the predictions and their points into one HTML file that, without a base map, works without a network.
 
     Args:
         judged, tracks, title, every: see `make_document`.
         path: the `.html` to write, atomically.
+        basemap: address of tiles, see `check_basemap`; None: no base map.
 
     Raises:
         InputError: the page was not built, or the file cannot be written.
     """
     check_page()
-    write_text(page_html(make_document(judged, tracks, title, every)), path)
+    document = make_document(judged, tracks, title, every)
+    if basemap is not None:
+        document["basemap"] = basemap
+    write_text(page_html(document), path)
 
 
 def is_built() -> bool:
