@@ -2,6 +2,8 @@
 
 import os
 
+__version__ = "0.1.0"
+
 # Libraries read these once, when they are imported, and everything here imports this module first.
 for _name, _value in {
     "DO_NOT_TRACK": "true",  # Prefect, MLflow, the Hugging Face Hub

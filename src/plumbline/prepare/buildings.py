@@ -166,9 +166,7 @@ def _bounds(owners: list[NDArray[np.intp]], footprints: int) -> list[tuple[int, 
     return list(pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]))
 
 
-def _blocks(
-    tracks: list[Track], owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]
-) -> Iterator[_Block]:
+def _blocks(tracks: list[Track], owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]) -> Iterator[_Block]:
     """Cut a city into blocks; `owners` and `bounds` as of `_bounds`."""
     # Within a footprint the points keep the order of the file.
     order = [np.argsort(owner, kind="stable") for owner in owners]
