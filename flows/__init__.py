@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import plumbline  # noqa: F401  (turns the telemetry of Prefect, DVC and MLflow off)
+
 DEFAULTS = {
     # Prefect's own SQLite file and logs stay in the project, apart from other projects and from ~/.prefect.
     "PREFECT_HOME": str(Path.cwd() / ".prefect"),
-    "DO_NOT_TRACK": "true",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     # The embedded server sometimes logs a long harmless traceback while it stops.
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     # On a loaded machine the embedded server needs more than the 20 s it is given by default.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,8 @@ def commands(group: Any, *before: str) -> list[tuple[str, ...]]:
     return found
 
 
-UNDER_DVC = os.environ | {"DVC_STAGE": "train", "PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
+SOURCES = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
+UNDER_DVC = SOURCES | {"DVC_STAGE": "train"}
 ALL = commands(typer.main.get_command(app))
 
 
@@ -278,16 +280,23 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
-    [("plumbline.cli.stages", "family_in"), ("plumbline.cli", "set_spinning")],
-    ids=["in the command", "before it"],
+    ("module", "name", "turned"),
+    [
+        ("plumbline.cli.stages", "family_in", "raise"),
+        ("plumbline.cli", "set_spinning", "raise"),
+        ("plumbline.cli.stages", "family_in", "raise ImportError('initialization failed')"),
+    ],
+    ids=["in the command", "before it", "turned into another error"],
 )
-def test_ctrl_c_in_a_command_is_said(tmp_path, module, name):
+def test_ctrl_c_in_a_command_is_said(tmp_path, module, name, turned):
     stopped = f"""
-import sys
+import signal, sys
 import {module} as module
 def interrupt(*given):
-    raise KeyboardInterrupt
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        {turned}
 module.{name} = interrupt
 sys.argv = ["plumbline", "ingest"]
 from plumbline.__main__ import main
@@ -296,3 +305,38 @@ main()
     done = subprocess.run([sys.executable, "-c", stopped], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 130
     assert done.stderr.splitlines() == ["ERROR interrupted"]
+
+
+@pytest.mark.heavy
+def test_ctrl_c_leaves_no_file(tmp_path):
+    case = Path(__file__).parent / "fixtures/cases/base"
+    words = ["--points", case / "asc.csv", case / "des.csv", "--buildings", case / "fp.gpkg", "--output", "o.gpkg"]
+    command = [sys.executable, "-m", "plumbline", "predict", *words, "--map", "m.html"]
+    process = subprocess.Popen(command, env=SOURCES, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if "drawing m.html" in line)
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait() == 130, said + rest
+    assert rest.splitlines()[-1] == "ERROR interrupted"
+    assert "Traceback" not in rest
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_is_printed(tmp_path):
+    assert run_cli("--version", cwd=tmp_path).out == f"plumbline {plumbline.__version__}\n"
+
+
+def test_h_is_help_for_every_command(tmp_path):
+    for words in ((), ("predict",), ("release", "sign")):
+        assert run_cli(*words, "-h", cwd=tmp_path).out == run_cli(*words, "--help", cwd=tmp_path).out
+
+
+def test_commands_are_completed(tmp_path, monkeypatch):
+    for name, value in {
+        "_PLUMBLINE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "plumbline pre",
+        "COMP_CWORD": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert run_process(cwd=tmp_path).stdout.split() == ["prepare", "predict"]

@@ -2,17 +2,27 @@
 
 import os
 import sys
+from contextlib import suppress
+
+from plumbline.core.errors import INTERRUPTED, is_interrupt, note_interrupts
 
 
 def main() -> None:
-    """Run the command line; stopped by Ctrl-C while its libraries load, it ends as quietly as later."""
+    """Run the command line. Stopped by Ctrl-C, also while its libraries load, it ends with 130 and no traceback."""
+    note_interrupts()
     parent = os.getppid()  # seconds before it is asked for: another by then is not who has started this
     _only_own_stages()  # before the rest is loaded: a pipeline that hands a stage over is told in this way that it must
     try:
         from plumbline.cli import main as run
-    except KeyboardInterrupt:
-        sys.exit(130)
-    run(parent)
+
+        run(parent)
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        # Not as usual: libraries wait for their threads then, or end the process by the signal.
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(INTERRUPTED)
 
 
 def _only_own_stages() -> None:

@@ -124,7 +124,7 @@ def test_nothing_empty_is_left_and_what_was_cut_is(tmp_path, monkeypatch):
     with alone("restore"):
         assert (WORK / "restore.lock").exists()
         (WORK / "restore").mkdir()
-    assert list(WORK.iterdir()) == []
+    assert not WORK.exists()
     with alone("restore"):
         (WORK / "restore" / "0123").mkdir(parents=True)
     assert sorted(path.name for path in WORK.iterdir()) == ["restore"]
@@ -152,7 +152,7 @@ def test_a_lock_file_that_goes_lets_one_in_at_a_time(tmp_path):
     ]
     said = [one.communicate()[1].decode() for one in processes]
     assert said == [""] * 4
-    assert list(tmp_path.rglob("*")) == [tmp_path / WORK]
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_workers_die_with_the_process_that_started_them(tmp_path):

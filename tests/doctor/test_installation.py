@@ -56,7 +56,7 @@ def own(*extras: str) -> list[str]:
 
 
 def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
-    install("plumbline", "0.1.0", *own("torch: no-torch no-lightning", "pipeline: no-dvc no-prefect numpy"))
+    install("plumbline-insar", "0.1.0", *own("torch: no-torch no-lightning", "pipeline: no-dvc no-prefect numpy"))
     (found,) = check_extras(PLACE)
     assert found.state is State.OK
     assert "added by extras: none" in found.found
@@ -65,13 +65,13 @@ def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
 
 
 def test_an_extra_counts_where_most_of_it_is_there(install) -> None:
-    install("plumbline", "0.1.0", *own("torch: torch lightning no-such-thing"))
+    install("plumbline-insar", "0.1.0", *own("torch: torch lightning no-such-thing"))
     (found,) = check_extras(PLACE)
     assert "added by extras: torch" in found.found
 
 
 def test_a_python_that_is_too_old(install) -> None:
-    install("plumbline", "0.1.0", "Requires-Python: >=3.99")
+    install("plumbline-insar", "0.1.0", "Requires-Python: >=3.99")
     assert ">=3.99 is needed" in faults(check_python)
 
 

@@ -89,7 +89,7 @@ def test_an_installed_copy_of_the_checkout(project: Path, monkeypatch: pytest.Mo
     for name in ("__init__.py", "core/files.py"):
         (sources / name).write_text("one = 1\n")
     shutil.copytree(sources, site / "plumbline")
-    (site / "plumbline-0.1.0.dist-info").mkdir()
+    (site / "plumbline_insar-0.1.0.dist-info").mkdir()
     monkeypatch.setattr(plumbline, "__file__", str(site / "plumbline" / "__init__.py"))
     (project / ".gitignore").write_text("*\n")
     git("commit", "--quiet", "--allow-empty", "--message", "Begin")

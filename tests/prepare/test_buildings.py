@@ -373,7 +373,7 @@ def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch, threads):
     monkeypatch.setattr(blocks, "BLOCK", 30)
     monkeypatch.setattr(owners, "LOOKED_AT", 7)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    assert len(list(blocks._blocks(tracks, whole.owners, len(buildings)))) > 4
+    assert len(blocks._bounds(whole.owners, len(buildings))) > 4
     cut = prepare_buildings(tracks, buildings, PARAMS)
     same(cut, whole, atol=1e-5)
     for name in ("footprint", "n_points", "track", "point"):

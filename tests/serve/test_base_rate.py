@@ -157,8 +157,9 @@ def test_where_the_share_is_given_the_factors_are_found(rate):
 def test_a_share_that_the_points_do_not_show_is_called_so():
     found, _ = estimated(drawn(np.random.default_rng(0), 7000, 0.2, apart=0.4, share=0.5), 0.5)
     assert found.is_vague
-    said = r"\d+\.\d % of the buildings are taken to be damaged; the points do not show the share \(90 % interval \d"
+    said = r"\d+\.\d % of the buildings are taken to be damaged, but the points fit many shares \(90 % interval \d"
     assert re.match(said, str(found))
+    assert str(found).endswith("give it, as --damage-rate 0.02")
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])

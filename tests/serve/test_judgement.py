@@ -305,7 +305,7 @@ def test_what_is_asked_of_prepared_buildings():
         footprint, n_points = np.array([0, 2]), np.array([16, 0, 16])
 
     Prepared.sequences = sequences
-    model = OpenModel(LIMITS, SimpleNamespace(answer=len), MODEL)
+    model = OpenModel(LIMITS, SimpleNamespace(answer=lambda given, shown: len(given)), MODEL)
     found, answers = ask(Prepared, model, LIMITS)
     assert answers == 2
     assert found.few.tolist() == [False, False]

@@ -9,20 +9,20 @@ from typing import Annotated
 
 import typer
 
+from plumbline import __version__
 from plumbline.cli import adapters, release, restore, serve, service, stages, tools, watch
 from plumbline.core.console import log, setup_logging
-from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.errors import INTERRUPTED, InputError, PlumblineError, is_interrupt
 from plumbline.core.extras import missing_extra
 from plumbline.core.files import forbidden, unwritten
 from plumbline.core.jobs import die_with_parent, set_spinning
 
-INTERRUPTED = 130
 app = typer.Typer(
     help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for group in (stages, serve, watch, restore, service, tools):
     app.add_typer(group.app)
@@ -42,29 +42,41 @@ def main(parent: int | None = None) -> None:
         set_spinning()
         _die_with_dvc(parent)
         app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
-    except PlumblineError as error:
-        log.error("%s", error)
-        sys.exit(error.exit_code)
-    except Exception as error:
-        # Of what is not read or written with a word of its own: checkpoints, the record of MLflow, closed folders.
-        missing = missing_extra(error, _asked()) if isinstance(error, ImportError) else None
-        told = missing or unwritten(error) or forbidden(error)
+    except BaseException as error:
+        if is_interrupt(error):
+            log.error("interrupted")
+            sys.exit(INTERRUPTED)
+        told = _told(error)
         if told is None:
             raise
-        log.debug("", exc_info=error)
+        if told is not error:
+            log.debug("", exc_info=error)
         log.error("%s", told)
         sys.exit(told.exit_code)
-    except KeyboardInterrupt:  # before the command has begun
-        log.error("interrupted")
-        sys.exit(INTERRUPTED)
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:  # Typer ends so by itself, without a word
-            log.error("interrupted")
-        raise
+
+
+def _told(error: BaseException) -> PlumblineError | None:
+    """Return the error in words for the user; None for a fault of Plumbline, and for an ordinary end."""
+    if isinstance(error, PlumblineError) or not isinstance(error, Exception):
+        return error if isinstance(error, PlumblineError) else None
+    # Of what is not read or written with a word of its own: checkpoints, the record of MLflow, closed folders.
+    missing = missing_extra(error, _asked()) if isinstance(error, ImportError) else None
+    return missing or unwritten(error) or forbidden(error)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"plumbline {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False) -> None:
+def _options(
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Options before the command; `--verbose` is read before logging is set up."""
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 from collections.abc import Iterator
+from typing import Any
 
 TAKES_NO_MORE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """What a system says of a disk that is full, or that may not be written to."""
@@ -48,6 +50,27 @@ class GateRefused(PlumblineError):
     """A gate failed: the candidate is not released. The message names rule, figure and bound."""
 
     exit_code = 3
+
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+_interrupts: list[int] = []
+
+
+def note_interrupts() -> None:
+    """Note each Ctrl-C from now on: libraries in C may turn its KeyboardInterrupt into another error."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _note)
+
+
+def _note(number: int, frame: Any) -> None:
+    _interrupts.append(number)
+    signal.default_int_handler(number, frame)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether a command ended by Ctrl-C; Typer makes it an exit without a word."""
+    return bool(_interrupts) or isinstance(error, KeyboardInterrupt) or getattr(error, "code", None) == INTERRUPTED
 
 
 def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:

@@ -6,6 +6,8 @@ from importlib import util
 
 from plumbline.core.errors import InputError
 
+DISTRIBUTION = "plumbline-insar"
+"""Name of the package for pip."""
 LIBRARIES = {
     "torch": ("torch", "lightning", "onnxscript"),
     "pipeline": (
@@ -40,7 +42,7 @@ class ExtraMissing(InputError):
 
 
 def install(extra: str, option: str = "") -> str:
-    """Return the commands that add an extra. They never name "plumbline" alone: on the index that is another project.
+    """Return the commands that add an extra. They name no index, because Plumbline need not be on one.
 
     Args:
         extra: its name.

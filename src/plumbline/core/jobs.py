@@ -224,7 +224,8 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
 def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
     """Allow one process at a time to run a stage's portions in a project: a second would remove the first one's input.
 
-    At the end, remove the lock file, and the stage's folder if it is empty. `WORK` stays: other stages write into it.
+    At the end, remove the lock file, and the stage's folder and `WORK` if they are empty: an analyst's folder stays
+    clean.
 
     Args:
         stage: its name.
@@ -248,6 +249,8 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
                 path.with_name(stage).rmdir()  # unless it holds portions
             with suppress(OSError):
                 path.unlink()  # while it is locked: see `_locked`
+            with suppress(OSError):
+                path.parent.rmdir()  # unless other stages have something in it
 
 
 def _locked(path: Path) -> IO[str] | None:
@@ -264,6 +267,8 @@ def _locked(path: Path) -> IO[str] | None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             stream = path.open("w")
+        except FileNotFoundError:
+            continue  # another process has just ended, and removed the folder
         except OSError as error:
             raise unwritten(error, folder) or NotWritable(
                 f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. "

@@ -14,13 +14,11 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from plumbline.core.extras import install, is_installed
+from plumbline.core.extras import DISTRIBUTION, install, is_installed
 from plumbline.doctor.probes import Finding, Place, fault, nothing, ok, python, run, warning
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
 """The first comes with Plumbline, the second with its extra `gpu`. Both write into one folder, and pip says nothing."""
-NAME = "plumbline"
-# Never by its name alone: on the public index "plumbline" is another project.
 AGAIN = "Install it: its wheel, or in a clone `make install` or `pip install -e .`."
 ALWAYS = "predict, inspect, restore, score, bench, triton and doctor"
 """Commands that every installation has."""
@@ -60,7 +58,7 @@ def check_extras(_: Place) -> Iterator[Finding]:
 def _extras_there() -> list[str]:
     """Return the extras of which more than half of the packages are installed."""
     packages: dict[str, list[str]] = {extra: [] for extra in _metadata().get_all("Provides-Extra") or []}
-    for one in map(Requirement, metadata.requires(NAME) or []):
+    for one in map(Requirement, metadata.requires(DISTRIBUTION) or []):
         if one.marker is not None and not one.marker.evaluate({"extra": ""}):
             for extra in packages:
                 if one.marker.evaluate({"extra": extra}):
@@ -81,9 +79,9 @@ def _installed(names: Iterable[str]) -> dict[str, str]:
 
 def _metadata() -> metadata.PackageMetadata:
     try:
-        return metadata.metadata(NAME)
+        return metadata.metadata(DISTRIBUTION)
     except metadata.PackageNotFoundError:
-        raise OSError(f"no package named {NAME} is installed in {sys.prefix}. {AGAIN}") from None
+        raise OSError(f"no package named {DISTRIBUTION} is installed in {sys.prefix}. {AGAIN}") from None
 
 
 ASK = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
@@ -120,7 +118,7 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
 
 def only(package: str) -> str:
     """Return the command that installs one of the two packages, in the version that Plumbline needs."""
-    asked = [Requirement(text) for text in metadata.requires("plumbline") or []]
+    asked = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or []]
     return next((f"`pip install '{one.name}{one.specifier}'`" for one in asked if one.name == package), package)
 
 

@@ -157,7 +157,7 @@ def dvc(*words: str, seconds: float, folder: Path | None = None, **environment: 
         *words,
         seconds=seconds,
         folder=folder,
-        environment={"DVC_NO_ANALYTICS": "true", **environment},
+        environment=environment,
     )
 
 

@@ -11,7 +11,7 @@ import yaml
 
 import plumbline
 from plumbline.core.errors import InputError
-from plumbline.core.extras import install, is_installed
+from plumbline.core.extras import DISTRIBUTION, install, is_installed
 from plumbline.doctor.probes import Finding, Place, dvc, fault, importing, nothing, ok, run, warning
 from plumbline.params import check_sections, is_partial, load_params
 
@@ -117,7 +117,9 @@ def _code() -> Iterator[Finding]:
     sources, used = Path("src/plumbline").resolve(), Path(plumbline.__file__).resolve().parent
     if not sources.is_dir() or sources == used:
         return
-    if not any(used.parent.glob("plumbline-*.dist-info")):  # pip writes it beside a copy, but not into a checkout
+    if not any(
+        used.parent.glob(f"{DISTRIBUTION.replace('-', '_')}-*.dist-info")
+    ):  # pip writes it beside a copy, but not into a checkout
         yield warning(
             f"the sources of this checkout are not those that run: {used} is",
             "`pip install --no-deps -e .` in this checkout's own environment, and activate that.",

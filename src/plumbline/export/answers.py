@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.console import track
 from plumbline.export.interface import MASK, SEQUENCES, Signature
 from plumbline.prepare.features.shards import SequenceSet
 
@@ -82,18 +83,23 @@ class Released(ABC):
         self.signature.check(inputs)
         return self._ask(inputs)
 
-    def answer(self, sequences: SequenceSet) -> Answers:
+    def answer(self, sequences: SequenceSet, shown: bool = False) -> Answers:
         """Answer for all buildings, those of similar length together.
 
         A building with a feature that is no finite number, as absurd data give, has answers that are none: it alone is
         not judged.
+
+        Args:
+            sequences: of the buildings.
+            shown: whether the user sees how far along it is.
 
         Raises:
             InputError: a building has no scatterer, or more than the model takes.
         """
         self.signature.check_lengths(np.asarray(sequences.length))
         parts, at = [], []
-        for index in batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch):
+        found = list(batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch))
+        for index in track(found, len(found), "judge") if shown else found:
             inputs: dict[str, NDArray[Any]] = sequences.pad(index)
             self.signature.check(inputs, finite=False)
             parts.append(self._ask(inputs))

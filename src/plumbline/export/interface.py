@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from plumbline import __version__
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, LEVEL_EDGES_PERMILLE, MECHANISMS
@@ -109,7 +109,7 @@ def properties(max_length: int, preparation: int, category_share: list[float]) -
     """Return the metadata of an ONNX file as `metadata_props`: text, or JSON for more than a word."""
     about = About(
         name=NAME,
-        version=_version(),
+        version=__version__,
         preparation=preparation,
         max_length=max_length,
         category_share=category_share,
@@ -132,13 +132,6 @@ def read_properties(found: Mapping[str, str], where: str) -> About:
     except json.JSONDecodeError:
         key = "no JSON"
     raise InputError(f"{where}: its metadata are not those of a Plumbline model ({key}). Export it again.")
-
-
-def _version() -> str:
-    try:
-        return metadata.version("plumbline")
-    except metadata.PackageNotFoundError:  # the sources, on the path of a Python that has the rest
-        return "not installed"
 
 
 SEQUENCES = ("distance", "slope")

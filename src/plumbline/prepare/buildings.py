@@ -14,6 +14,7 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.console import track as track_progress
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import in_threads, one_blas_thread
 from plumbline.core.on_disk import Stack, folder_of
@@ -72,6 +73,7 @@ def prepare_buildings(
     params: Prepare,
     city: str = "",
     owners: Owners | None = None,
+    shown: bool = False,
 ) -> Prepared:
     """Assign, decouple and describe; a building left out by a rule of `abstention` gets no sequence.
 
@@ -81,6 +83,7 @@ def prepare_buildings(
         params: section `prepare`.
         city: name written beside each building.
         owners: of the points of all `tracks`, where more footprints than these have been looked at for it.
+        shown: whether the user sees how far along it is.
 
     Raises:
         InputError: the tracks have fewer than `MIN_EPOCHS` epochs, or differ in CRS from each other or the footprints.
@@ -100,10 +103,13 @@ def prepare_buildings(
         names, years = buildings["building_id"].to_numpy().astype(str), observation_period(tracks).years
         # The sequences are where the series are.
         distance, slope = (Stack(folder_of(tracks[0].displacement)) for _ in range(2))
+        bounds = _bounds(owners.of, len(footprints))
         parts = in_threads(
             lambda block: _prepare_block(block, footprints[block.rows], names[block.rows], params, years, city),
-            _blocks(tracks, owners.of, len(footprints)),
+            _blocks(tracks, owners.of, bounds),
         )
+        if shown:
+            parts = track_progress(parts, len(bounds), "prepare", finished=True)
         sequences, judged, n_points, code, means, whole, track, point = zip(*_laid(parts, distance, slope), strict=True)
     return Prepared(
         replace(concatenate(list(sequences)), distance=distance.array(), slope=slope.array()),
@@ -153,16 +159,21 @@ def _laid(parts: Iterable[_Part], distance: Stack, slope: Stack) -> Iterator[_Pa
         yield part._replace(sequences=replace(found, distance=found.distance[:0].copy(), slope=found.slope[:0].copy()))
 
 
-def _blocks(tracks: list[Track], owners: list[NDArray[np.intp]], footprints: int) -> Iterator[_Block]:
-    """Cut a city into blocks; `owners` are, of each track, the footprint of each point."""
+def _bounds(owners: list[NDArray[np.intp]], footprints: int) -> list[tuple[int, int]]:
+    """Return first and last + 1 footprint of each block; `owners` are, of each track, the footprint of each point."""
+    size = 1 + sum((np.bincount(owner[owner != UNASSIGNED], minlength=footprints) for owner in owners), start=0)
+    number = (np.cumsum(size) - 1) // BLOCK if footprints else np.zeros(0, int)
+    return list(pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]))
+
+
+def _blocks(tracks: list[Track], owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]) -> Iterator[_Block]:
+    """Cut a city into blocks; `owners` and `bounds` as of `_bounds`."""
     # Within a footprint the points keep the order of the file.
     order = [np.argsort(owner, kind="stable") for owner in owners]
     ordered = [owner[rows] for owner, rows in zip(owners, order, strict=True)]
-    size = 1 + sum((np.bincount(owner[owner != UNASSIGNED], minlength=footprints) for owner in owners), start=0)
-    number = (np.cumsum(size) - 1) // BLOCK if footprints else np.zeros(0, int)
-    for first, end in pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]):
-        bounds = [np.searchsorted(owner, [first, end]) for owner in ordered]
-        point = [np.sort(rows[low:high]) for rows, (low, high) in zip(order, bounds, strict=True)]
+    for first, end in bounds:
+        ends = [np.searchsorted(owner, [first, end]) for owner in ordered]
+        point = [np.sort(rows[low:high]) for rows, (low, high) in zip(order, ends, strict=True)]
         yield _Block(
             slice(first, end),
             [track.take(rows) for track, rows in zip(tracks, point, strict=True)],

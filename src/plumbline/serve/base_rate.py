@@ -75,8 +75,9 @@ class DamageRate(NamedTuple):
         interval = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
         if self.is_vague:
             return (
-                f"{100 * self.rate:.1f} % of the buildings are taken to be damaged; the points do not show the share "
-                f"(90 % interval {interval}). Give it, if you know it: --damage-rate 0.01"
+                f"{100 * self.rate:.1f} % of the buildings are taken to be damaged, but the points fit many shares "
+                f"(90 % interval {interval}). Rank by p_damaged; do not count damaged buildings by it. "
+                "If you know the share, give it, as --damage-rate 0.02"
             )
         return f"about {100 * self.rate:.1f} % of the judged buildings are damaged (90 % interval {interval})"
 

@@ -106,13 +106,13 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
         areas: whether moving areas are looked for, too.
     """
     limits, where = options.limits(model.prepare), where_of(options, city)
-    prepared = prepare_buildings(city.points, city.footprints, limits)
+    prepared = prepare_buildings(city.points, city.footprints, limits, shown=True)
     if prepared.moved:
         log.info(
             "%d points between two footprints go to the one whose movement they follow, not to the nearest",
             prepared.moved,
         )
-    asked, answers = ask(prepared, model, limits)
+    asked, answers = ask(prepared, model, limits, shown=True)
     courses = courses_of(prepared, city.points, answers)
     judged = judge(
         asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
@@ -135,11 +135,16 @@ def where_of(options: Options, city: CityInMemory) -> Where:
     return Where(causes_of_city(file, city.points[0].crs, record), options.by_place)
 
 
-def ask(prepared: Prepared, model: OpenModel, limits: Prepare) -> tuple[Asked, Answers]:
-    """Ask the model about the buildings of a city or of one of its tiles; `judge` takes the result, or that of all."""
+def ask(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False) -> tuple[Asked, Answers]:
+    """Ask the model about the buildings of a city or of one of its tiles; `judge` takes the result, or that of all.
+
+    Args:
+        prepared: the buildings. model: who answers. limits: who is judged.
+        shown: whether the user sees how far along it is.
+    """
     found = prepared.sequences
     asked = Asked(prepared.footprint, prepared.n_points, has_few_points(found, limits), strain_error(found))
-    return asked, model.network.answer(found)
+    return asked, model.network.answer(found, shown)
 
 
 def judge(

@@ -13,6 +13,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
+from plumbline.core.console import track as track_progress
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
@@ -168,7 +169,8 @@ def _days(track: Track) -> tuple[list[str], Index]:
 def _pieces(track: Track, chosen: _Chosen, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
     """Yield the rows of a layer. `ids`: `building_id` of each footprint."""
     names, place = _days(track)
-    for start in range(0, len(chosen.row), PIECE):
+    starts = range(0, len(chosen.row), PIECE)
+    for start in track_progress(starts, len(starts), f"write {track.name}"):
         row, owner, velocity = (part[start : start + PIECE] for part in chosen)
         about: dict[str, Any] = {
             "point_id": track.point_id[row].astype(str).astype(object),

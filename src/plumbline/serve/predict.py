@@ -61,6 +61,7 @@ def predict(
             raise InputError(f"--basemap {basemap}: without --map there is no map. Give --map, or leave --basemap out.")
     model = open_model(package, artifact)
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
+    log.info("%d buildings and %d points: judging", len(city.footprints), sum(map(len, city.points)))
     layered = output.suffix.lower() == ".gpkg"
     answered = answer(city, model, options, areas=layered or map_path is not None)
     judged, table, reason = answered.judged, answered.judged.table, answered.judged.reason
@@ -69,7 +70,9 @@ def predict(
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
+            log.info("drawing %s", map_path)
             write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", basemap=basemap)
+        log.info("writing %s", output)
         write_predictions(table, output, layers)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())

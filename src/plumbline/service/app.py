@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from jinja2 import Environment
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp
 
+from plumbline import __version__
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import check_place
@@ -136,7 +136,7 @@ def make_app(settings: Settings) -> ASGIApp:
 
     app = FastAPI(
         title="Plumbline",
-        version=metadata.version("plumbline"),
+        version=__version__,
         description=ABOUT,
         lifespan=lifespan,
         docs_url=None,  # it would load its scripts from elsewhere

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from plumbline import __version__
 from plumbline.core.errors import InputError
 from plumbline.service.guard import Meters
 from plumbline.service.models import Models, Served
@@ -43,7 +43,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
 
     @router.get("", summary="Describe the server")
     def server() -> dict[str, Any]:
-        return {"name": "plumbline", "version": _version(), "extensions": ["binary_tensor_data"]}
+        return {"name": "plumbline", "version": __version__, "extensions": ["binary_tensor_data"]}
 
     @router.get("/health/live", summary="Tell whether the server lives")
     def live() -> dict[str, bool]:
@@ -241,7 +241,3 @@ def _outputs(asked: dict[str, Any], known: list[str]) -> tuple[list[str], set[st
             binary.add(name)
         wanted.append(name)
     return wanted, binary
-
-
-def _version() -> str:
-    return metadata.version("plumbline")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
+from plumbline import __version__
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import cores
@@ -347,7 +348,7 @@ def _accuracy(answers: Answers, inputs: BenchInputs) -> Figures:
     return {name: figures[name] for name in ACCURACY if name in figures}
 
 
-PACKAGES = ("plumbline", "torch", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy")
+PACKAGES = ("torch", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy")
 CLEARLY = 1.05
 """A ratio of times below this is noise."""
 
@@ -403,7 +404,7 @@ def bench_document(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "package": {"name": manifest.name, "version": manifest.version, "default_model": manifest.default_model},
         "machine": dict(machine),
-        "versions": {"python": platform.python_version(), **installed_versions(PACKAGES)},
+        "versions": {"python": platform.python_version(), "plumbline": __version__, **installed_versions(PACKAGES)},
         "inputs": {
             "source": inputs.source,
             "buildings": len(length),

@@ -65,11 +65,7 @@ def here(tmp_path, monkeypatch):
 
 
 def left_in(folder):
-    return sorted(path.name for path in folder.iterdir() if path.name != ".plumbline")
-
-
-def work_left(folder):
-    return list((folder / ".plumbline").iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def read(path):
@@ -158,7 +154,7 @@ def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
         assert table[name].isna().eq(~table["restored"]).all()
     assert (restored / "field.png").read_bytes()[:4] == b"\x89PNG"
     assert left_in(restored) == ["field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
-    assert work_left(restored) == []
+    assert not (restored / ".plumbline").exists()
 
 
 def test_the_style_beside_it_ends_where_the_field_does(restored):
@@ -279,7 +275,7 @@ def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_
     (one, *_), (other, *_) = read(restored / "field.tif"), read(here / "field.tif")
     for name, values in one.items():
         np.testing.assert_array_equal(other[name], values)
-    assert work_left(here) == []
+    assert not (here / ".plumbline").exists()
 
 
 def test_windows_of_other_settings_are_not_taken(products, tiny_fields, here):
@@ -384,7 +380,8 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
             buildings=far, buildings_output=here / "b.csv", picture=here / "c.png",
         )  # fmt: skip
     assert houses.exists()
-    assert left_in(here) == ["few", "houses.gpkg"]
+    # The windows of the last are done, and a run with the right footprints takes them.
+    assert left_in(here) == [".plumbline", "few", "houses.gpkg"]
     assert sorted(path.name for path in place.iterdir() if path.name.startswith(".")) == []
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -167,6 +169,17 @@ MOST_PIXELS = 1500
 """Of a side; larger fields are thinned."""
 
 
+def _pyplot() -> Any:
+    """Load matplotlib for files; its list of fonts goes into a temporary folder, not into the user's home."""
+    with TemporaryDirectory() as folder:
+        os.environ.setdefault("MPLCONFIGDIR", folder)
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        from matplotlib import pyplot
+    return pyplot
+
+
 def draw(field: Field, blend: Blend, out: Path) -> None:
     """Draw the field into a new PNG file.
 
@@ -174,10 +187,7 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         InputError: matplotlib is not installed.
     """
     need("picture", "--picture")
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = _pyplot()
     from matplotlib.colors import LinearSegmentedColormap
 
     grid, both = field.grid, field.found.directions > 1

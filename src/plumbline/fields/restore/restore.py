@@ -119,8 +119,11 @@ def check_outputs(
     """Refuse output paths that cannot be written, before anything is computed.
 
     Raises:
-        InputError: the field is no GeoTIFF, a folder is missing, or a file that is read would be overwritten.
+        InputError: the field is no GeoTIFF, a folder or the footprints are missing, or a file that is read would be
+            overwritten.
     """
+    if buildings is not None and not buildings.exists():
+        raise InputError(f"{buildings}: no such file.")
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.")
     outputs = [path for path in (output, buildings_output, picture) if path is not None]

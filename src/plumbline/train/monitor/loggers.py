@@ -17,7 +17,6 @@ from plumbline.train.distributed.strategies import parted, process_number
 
 TAGS = ("run_key", "data_sha256")
 ASKED = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
