@@ -146,7 +146,7 @@ def plane(row: int, xy: Array, change: Array, std: Array) -> House:
     tilts = bool(count >= FEWEST_PLANE and wide)
     design = np.column_stack([np.ones(count), xy]) if tilts else np.ones((count, 1))
     variance = std**2 + _spread(design, change, std) ** 2
-    covariance = np.linalg.inv(design.T / variance @ design)
+    covariance = np.asarray(np.linalg.inv(design.T / variance @ design), float)
     solution = np.asarray(covariance @ (design.T / variance @ change), float)
     settled, error = float(solution[0]), float(np.sqrt(covariance[0, 0]))
     if tilts:
