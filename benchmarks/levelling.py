@@ -2,31 +2,47 @@
 
     python -m benchmarks.levelling [--buildings N] [--seeds S ...] [--model PACKAGE] [--keep FOLDER]
 
-Each city is of `benchmarks.makers.ninth`. Bolts at all corners and mid walls of its houses are levelled at the first
-day, each year after, and the last day, with an error of 0.3 mm and a benchmark that moves. The difference of radar and
-levelling is truly 0: *holds* is how often its interval says so. *Radar alone* and *levelling alone*: how often the
-interval of one holds the truth. Prints Markdown.
+*Own*: cities of `plumbline simulate`; *held out*: of `benchmarks.makers.ninth`. Bolts at all corners and mid walls of
+all houses are levelled with an error of 0.3 mm, from a benchmark that moves. The difference of radar and levelling is
+truly 0: *holds* is the share of the buildings whose interval says so, percent. *Radar holds*: how often the radar's
+interval of the severity holds the label; *levelled of true*: median of the levelled over the true severity of damaged
+buildings. Prints Markdown.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import shapely
+from numpy.typing import NDArray
 
-from benchmarks.common import head, line, parse, parser, stamp
+from benchmarks.common import head, line, parse, parser, project_settings, stamp
 from benchmarks.makers.ninth.city import SOUND, make_city, names_of
 from benchmarks.makers.ninth.observe import draw_tracks
 from benchmarks.makers.ninth.settings import BANDS, FIRST_DAY
-from benchmarks.makers.ninth.structure import Structure, draw_structures
+from benchmarks.makers.ninth.structure import draw_structures
 from benchmarks.makers.ninth.town import draw_town
+from plumbline.params import City, Params
 from plumbline.release.resolve import resolve_model
-from plumbline.serve.compare.agreement import WITHIN, Compared
 from plumbline.serve.compare.run import compare
+from plumbline.simulate.city import (
+    REACH_OF_A_BUILDING_M,
+    CityWriter,
+    draw_site,
+    part_files,
+    radius_jobs,
+    write_part,
+)
+from plumbline.simulate.random_numbers import generators
+from plumbline.simulate.site import PART_BUILDINGS, PART_DISTRICTS, Site, part_radius
+from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan
+from plumbline.simulate.structure.motion import Motion, draw_motion
+from plumbline.simulate.structure.tunnels import tunnels_near
 from plumbline.sources.city.files import find_files
 
 STD_MM, DATUM_MM = 0.3, 5.0
@@ -46,38 +62,97 @@ FIGURES = (
     Figure("tilt", "tilt", "mm_m"),
     Figure("strain", "severity", "permille"),
 )
-COLUMNS = ("band", "figure", "buildings", "holds", "radar alone", "levelling alone", "median difference", "median std")
+COLUMNS = (
+    *("cities", "band", "figure", "buildings", "holds", "median difference", "median std", "radar holds"),
+    "levelled of true",
+)
+Array = NDArray[np.float64]
+Make = Callable[[Path, str, int, int], "Town"]
+"""(folder, band, buildings, seed) -> what its bolts do."""
 
 
-def level(band: str, buildings: int, seed: int, path: Path) -> None:
-    """Level the houses of the city that `make_city` draws of the same numbers, and write the table."""
+class Town(NamedTuple):
+    """What bolts of a city do."""
+
+    name: NDArray[np.str_]
+    """(P,) of their buildings."""
+    place: Array
+    """(P, 2) easting and northing, m."""
+    moved: Array
+    """(P, D) mm up, on the days that it is levelled."""
+    days: pd.DatetimeIndex
+    """(D,)"""
+
+    def write(self, path: Path, seed: int) -> None:
+        """Level the bolts, and write a wide table as a spreadsheet does."""
+        generator = np.random.default_rng(seed)
+        heights = (
+            self.moved + generator.normal(0, STD_MM, self.moved.shape) - generator.normal(0, DATUM_MM, len(self.days))
+        )
+        about = {"point": [f"{name}-{number}" for number, name in enumerate(self.name)]}
+        table = pd.DataFrame({**about, "E [m]": self.place[:, 0].round(3), "N [m]": self.place[:, 1].round(3)})
+        columns = [f"{day:%d.%m.%Y} [m]" for day in self.days]
+        table.join(pd.DataFrame((40 + heights / 1e3).round(5), columns=columns)).to_csv(
+            path, index=False, sep=";", decimal=","
+        )
+
+
+def held_out(folder: Path, band: str, buildings: int, seed: int) -> Town:
+    """Make a city of the ninth maker, and level it on the first day, each year after, and the last day."""
+    make_city(folder, band, buildings, seed)
     layout, moving, seeing, *_ = np.random.SeedSequence(seed).spawn(6)
     structures = draw_structures(moving, draw_town(np.random.default_rng(layout), buildings), SOUND)
     tracks = draw_tracks(np.random.default_rng(seeing), BANDS[band])
-    period = min(int(track.days[0]) for track in tracks), max(int(track.days[-1]) for track in tracks)
-    days = np.unique([*range(period[0], period[1] - 180, 365), period[1]])
-    shares = (days - period[0]) / (period[1] - period[0])
-    generator = np.random.default_rng(seed + 1)
-    datum = generator.normal(0, DATUM_MM, len(days))
-    dates = (pd.Timestamp(FIRST_DAY) + pd.to_timedelta(days, unit="D")).strftime("%d.%m.%Y")
-    parts = []
-    for name, structure in zip(names_of(structures), structures, strict=True):
-        places, moved = bolts(structure, shares)
-        heights = 40 + 1e-3 * (1e3 * moved + generator.normal(0, STD_MM, moved.shape) - datum)
-        about = {"point": [f"{name}-{number}" for number in range(len(places))], "E [m]": places[:, 0].round(3)}
-        part = pd.DataFrame({**about, "N [m]": places[:, 1].round(3)})
-        parts.append(part.join(pd.DataFrame(heights.round(5), columns=[f"{date} [m]" for date in dates])))
-    pd.concat(parts).to_csv(path, index=False, sep=";", decimal=",")
+    first, last = min(int(track.days[0]) for track in tracks), max(int(track.days[-1]) for track in tracks)
+    days = np.unique([*range(first, last - 180, 365), last])
+    shares = (days - first) / (last - first)
+    names, places, moved = [], [], []
+    for name, one in zip(names_of(structures), structures, strict=True):
+        own = bolts(one.building.outline())
+        up = one.causes(own, np.zeros(len(own)))[..., 2]
+        names += [name] * len(own)
+        places.append(one.building.on_map(own))
+        moved.append(1e3 * up @ np.stack([course.at(shares) for course in one.courses]))
+    dates = pd.Timestamp(FIRST_DAY) + pd.to_timedelta(days, unit="D")
+    return Town(np.array(names), np.concatenate(places), np.concatenate(moved), dates)
 
 
-def bolts(structure: Structure, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return places (N, 2), m on the map, of bolts, and their true movements (N, D) up, m, at shares (D,) of time."""
-    corners = structure.building.outline()
-    if (corners[0] == corners[-1]).all():
-        corners = corners[:-1]
-    own = np.concatenate([corners, (corners + np.roll(corners, -1, axis=0)) / 2])
-    up = structure.causes(own, np.zeros(len(own)))[..., 2]
-    return structure.building.on_map(own), up @ np.stack([course.at(shares) for course in structure.courses])
+def own(folder: Path, band: str, buildings: int, seed: int) -> Town:
+    """Make a city of `plumbline simulate`, and level it on the first and on the last day."""
+    city, name = City(band=band, buildings=buildings, seed=seed), folder.name
+    radius = max(part_radius(*arguments) for arguments in radius_jobs(name, city))
+    site = draw_site(name, city, 0, radius, Params.model_validate(project_settings()).simulate)
+    folder.mkdir(parents=True)
+    names, places, moved = [], [], []
+    with CityWriter(folder, site, "labels.csv") as writer:
+        for number in range(site.parts):
+            write_part(site, number, part_files(folder, site, "labels.csv", number))
+            writer.append(number)
+            layout, motion = moving_part(site, number)
+            for row, polygon in enumerate(layout.polygon):
+                at = bolts(shapely.get_coordinates(polygon.exterior))
+                local = layout.frames.to_building(np.full(len(at), row), at)
+                names += [f"{name}_{number * PART_BUILDINGS + row:06d}"] * len(at)
+                places.append(at + np.array(site.place))
+                moved.append(motion.structure_field(np.full(len(at), row), *local.T)[0])
+    last = np.concatenate(moved)
+    days = pd.DatetimeIndex([site.start, site.start + np.timedelta64(int(site.length_days), "D")])
+    return Town(np.array(names), np.concatenate(places), np.stack([np.zeros(len(last)), last], 1), days)
+
+
+def moving_part(site: Site, number: int) -> tuple[CityLayout, Motion]:
+    """Return buildings and their motion in a part of a city, as `write_part` draws them."""
+    of_plan, of_layout, of_motion, *_ = generators(site.entropy, number)
+    plan = draw_plan(of_plan, min(PART_BUILDINGS, site.town.buildings - number * PART_BUILDINGS))
+    layout = draw_layout(of_layout, plan, site.town, number * PART_DISTRICTS)
+    tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
+    return layout, draw_motion(of_motion, layout, tunnels, site.damaged, site.mechanisms)
+
+
+def bolts(corners: Array) -> Array:
+    """Return the corners and the middles between them (N, 2) of a ring (C, 2), closed or not."""
+    ring = corners[:-1] if (corners[0] == corners[-1]).all() else corners
+    return np.concatenate([ring, (ring + np.roll(ring, -1, axis=0)) / 2])
 
 
 def share(good: pd.Series) -> str:
@@ -85,30 +160,32 @@ def share(good: pd.Series) -> str:
     return f"{100 * good.mean():.1f} ± {100 * np.sqrt(good.mean() * (1 - good.mean()) / len(good)):.1f}"
 
 
-def measured(compared: Compared, labels: pd.DataFrame) -> pd.DataFrame:
-    """Return the comparison beside the truth, radar less the difference of the datums."""
-    table = pd.DataFrame(compared.table.drop(columns="geometry")).set_index("building_id")
-    truth = labels.set_index("building_id")[["settlement_mm", "tilt_mm_m", "severity_permille"]].add_prefix("true_")
-    table["settlement_mm"] -= compared.datum_mm
-    datum = (table["levelled_settlement_mm"] - truth["true_settlement_mm"].reindex(table.index)).median()
-    table["levelled_settlement_mm"] -= datum  # of the benchmark
-    table["settlement_mm"] -= datum
-    return table.join(truth)
-
-
-def say(band: str, table: pd.DataFrame) -> None:
+def say(name: str, band: str, table: pd.DataFrame) -> None:
     """Print the lines of a band."""
-    for name, column, unit in FIGURES:
-        own = table[table[f"{column}_agrees"].notna()]
-        truth, value = own[f"true_{column}_{unit}"], own[f"{column}_{unit}"]
+    for figure, column, unit in FIGURES:
+        known = table[table[f"{column}_agrees"].notna()]
+        apart, std = (known[f"{column}_difference_{end}"].abs().median() for end in (unit, f"std_{unit}"))
+        agrees = share(known[f"{column}_agrees"].astype(float))
+        truth = known["true_permille"]
+        radar = (
+            share((known["severity_low"] <= truth) & (truth <= known["severity_high"])) if column == "severity" else ""
+        )
+        ratio = ""
         if column == "severity":
-            radar = (own["severity_low"] <= truth) & (truth <= own["severity_high"])
-        else:
-            radar = (value - truth).abs() <= WITHIN * own[f"{column}_std_{unit}"]
-        levelled = (own[f"levelled_{column}_{unit}"] - truth).abs() <= WITHIN * own[f"levelled_{column}_std_{unit}"]
-        figures = (own[f"{column}_difference_{unit}"].abs().median(), own[f"{column}_difference_std_{unit}"].median())
-        shares = (share(own[f"{column}_agrees"].astype(float)), share(radar), share(levelled))
-        print(line(band, f"{name}, {unit.replace('_', '/')}", len(own), *shares, *(f"{one:.2f}" for one in figures)))
+            ratio = f"{(known['levelled_severity_permille'] / truth)[truth >= 0.5].median():.2f}"
+        print(
+            line(
+                name,
+                band,
+                f"{figure}, {unit.replace('_', '/')}",
+                len(known),
+                agrees,
+                f"{apart:.2f}",
+                f"{std:.2f}",
+                radar,
+                ratio,
+            )
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -125,17 +202,23 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{stamp()}. Percent of the buildings; a city of {given.buildings} for each of {len(given.seeds)} seeds.\n"
         )
         print(head(*COLUMNS))
-        for band in BANDS:
-            tables = []
-            for seed in given.seeds:
-                city = folder / f"{band.lower()}band-{seed}"
-                make_city(city, band, given.buildings, seed)
-                levels = folder / f"{city.name}-levels.csv"
-                level(band, given.buildings, seed, levels)
-                files, output = find_files(city), folder / f"{city.name}.csv"
-                compared = compare(files.products, files.footprints, levels, package, output)
-                tables.append(measured(compared, pd.read_csv(city / "labels.csv", dtype={"building_id": str})))
-            say(band, pd.concat(tables))
+        for name, make in (("own", own), ("held out", held_out)):
+            for band in BANDS:
+                tables = [
+                    compared(make, folder / f"{name[:3]}-{band}-{seed}", band, given.buildings, seed, package)
+                    for seed in given.seeds
+                ]
+                say(name, band, pd.concat(tables))
+
+
+def compared(make: Make, folder: Path, band: str, buildings: int, seed: int, package: Path) -> pd.DataFrame:
+    """Make a city, level and compare it: return the table with the true severity."""
+    levels = folder.with_name(f"{folder.name}-levels.csv")
+    make(folder, band, buildings, seed).write(levels, seed)
+    files = find_files(folder)
+    table = compare(files.products, files.footprints, levels, package, folder.with_name(f"{folder.name}.csv")).table
+    truth = pd.read_csv(folder / "labels.csv", dtype={"building_id": str}).set_index("building_id")["severity_permille"]
+    return pd.DataFrame(table.drop(columns="geometry")).join(truth.rename("true_permille"), on="building_id")
 
 
 if __name__ == "__main__":
