@@ -125,7 +125,13 @@ def _severities(houses: Sequence[House], own: pd.DataFrame) -> dict[str, Any]:
     side = np.where(difference > 0, radar - low, high - radar) / WITHIN
     found = _columns("severity", radar, side, levelled, std, difference, np.hypot(side, std), WITHIN)
     found.pop("severity_std_permille")  # the interval says more
-    return {**found, "severity_low": low, "severity_high": high, "levelled_quadrant": [one.quadrant for one in houses]}
+    return {
+        **found,
+        "severity_low": low,
+        "severity_high": high,
+        "levelled_quadrant": [one.quadrant for one in houses],
+        "levelled_spacing_m": [one.spacing for one in houses],
+    }
 
 
 def _columns(

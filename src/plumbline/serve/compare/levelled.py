@@ -15,6 +15,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator
+from scipy.spatial import cKDTree
 from scipy.special import ndtri, stdtrit
 
 from plumbline.core.compass import QUADRANTS, frames, join_quadrants
@@ -54,6 +55,8 @@ class Bending(NamedTuple):
     severity_std: float
     quadrant: str
     accepted: str
+    spacing: float
+    """Mean distance from a point to the next, m: what bends between two points is not seen."""
 
 
 class House(NamedTuple):
@@ -76,6 +79,7 @@ class House(NamedTuple):
     severity_std: float = np.nan
     quadrant: str = ""
     accepted: str = ""
+    spacing: float = np.nan
 
 
 def common_period(read: Levelling, first: np.datetime64, last: np.datetime64, std_mm: float) -> Period:
@@ -178,8 +182,12 @@ def bending(shapes: NDArray[np.object_], parts: Sequence[tuple[Array, Array, Arr
         moved = [(parts[k][0], parts[k][1] + STEP_MM * (np.arange(len(parts[k][1])) == point)) for k in has]
         slope = (_strains(shapes[has], moved).severity_permille - found.severity_permille[has]) / STEP_MM
         variance[has] += (slope * [parts[k][2][point] for k in has]) ** 2
-    which = zip(found.severity_permille, np.sqrt(variance), found.quadrant, found.accepted, strict=True)
-    return [Bending(float(one), float(std), QUADRANTS[int(code)], join_quadrants(own)) for one, std, code, own in which]
+    spacing = [float(cKDTree(xy).query(xy, 2)[0][:, 1].mean()) for xy, _, _ in parts]
+    which = zip(found.severity_permille, np.sqrt(variance), found.quadrant, found.accepted, spacing, strict=True)
+    return [
+        Bending(float(one), float(std), QUADRANTS[int(code)], join_quadrants(own), apart)
+        for one, std, code, own, apart in which
+    ]
 
 
 def _strains(shapes: NDArray[np.object_], levels: Sequence[tuple[Array, Array]]) -> Strains:

@@ -21,7 +21,7 @@ from pyproj.exceptions import ProjError
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
@@ -43,6 +43,8 @@ it has no place."""
 SUFFIXES = (".csv", ".gpkg")
 LABEL_ERROR = CATEGORY_BOUNDS_PERMILLE[0] / 2
 """permille: a levelled strain that is known no better is no label."""
+LABEL_SPACING_M = 1.5 * BAY_M
+"""Nor is one of points that are farther apart: most of a damage is between them."""
 
 
 class Placed(NamedTuple):
@@ -225,7 +227,7 @@ def write_labels(houses: Sequence[House], compared: Compared, path: Path) -> Non
     Raises:
         NotWritable: the disk refused.
     """
-    told = [one for one in houses if one.severity_std <= LABEL_ERROR]
+    told = [one for one in houses if one.severity_std <= LABEL_ERROR and one.spacing <= LABEL_SPACING_M]
     ids = dict(zip((one.row for one in houses), compared.table["building_id"], strict=True))
     damaged = [one.severity >= CATEGORY_BOUNDS_PERMILLE[0] for one in told]
     table = pd.DataFrame(
