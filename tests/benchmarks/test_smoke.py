@@ -75,6 +75,15 @@ TABLES = {
         ),  # the estimated rate, too
         (tuple(name.replace("_", " ") for name in Inspection._fields), 1),
     ],
+    "levelling": [
+        (
+            (
+                *("cities", "band", "figure", "buildings", "holds", "median difference", "median std", "radar holds"),
+                "levelled of true",
+            ),
+            12,
+        )
+    ],
     "makers.ninth": [(WRITTEN, 3)],
     "makers.fields": [(WRITTEN, 2)],
     "map_page": [(("figure", "measured", "bar"), 12)],
@@ -107,7 +116,7 @@ TABLES = {
         )
     ],
 }
-WORDS = {"mechanism or points", "who", "own noise", "component", "bar", "holds"}
+WORDS = {"mechanism or points", "band", "figure", "who", "own noise", "component", "bar", "holds"}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.reporting.charts import TICKS
-from plumbline.reporting.cross_section import _round_range, section_chart
+from plumbline.reporting.cross_section import round_range, section_chart
 
 VALUES = st.floats(-1e5, 1e5)
 
@@ -12,15 +12,15 @@ VALUES = st.floats(-1e5, 1e5)
 @given(VALUES, VALUES)
 def test_a_range_holds_both_values(one, other):
     least, most = sorted((one, other))
-    low, high = _round_range(least, most)
+    low, high = round_range(least, most)
     assert low <= least
     assert most <= high + 1e-9 * abs(high) + 1e-9
     assert high > low
 
 
 def test_ticks_are_round():
-    assert _round_range(0, 3748) == (0, 4000)
-    assert _round_range(-42, 27) == (-45, 30)
+    assert round_range(0, 3748) == (0, 4000)
+    assert round_range(-42, 27) == (-45, 30)
     assert (30 + 45) / TICKS == 15
 
 

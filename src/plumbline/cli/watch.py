@@ -1,12 +1,13 @@
-"""Run the commands that look at a place, as of past dates or along a line, and at buildings of known damage."""
+"""Run the commands that look at a place, as of past dates, along a line or beside levels, and at known damage."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from plumbline.cli.options import (
     AdapterOption,
@@ -25,10 +26,14 @@ from plumbline.cli.options import (
     SureOption,
     UntilOption,
     VerifyKeyOption,
+    print_table,
     reading_of,
 )
 from plumbline.cli.serve import package_folder
 from plumbline.core.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer()
 
@@ -118,6 +123,66 @@ def section(
 
     reading = reading_of(params, format_, None, None, since, until)
     cut(line, points, output, picture, predictions, field, within, reading)
+
+
+@app.command(
+    cls=PointsCommand,
+    epilog="Example: `plumbline compare --points A.zip B.zip --buildings F.geojson --levelling levels.csv "
+    "--output COMPARE.csv`",
+)
+def compare(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    levelling: Annotated[
+        Path, typer.Option(metavar="FILE", help="Levelled heights or settlements of points at dates: csv.")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="Table of the buildings: .csv or .gpkg; a picture .svg is put beside.")
+    ],
+    levelling_std_mm: Annotated[
+        float, typer.Option(min=0.001, max=1000, help="Standard deviation of a height, where the file does not say.")
+    ] = 0.3,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write levelled severities as labels of `adapt`: .csv.")
+    ] = None,
+    model: PackageOption = "pretrained",
+    id_column: IdColumnOption = None,
+    damage_rate: RateOption = "auto",
+    layer: LayerOption = None,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Compare settlement, tilt and strain by radar with those by levelling."""
+    from plumbline.serve.base_rate import given_rate
+    from plumbline.serve.compare.agreement import sentence
+    from plumbline.serve.compare.run import compare as run
+    from plumbline.serve.options import Options
+    from plumbline.sources.city.files import point_files
+
+    options = Options(reading_of(params, format_, id_column, layer), damage_rate=given_rate(damage_rate))
+    with package_folder(model, None, None) as package:
+        compared = run(point_files(points), buildings, levelling, package, output, labels, levelling_std_mm, options)
+    print_table(_gist(compared.table))
+    typer.echo(sentence(compared))
+
+
+MOST_ROWS = 20
+"""Buildings of a printed table."""
+
+
+def _gist(table: pd.DataFrame) -> Table:
+    """Return the first buildings of a comparison with their main figures, radar | levelling."""
+    printed = Table("building", "settlement, mm", "tilt, mm/m", "strain, permille", "agree", title="Radar | levelling")
+    figures = (("settlement", "mm"), ("tilt", "mm_m"), ("severity", "permille"))
+    for _, row in table.head(MOST_ROWS).iterrows():
+        cells = [f"{row[f'{name}_{unit}']:.1f} | {row[f'levelled_{name}_{unit}']:.1f}" for name, unit in figures]
+        agree = [_yes(row[f"{name}_agrees"]) for name, _ in figures]
+        printed.add_row(str(row["building_id"]), *(cell.replace("nan", "-") for cell in cells), " ".join(agree))
+    return printed
+
+
+def _yes(agrees: Any) -> str:
+    return {True: "yes", False: "no"}.get(agrees, "-")
 
 
 @app.command(epilog="Example: `plumbline cases --output docs/real.md`")

@@ -61,8 +61,8 @@ def section_chart(
         title: above it. length: of the line, m. dots, band, bars: what to draw; distances along the line in m.
     """
     values = [v for part in dots for v in part.value] + ([*band.low, *band.high] if band else []) + [0.0]
-    low, high = _round_range(min(values), max(values))
-    _, end = _round_range(0.0, length)
+    low, high = round_range(min(values), max(values))
+    _, end = round_range(0.0, length)
 
     def place(x: float, y: float) -> tuple[float, float]:
         up = (y - low) / (high - low)
@@ -95,7 +95,7 @@ def _path(place: Place, points: Iterable[tuple[float, float]]) -> str:
     return " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in points)
 
 
-def _round_range(least: float, most: float) -> tuple[float, float]:
+def round_range(least: float, most: float) -> tuple[float, float]:
     """Return a range around two values that `TICKS` parts divide into round numbers."""
     power = 10.0 ** math.floor(math.log10(max(most - least, 1e-6) / TICKS))
     for times in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0):

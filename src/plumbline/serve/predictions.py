@@ -78,6 +78,8 @@ PREDICTIONS, UNJUDGED, COURSES, AREAS, CAUSES = "predictions", "not_judged", "co
 """Layers of a GeoPackage of `plumbline predict`."""
 SCATTERERS, BUILDINGS = "scatterers", "buildings"
 """Layers of a GeoPackage of `plumbline explain`."""
+COMPARED, LEVELLING = "compared", "levelling"
+"""Layers of a GeoPackage of `plumbline compare`."""
 SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 
@@ -296,6 +298,8 @@ OWN_LAYERS = {
     CAUSES: "damage_rate",
     BUILDINGS: "model_version",
     SCATTERERS: "attention_share",
+    COMPARED: "settlement_agrees",
+    LEVELLING: "change_mm",
 }
 """Of a GeoPackage that Plumbline has written, and a column of each: others call a layer `buildings`, too."""
 HISTORIES = {"point_id", "building_id", "track", "velocity"}

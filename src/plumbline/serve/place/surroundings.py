@@ -49,7 +49,7 @@ def whole_columns(whole: WholeBuildings, footprints: geopandas.GeoDataFrame, rad
     """
     place = footprint_middle(footprints.geometry.to_numpy())
     settled, variance, against, against_variance = np.full((4, len(place)), np.nan)
-    vertical, *along = _comparable(whole)
+    vertical, *along = comparable(whole)
     for one in (vertical, *along):
         settled[one.own], variance[one.own] = one.value[one.own], one.variance[one.own]
         around = medians_around(place, one, radius_m)
@@ -77,7 +77,7 @@ def whole_columns(whole: WholeBuildings, footprints: geopandas.GeoDataFrame, rad
     }
 
 
-def _comparable(whole: WholeBuildings) -> list[Comparable]:
+def comparable(whole: WholeBuildings) -> list[Comparable]:
     """Return the vertical movements, then those along the lines of sight of each track."""
     seen = np.isfinite(whole.change)
     weight = np.where(seen, 1 / np.where(seen, whole.variance, 1), 0)
@@ -141,5 +141,10 @@ def _tilts(whole: WholeBuildings) -> tuple[Float, Float, Float]:
     others = tilt[:, None] + nodes @ np.linalg.cholesky(whole.tilt_covariance[known]).transpose(0, 2, 1)
     error[known] = np.sqrt((np.hypot(others[..., 0], others[..., 1]) - size[known, None]) ** 2 @ share)
     clear = known & (size >= CLEAR * np.where(known, error, np.inf))
-    towards[clear] = np.degrees(np.arctan2(-whole.tilt[clear, 0], -whole.tilt[clear, 1])) % 360
+    towards[clear] = towards_of(whole.tilt[clear])
     return size, error, towards
+
+
+def towards_of(tilt: Float) -> Float:
+    """Return the compass degrees (N,) of the sides that sink, by the rise towards the east and the north (N, 2)."""
+    return np.asarray(np.degrees(np.arctan2(-tilt[:, 0], -tilt[:, 1])) % 360, float)

@@ -1,0 +1,1 @@
+"""Compare what the radar says of buildings with what levelling says of them."""

@@ -1,0 +1,97 @@
+"""`plumbline compare` on the base case, with a house that sinks by levelling alone."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyogrio
+import pytest
+import shapely
+
+from plumbline.core.errors import InputError
+from plumbline.sources.city.labels import read_labels
+from tests.tiny import run_cli
+
+BASE = Path(__file__).parents[2] / "fixtures" / "cases" / "base"
+SUNK, SUNK_MM = "H000", 40.0
+
+
+@pytest.fixture(scope="module")
+def levels():
+    """A long table: bolts along the walls of all houses, which stand still, from a benchmark that rises by 7 mm."""
+    footprints = geopandas.read_file(BASE / "fp.gpkg")
+    rng, rows = np.random.default_rng(1), []
+    for name, shape in zip(footprints["building_id"], footprints.geometry, strict=True):
+        corners = shapely.get_coordinates(shape.exterior)
+        for number, (east, north) in enumerate(
+            np.concatenate([corners[:-1] * (1 - part) + corners[1:] * part for part in (0, 1 / 3, 2 / 3)])
+        ):
+            for date, moved in (("2019-08-10", 0.0), ("2023-07-10", -7.0 - SUNK_MM * (name == SUNK))):
+                height = 40 + (moved + rng.normal(0, 0.3)) / 1e3
+                rows.append((f"{name}-{number}", east, north, date, round(height, 5)))
+    return pd.DataFrame(rows, columns=["point", "easting", "northing", "date", "height_m"])
+
+
+def compare(folder, levels, *more, output="compare.gpkg"):
+    levels.to_csv(folder / "levels.csv", index=False)
+    return run_cli(
+        *("compare", "--points", BASE / "asc.csv", BASE / "des.csv", "--buildings", BASE / "fp.gpkg"),
+        *("--levelling", "levels.csv", "--output", output, *more),
+        cwd=folder,
+    )
+
+
+@pytest.fixture(scope="module")
+def done(levels, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    ended = compare(folder, levels, "--labels", "labels.csv")
+    assert not ended.code, ended.err
+    return folder, ended
+
+
+def test_the_table_tells_where_both_agree(done, levels):
+    folder, ended = done
+    table = geopandas.read_file(folder / "compare.gpkg", layer="compared").set_index("building_id")
+    points = geopandas.read_file(folder / "compare.gpkg", layer="levelling")
+    assert sorted(name for name, _ in pyogrio.list_layers(folder / "compare.gpkg")) == ["compared", "levelling"]
+    assert len(points) == levels["point"].nunique()
+    assert points["change_mm"].median() == pytest.approx(-7, abs=0.2)
+    assert table.loc[SUNK, "settlement_difference_mm"] == pytest.approx(SUNK_MM, abs=8)
+    agrees = table["settlement_agrees"].dropna().astype(bool)
+    assert len(agrees) > 30
+    assert not agrees[SUNK]
+    assert (table["begins"] == "2019-08-10").all()
+    assert f"settlement of {agrees.sum()} of {len(agrees)} buildings" in ended.out
+    assert "mm less settlement everywhere" in ended.out or "mm more settlement everywhere" in ended.out
+
+
+def test_the_picture_has_a_dot_for_each_figure(done):
+    folder, _ = done
+    table = geopandas.read_file(folder / "compare.gpkg", layer="compared")
+    drawing = ElementTree.fromstring((folder / "compare.svg").read_text(encoding="utf-8"))
+    dots = list(drawing.iter("{http://www.w3.org/2000/svg}circle"))
+    assert len(dots) == table["settlement_agrees"].notna().sum() + table["tilt_agrees"].notna().sum()
+
+
+def test_labels_are_those_of_adapt(done):
+    folder, _ = done
+    labels = read_labels(folder / "labels.csv")
+    assert len(labels) >= 20
+    assert labels["severity_permille"].max() < 0.5  # all stand upright or sink as a whole
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"easting": 0.0}, "no point lies within 2 m of a building"),
+        ({"building_id": "X9"}, "building_id X9: not among the 36"),
+        ({"date": "2010-01-01"}, "a second value of 2010-01-01"),
+    ],
+)
+def test_levels_of_elsewhere_are_refused(levels, tmp_path, change, said):
+    ended = compare(tmp_path, levels.assign(**change), output="compare.csv")
+    assert ended.code == InputError.exit_code
+    assert said in ended.err
+    assert not (tmp_path / "compare.csv").exists()

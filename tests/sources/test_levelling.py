@@ -1,0 +1,76 @@
+"""Levelled heights in the tables that surveyors write: the same numbers come out of each."""
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.sources.levelling import read_levelling
+
+LONG = """point,easting,northing,date,height_m
+A,100.0,200.0,2020-01-10,10.0000
+A,100.0,200.0,2023-06-30,9.9950
+B,110.0,200.0,2020-01-10,11.0000
+B,110.0,200.0,2023-06-30,10.9925
+"""
+SAME = {
+    "total station": LONG.replace("height_m", "Z (m)").replace("easting", "E [m]").replace("northing", "N [m]"),
+    "decimal comma": LONG.replace(",", ";").replace(".", ","),
+    "wide": "Bolt\tX\tY\t10.01.2020\t30.06.2023\nA\t100.0\t200.0\t0\t-5\nB\t110.0\t200.0\t0\t-7.5\n",
+    "wide, named": "id,x,y,settlement_20200110_mm,settlement_20230630_mm\nA,100,200,0,5\nB,110,200,0,7.5\n",
+    "metres by the changes": LONG.replace("height_m", "height"),
+    "times, comments": "# datum: BM7\n" + LONG.replace("-10,", "-10 09:30:00,").replace("-30,", "-30 16:00,"),
+    "settlement, down is positive": (
+        "point,lon,lat,epoch,settlement [mm]\nA,23.7,38,10/01/2020,0\nA,23.7,38,30/06/2023,5\n"
+        "B,23.7001,38,10/01/2020,0\nB,23.7001,38,30/06/2023,7.5\n"
+    ),
+    "settlement, down is negative": (
+        "point,building_id,date,settlement_mm\nA,7,20200110,0\nA,7,20230630,-5\nB,7,20200110,0\nB,7,20230630,-7.5\n"
+    ),
+}
+
+
+def read(tmp_path, text):
+    path = tmp_path / "levels.csv"
+    path.write_text(text, encoding="utf-8")
+    return read_levelling(path)
+
+
+@pytest.mark.parametrize("text", [LONG, *SAME.values()], ids=["long", *SAME])
+def test_every_way_to_write_them_gives_the_same_changes(tmp_path, text):
+    found = read(tmp_path, text)
+    assert found.point.tolist() == ["A", "B"]
+    assert found.dates.astype(str).tolist() == ["2020-01-10", "2023-06-30"]
+    np.testing.assert_allclose(np.diff(found.height_mm)[:, 0], [-5.0, -7.5])
+
+
+def test_places_buildings_errors_and_gaps_are_kept(tmp_path):
+    found = read(
+        tmp_path, LONG.replace("height_m", "height_m,error_mm").replace("\n", ",0.2\n").replace("mm,0.2", "mm")
+    )
+    assert found.place.tolist() == [[100, 200], [110, 200]]
+    assert found.error_mm[0, 0] == 0.2
+    assert not found.is_degrees
+    assert read(tmp_path, SAME["settlement, down is positive"]).is_degrees
+    assert read(tmp_path, SAME["settlement, down is negative"]).building.tolist() == ["7", "7"]
+    gaps = read(tmp_path, SAME["wide"].replace("-7.5", ""))
+    assert np.isnan(gaps.height_mm[1, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LONG.replace("height_m", "velocity"), "line 1: the header has .* needs the columns point, date"),
+        (LONG.replace("easting", "row"), "no place of the points"),
+        (LONG.replace("9.9950", "9.99.50"), "line 3, column height_m: '9.99.50' found"),
+        (LONG.replace("B,110.0,200.0,2020-01-10", "B,110.0,200.0,2020-13-10"), "line 4, column date: '2020-13-10'"),
+        (LONG.replace("B,110.0,200.0,2023", "B,110.0,205.0,2023"), "line 5, column easting: .* another place"),
+        (LONG.replace("2023-06-30", "2020-01-10"), "line 3, column point: 'A' found, a second value of 2020-01-10"),
+        (LONG.replace("2020-01-10", "01/02/2020").replace("2023-06-30", "03/04/2023"), "day or month first"),
+        (SAME["wide"].replace("-7.5", "0.1").replace("-5", "0.6"), "the unit of the heights is not clear"),
+        (SAME["wide, named"].replace("7.5", "-7.5"), "50% of the settlements are positive: is that up or down"),
+        (LONG.splitlines()[0] + "\n", "but no points"),
+    ],
+)
+def test_what_is_not_clear_is_refused_with_what_to_write(tmp_path, text, said):
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, text)
