@@ -64,7 +64,7 @@ def test_every_stage_and_every_release_command_is_there():
             "bench",
         )
     }
-    use |= {("triton",), ("tensorrt",), ("cases",)}
+    use |= {("triton",), ("tensorrt",), ("cases",), ("compare",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}
 
 
