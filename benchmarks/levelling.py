@@ -27,6 +27,7 @@ from benchmarks.makers.ninth.observe import draw_tracks
 from benchmarks.makers.ninth.settings import BANDS, FIRST_DAY
 from benchmarks.makers.ninth.structure import draw_structures
 from benchmarks.makers.ninth.town import draw_town
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import City, Params
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.compare.run import compare
@@ -162,30 +163,18 @@ def share(good: pd.Series) -> str:
 
 def say(name: str, band: str, table: pd.DataFrame) -> None:
     """Print the lines of a band."""
-    for figure, column, unit in FIGURES:
-        known = table[table[f"{column}_agrees"].notna()]
+    damaged = table["true_permille"] >= CATEGORY_BOUNDS_PERMILLE[0]
+    groups = [(figure, column, unit, table) for figure, column, unit in FIGURES]
+    groups.append(("strain of damaged", "severity", "permille", table[damaged]))
+    for figure, column, unit, own in groups:
+        known = own[own[f"{column}_agrees"].notna()]
         apart, std = (known[f"{column}_difference_{end}"].abs().median() for end in (unit, f"std_{unit}"))
-        agrees = share(known[f"{column}_agrees"].astype(float))
-        truth = known["true_permille"]
-        radar = (
-            share((known["severity_low"] <= truth) & (truth <= known["severity_high"])) if column == "severity" else ""
-        )
-        ratio = ""
+        agrees, truth, radar, ratio = share(known[f"{column}_agrees"].astype(float)), known["true_permille"], "", ""
         if column == "severity":
-            ratio = f"{(known['levelled_severity_permille'] / truth)[truth >= 0.5].median():.2f}"
-        print(
-            line(
-                name,
-                band,
-                f"{figure}, {unit.replace('_', '/')}",
-                len(known),
-                agrees,
-                f"{apart:.2f}",
-                f"{std:.2f}",
-                radar,
-                ratio,
-            )
-        )
+            radar = share(((known["severity_low"] <= truth) & (truth <= known["severity_high"])).astype(float))
+            ratio = f"{(known['levelled_severity_permille'] / truth).median():.2f}" if own is not table else ""
+        what = f"{figure}, {unit.replace('_', '/')}"
+        print(line(name, band, what, len(known), agrees, f"{apart:.2f}", f"{std:.2f}", radar, ratio))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

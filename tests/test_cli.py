@@ -59,6 +59,7 @@ def test_every_stage_and_every_release_command_is_there():
             "report",
             "replay",
             "section",
+            "compare",
             "score",
             "serve",
             "bench",

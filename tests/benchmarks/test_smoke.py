@@ -81,7 +81,7 @@ TABLES = {
                 *("cities", "band", "figure", "buildings", "holds", "median difference", "median std", "radar holds"),
                 "levelled of true",
             ),
-            12,
+            16,
         )
     ],
     "makers.ninth": [(WRITTEN, 3)],

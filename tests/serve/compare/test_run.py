@@ -11,7 +11,12 @@ import pytest
 import shapely
 
 from plumbline.core.errors import InputError
+from plumbline.serve.compare.run import place_points
+from plumbline.serve.options import Options
+from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.labels import read_labels
+from plumbline.sources.crs import GLOBE, transformer
+from plumbline.sources.levelling import Levelling
 from tests.tiny import run_cli
 
 BASE = Path(__file__).parents[2] / "fixtures" / "cases" / "base"
@@ -95,3 +100,28 @@ def test_levels_of_elsewhere_are_refused(levels, tmp_path, change, said):
     assert ended.code == InputError.exit_code
     assert said in ended.err
     assert not (tmp_path / "compare.csv").exists()
+
+
+@pytest.fixture(scope="module")
+def city():
+    footprints = geopandas.read_file(BASE / "fp.gpkg")
+    return CityInMemory([], footprints)
+
+
+def test_points_are_placed_by_degrees_metres_or_name(city, levels):
+    own = levels.drop_duplicates("point").reset_index(drop=True)
+    metres = own[["easting", "northing"]].to_numpy()
+    degrees = np.column_stack(transformer("EPSG:3035", GLOBE).transform(*metres.T))
+    expected = np.repeat(np.arange(36), 12)
+    names = city.footprints["building_id"].to_numpy(object)[expected]
+    nowhere, unnamed = np.full(metres.shape, np.nan), np.full(len(own), "", object)
+    for place, building in ((metres, unnamed), (degrees, unnamed), (nowhere, names), (metres + 50, names)):
+        values = np.zeros((len(own), 2))
+        read = Levelling(
+            Path("l.csv"), own["point"].to_numpy(object), building, place, np.zeros(2, "M8[D]"), values, values
+        )
+        placed = place_points(read, city, BASE / "fp.gpkg", Options())
+        assert placed.row.tolist() == expected.tolist()
+        near = np.isfinite(placed.xy).all(1)
+        np.testing.assert_allclose(placed.xy[near], metres[near], atol=0.01)
+        assert near.all() == (building is unnamed)
