@@ -74,3 +74,10 @@ def test_places_buildings_errors_and_gaps_are_kept(tmp_path):
 def test_what_is_not_clear_is_refused_with_what_to_write(tmp_path, text, said):
     with pytest.raises(InputError, match=said):
         read(tmp_path, text)
+
+
+def test_points_may_be_numbered_anew_at_each_building(tmp_path):
+    rows = [f"1,{house},{day},{high}" for house in (7, 8) for day, high in (("2020-01-10", 10.0), ("2023-06-30", 9.99))]
+    found = read(tmp_path, "\n".join(["Bolzen,Gebäude,date,height_m", *rows]))
+    assert found.building.tolist() == ["7", "8"]
+    np.testing.assert_allclose(np.diff(found.height_mm), -10)

@@ -27,8 +27,22 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import LIKE_A_DAY
 
 NAMES = {
-    "point": ("point", "point_id", "benchmark", "bolt", "mark", "target", "pid", "punkt", "id", "name", "no", "nr"),
-    "building": ("building_id", "building", "house"),
+    "point": (
+        "point",
+        "point_id",
+        "benchmark",
+        "bolt",
+        "bolzen",
+        "mark",
+        "target",
+        "pid",
+        "punkt",
+        "id",
+        "name",
+        "no",
+        "nr",
+    ),
+    "building": ("building_id", "building", "house", "gebäude", "haus"),
     "easting": ("easting", "east", "e", "x", "rechtswert", "ostwert", "lon", "longitude", "long", "lng"),
     "northing": ("northing", "north", "n", "y", "hochwert", "nordwert", "lat", "latitude"),
     "date": ("date", "day", "epoch", "survey_date", "survey", "datum"),
@@ -115,6 +129,8 @@ def read_levelling(path: Path) -> Levelling:
     if not len(table):
         raise InputError(f"{product}: it has a header, but no points.")
     _check(product, found, table)
+    if "building" in found and table.groupby("point")["building"].nunique().max() > 1:  # numbered anew at each house
+        table["point"] = table["building"].fillna("") + " " + table["point"]
     if not is_long:
         days = _days(product, [one.day for one in dated], None)
         table = _unfolded(table, dated, days)
