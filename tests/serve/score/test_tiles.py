@@ -80,7 +80,7 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
 def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_path):
     """However a city is cut, each building is judged as one of the whole."""
     rows, unsure = np.arange(41), np.arange(41) % 5 == 0
-    asked, answers, frame = said_of(rows, unsure, poor=[3, 4])
+    asked, answers, frame = said_of(rows, unsure, poor=[3, 4], p_damaged=np.full(41, 0.9999))
     followed, onset = np.array([1, 8, 9, 11, 30, 38]), np.array([0.2, 0.5, 0.3, 0.9, 0.4, 0.7])
     moved = whole_of(len(rows))
     courses = courses_of(followed, onset)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from plumbline import __version__
 from plumbline.core.compass import QUADRANTS, Frames, frames, quadrant_code
 from plumbline.core.console import track as progress
 from plumbline.prepare.abstention import UNSURE_WHERE
@@ -107,7 +107,7 @@ def make_report(answered: Answered, city: CityInMemory, rows: Sequence[int], foo
     )
     rate = str(answered.judged.rate)
     category = table["burland_category"].fillna(-1).to_numpy(np.intp)
-    made = metadata.version("plumbline")
+    made = __version__
     return Report(
         title=plain(footprints),
         day=today.isoformat(),
