@@ -270,6 +270,8 @@ def _locked(path: Path) -> IO[str] | None:
         except FileNotFoundError:
             continue  # another process has just ended, and removed the folder
         except OSError as error:
+            if isinstance(error, FileExistsError) and (folder.is_dir() or not folder.exists()):
+                continue  # the same, while `mkdir` looked at it
             raise unwritten(error, folder) or NotWritable(
                 f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. "
                 "Let it be, or run this in a folder of your own."
