@@ -1,3 +1,4 @@
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,8 +160,9 @@ def test_processes_that_would_begin_at_different_epochs_are_stopped(monkeypatch)
 
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize(("device", "resident", "ahead"), [("cuda", "never", 2), ("cpu", "auto", 0)])
-def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, resident, ahead):
-    """With everything that is drawn for a batch."""
+def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, resident, ahead, monkeypatch):
+    """With everything that is drawn for a batch; also in a process that has run a flow, whose end no worker's is."""
+    monkeypatch.setattr(threading, "_threading_atexits", [pytest.fail])
     losses = make_params(noise=0.5, point_dropout=0.2, resident=resident, batch_size=8, seed=3).train
     train, tune = make_sequences(50, 1), make_sequences(20, 2)
     data = Data(train, tune, losses, losses, 3, 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,9 @@ class Data(LightningDataModule):
         if resident:
             self.tables = tuple(Resident(table, device) for table in self.tables)
         gpu = device.type == "cuda" and not resident
-        self.ahead: dict[str, Any] = {"num_workers": AHEAD, "pin_memory": True} if gpu else {}
+        self.ahead: dict[str, Any] = {}
+        if gpu:
+            self.ahead = {"num_workers": AHEAD, "pin_memory": True, "worker_init_fn": forget_the_end}
 
     def train_dataloader(self) -> DataLoader[Example]:
         """Return this process's shares of this epoch's steps."""
@@ -132,6 +135,14 @@ class Data(LightningDataModule):
         deal = ShareSampler(steps, 1, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[1], steps, augment=False)
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
+
+
+def forget_the_end(worker: int) -> None:
+    """Drop what libraries would do at the end of the process that this worker is a fork of.
+
+    It is not the worker's: Prefect's queues, without the threads that a fork lacks, fail there and end it with 1.
+    """
+    threading._threading_atexits.clear()  # type: ignore[attr-defined]
 
 
 def first_epochs(train: SequenceSet, optimise: Optimise, section: str = "train") -> NDArray[np.int32] | None:
