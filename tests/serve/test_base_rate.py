@@ -121,6 +121,25 @@ def test_any_answers_have_a_rate(p, share):
     assert (factor > 0).all()
 
 
+@pytest.mark.parametrize("count", [50, 150, 600, 3000])
+@pytest.mark.parametrize("apart", [2.0, 4.0, 8.0])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_cities_that_are_all_damaged_or_all_sound_are_told(count, apart, seed):
+    """Where the answers tell the two apart; a share of all is cut at that of the training, its interval is not."""
+    rng = np.random.default_rng(seed)
+    damaged, sound = (estimated(drawn(rng, count, rate, apart), CALIBRATED)[0] for rate in (1.0, 0.0))
+    assert damaged.rate == CALIBRATED
+    assert damaged.high > 0.9
+    assert sound.rate < 2 * HELD_RATE / count**0.25
+    assert sound.low < 1 / count
+
+
+@pytest.mark.parametrize(("p", "low", "high"), [(0.999, HELD_RATE, 0.99), (0.001, 1e-4, HELD_RATE)])
+def test_one_building_is_weighed_against_what_is_held_before(p, low, high):
+    found, _ = estimated(np.array([p]), 0.5)
+    assert low < found.rate < high
+
+
 def by_noise(rate, seed, factors=(1.0, 1.05, 1.2, 1.6), count=6000):
     """As with Sentinel-1: answers of a city that say less the noisier a building is, and whose odds are then wrong."""
     rng = np.random.default_rng(seed)

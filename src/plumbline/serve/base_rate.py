@@ -11,7 +11,7 @@ Shape legend: B buildings, C categories, K levels of strain, F factors, S shares
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ DEVIATIONS = (0.1, 0.15, 0.2, 0.4)
 """The same for each quarter of the buildings, from the smallest noise to the largest: what says more is less wrong."""
 FEWEST = 200
 """Buildings, from which quarters are looked at."""
-RATES = 1 / (1 + np.exp(-np.linspace(-11.5, 4, 240)))
+RATES = 1 / (1 + np.exp(-np.linspace(-11.5, 7, 287)))
 STEPS = np.linspace(-3, 3, 49)
 """Of a factor, in its deviations."""
 DOUBT = 1.2
@@ -72,14 +72,18 @@ class DamageRate(NamedTuple):
     def _whole(self) -> str:
         if not self.estimated:
             return f"{100 * self.rate:.3g} % of the buildings are taken to be damaged, as given"
-        interval = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
+        interval = f"{_percent(self.low)} to {_percent(self.high)} %"
         if self.is_vague:
             return (
-                f"{100 * self.rate:.1f} % of the buildings are taken to be damaged, but the points fit many shares "
+                f"{_percent(self.rate)} % of the buildings are taken to be damaged, but the points fit many shares "
                 f"(90 % interval {interval}). Rank by p_damaged; do not count damaged buildings by it. "
                 "If you know the share, give it, as --damage-rate 0.02"
             )
-        return f"about {100 * self.rate:.1f} % of the judged buildings are damaged (90 % interval {interval})"
+        return f"about {_percent(self.rate)} % of the judged buildings are damaged (90 % interval {interval})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}" if share >= 0.001 else f"{100 * share:.1g}"
 
 
 class AtRate(NamedTuple):
@@ -149,9 +153,9 @@ def estimate_rate(
 ) -> Estimate:
     """Estimate the share of damaged buildings of a city, with an interval, and the factor on its odds.
 
-    Every pair of a share and a factor is weighed by what is held of both, and by how well they agree. Where the
-    buildings together do not show the share, each quarter by noise has a factor of its own, and the least noisy one
-    counts most: its odds say most, and are wrong by least.
+    Every pair of a share and a factor is weighed by what is held of both, and by the likelihood of the share. Where the
+    buildings together do not show it, each quarter by noise has a factor of its own, and the least noisy one counts
+    most: its odds say most, and are wrong by least.
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`; no estimate is larger than that.
@@ -160,19 +164,23 @@ def estimate_rate(
     """
     odds = odds_of(p_damaged, share)
     rates_S = RATES if given is None else np.array([given])
-    quarter, (rate, factors) = np.zeros(len(odds), int), _weigh([odds], (DEVIATION,), rates_S)
+    quarter = np.zeros(len(odds), int)
+    rate, factors = _weigh([_by_factor(odds, DEVIATION, rates_S, _likelihood)], (DEVIATION,), rates_S)
     if len(odds) >= FEWEST and (given is not None or rate.is_vague):
         quarter = np.searchsorted(np.quantile(noise, (0.25, 0.5, 0.75)), noise)
-        rate, factors = _weigh([odds[quarter == number] for number in range(len(DEVIATIONS))], DEVIATIONS, rates_S)
+        parts = [
+            _by_factor(odds[quarter == number], deviation, rates_S, _agreement)
+            for number, deviation in enumerate(DEVIATIONS)
+        ]
+        rate, factors = _weigh(parts, DEVIATIONS, rates_S)
     used = min(rate.rate, share)
     estimated = DamageRate(used, min(rate.low, used), rate.high, True)
     return Estimate(estimated if given is None else fixed_rate(given), factors[quarter])
 
 
-def _weigh(parts: Sequence[Array], deviations: Sequence[float], rates_S: Array) -> tuple[DamageRate, Array]:
+def _weigh(of_factor_PFS: Sequence[Array], deviations: Sequence[float], rates_S: Array) -> tuple[DamageRate, Array]:
     """Return the share that all parts of a city agree on, as a median, and the factor on the odds of each part."""
     log_weight_S = -0.5 * ((_log_odds(rates_S) - _log_odds(HELD_RATE)) / HELD_SPREAD) ** 2
-    of_factor_PFS = [_agreement(odds, deviation, rates_S) for odds, deviation in zip(parts, deviations, strict=True)]
     log_weight_S = log_weight_S + sum(logsumexp(of_factor_FS, axis=0) for of_factor_FS in of_factor_PFS)
     weight_S = softmax(log_weight_S)
     below_S = weight_S.cumsum() - weight_S / 2
@@ -181,23 +189,33 @@ def _weigh(parts: Sequence[Array], deviations: Sequence[float], rates_S: Array) 
     return DamageRate(float(rate), float(low), float(high), True), np.exp(likely_P * np.array(deviations))
 
 
-def _agreement(odds: Array, deviation: float, rates_S: Array) -> Array:
-    """Return how well factors F and shares S agree (F, S), as a log weight with what is held of the factor.
+def _by_factor(odds: Array, deviation: float, rates_S: Array, weigh: Callable[[Array, Array, Array], Array]) -> Array:
+    """Return the log weights (F, S) of factors and shares, with what is held of the factor before."""
+    log_odds_U, times_U = np.unique(np.round(np.log(odds), 2), return_counts=True)
+    number_U = times_U.astype(float)
+    found_FS = np.array([weigh(np.exp(log_odds_U + step * deviation), number_U, rates_S) for step in STEPS])
+    return found_FS - 0.5 * STEPS[:, None] ** 2
 
-    At the share, the mean of the buildings' probabilities is the share itself (a fixed point of expectation
-    maximisation). How far it is off, against what chance does, is the weight; a likelihood would not do, for odds with
-    a factor belong to other points of sound buildings, which nobody knows.
+
+def _likelihood(odds_U: Array, number_U: Array, rates_S: Array) -> Array:
+    """Return the log likelihood (S,) of shares, less its largest.
+
+    Less its largest, for odds with a factor belong to other points of sound buildings, whose own likelihood nobody
+    knows: factors cannot be told apart by it.
     """
-    held_F = -0.5 * STEPS**2
-    if not len(odds):
-        return np.repeat(held_F[:, None], len(rates_S), axis=1)
-    log_odds_U, number_U = np.unique(np.round(np.log(odds), 2), return_counts=True)
-    found_FS = np.empty((len(STEPS), len(rates_S)))
-    for row, step in enumerate(STEPS):
-        odds_U = np.exp(log_odds_U + step * deviation)
-        off_SU = odds_U / (1 + rates_S[:, None] * (odds_U - 1)) - 1
-        found_FS[row] = -0.5 * (off_SU @ number_U) ** 2 / np.maximum(off_SU**2 @ number_U, 1e-12)
-    return found_FS + held_F[:, None]
+    found = np.log1p(np.append(RATES, rates_S)[:, None] * (odds_U - 1)) @ number_U
+    return np.asarray(found[len(RATES) :] - found.max())
+
+
+def _agreement(odds_U: Array, number_U: Array, rates_S: Array) -> Array:
+    """Return how far the mean of the buildings' probabilities is off each share, as a log weight (S,).
+
+    They are the same at a fixed point of expectation maximisation. How far they are off, against what chance does, is
+    the weight: near the largest likelihood it is as good, and where odds are wrong it is less sure of itself. Of
+    answers that are all alike it says nothing.
+    """
+    off_SU = odds_U / (1 + rates_S[:, None] * (odds_U - 1)) - 1
+    return np.asarray(-0.5 * (off_SU @ number_U) ** 2 / np.maximum(off_SU**2 @ number_U, 1e-12))
 
 
 def _log_odds(rate: Array | float) -> Array:
