@@ -14,6 +14,7 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.console import log
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
+    LEANING,
     UNSURE_WHERE,
     Asked,
     has_no_probable_quadrant,
@@ -24,6 +25,7 @@ from plumbline.prepare.abstention import (
     status_of,
     strain_error,
 )
+from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.judgement import Model, OpenModel, ask, judge, say_damaged, say_unjudged
 from plumbline.serve.place.local_rate import Where
@@ -204,6 +206,26 @@ def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_buildi
     assert found.explanation[1] == "its points are too noisy (strain error 0.8 permille; at most 0.3 is judged)"
     assert "(strain error 0.31 permille; at most 0.3 is judged)" in found.explanation[2]  # never the limit itself
     assert set(found.reason) < set(reason_sentences(LIMITS))
+
+
+def test_one_that_leans_too_far_is_not_called_sound():
+    """Where its points could not show moderate damage; one that is found to be damaged is judged."""
+    asked = Asked(np.arange(4), np.full(4, 12), np.zeros(4, bool), np.full(4, 0.1))
+    answers = answered([0.04, 0.04, 0.04, 0.99], [0.9] * 4, [0.2] * 4)
+    known = np.full((4, 1), 1.0)
+    whole = WholeBuildings(
+        change=known,
+        variance=known,
+        los=np.tile([0.0, 0.0, 1.0], (4, 1, 1)),
+        tilt=np.array([[9.0, 0.0], [9.0, 9.0], [9.0, 9.0], [9.0, 9.0]]),
+        tilt_covariance=np.tile(np.eye(2), (4, 1, 1)),
+        years=np.full(4, 4.0),
+        resolution=np.array([9.0, 0.4, 9.0, 9.0]),
+    )
+    found = judge(asked, answers, town(4), LIMITS, MODEL, CALIBRATED, whole=whole)
+    assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]
+    assert found.table["status"].tolist() == ["ok", "ok", "insufficient_points", "ok"]
+    assert found.explanation[2].endswith("These points could show 9 permille at best")
 
 
 def city(count=400, rate=0.1, seed=0):

@@ -134,7 +134,7 @@ def _seen(seen: dict[Any, Seen]) -> dict[str, dict[str, str]]:
         why = f" ({one.why_not})" if one.why_not and one.judged + one.unsure < 0.5 else ""
         where = f", {one.quadrant} {_percent(one.quadrant_share)}" if one.quadrant and one.category > 0 else ""
         found[band] = {
-            "rate": f"{_percent(one.judged)}, {_percent(one.unsure)}",
+            "rate": f"{_percent(one.judged)}{why}, {_percent(one.unsure)}",
             "said": f"{_figure(one.p_damaged, 2)}, {_figure(one.category, 0)}{where}",
             "brief": f"{_percent(one.judged)}{why}, {_figure(one.p_damaged, 2)}, {_percent(one.said)}",
             "apart": _figure(one.apart_errors, 1),
@@ -174,6 +174,7 @@ def _leaning(judged: Judged, name: str) -> dict[str, Any]:
         "name": _short(name),
         "lean": f"{lean:.0f}",
         "judged": _percent(own.judged),
+        "reason": own.why_not,
         "p": _figure(own.p_damaged, 2),
         "category": _figure(own.category, 0),
         "p_upright": _figure(upright.p_damaged, 2),

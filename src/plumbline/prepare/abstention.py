@@ -73,6 +73,8 @@ STRAY_FROM = 6
 """From so many points on, one that stands off the line alone does not make it an area."""
 UNSURE_WHERE = "unsure_where"
 """Reason of those that want a probable quadrant alone."""
+LEANING = "leaning"
+"""Reason of those whose lean hides damage."""
 NO_MATTER = ("too_small", "too_large")
 """Reasons that more points would not change."""
 
@@ -250,6 +252,7 @@ def status_of(
     footprints: NDArray[np.object_],
     limits: Prepare,
     p_damaged: NDArray[np.floating[Any]] | None = None,
+    hidden: NDArray[np.bool_] | None = None,
 ) -> Status:
     """Return which buildings are judged, and why the others are not.
 
@@ -258,12 +261,14 @@ def status_of(
         footprints: (F,) their polygons, m.
         limits: of the model that answered, or the user's own.
         p_damaged: (B,) see `has_no_probable_quadrant`.
+        hidden: (B,) which would be called sound, though a lean may hide damage, see `WholeBuildings.hides_damage`.
     """
+    leaning = np.zeros(len(asked.few), bool) if hidden is None else hidden
     status = np.full(len(asked.n_points), "insufficient_points", dtype=object)
     known, torn = is_in_distribution(answers), has_no_probable_quadrant(answers, limits, p_damaged)
     noisy = asked.noisy(limits)
     status[asked.footprint] = np.where(known, "ok", "out_of_distribution")
-    status[asked.footprint[asked.few | noisy | torn]] = "insufficient_points"
+    status[asked.footprint[asked.few | noisy | torn | leaning]] = "insufficient_points"
     # Where the model was not asked, the points are on a line if there are enough of them.
     left = np.setdiff1d(np.arange(len(status)), asked.footprint)
     count = asked.n_points[left]
@@ -271,7 +276,9 @@ def status_of(
     reason = np.empty(len(status), object)
     reason[left] = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points")
     own = np.select(
-        [asked.few, noisy, ~known, torn], ["few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE], "ok"
+        [asked.few, noisy, ~known, torn, leaning],
+        ["few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE, LEANING],
+        "ok",
     )
     reason[asked.footprint] = own
     error = np.full(len(status), np.nan)
@@ -285,6 +292,7 @@ def reason_sentences(limits: Prepare) -> dict[str, str]:
         "too_small": f"its shorter side is below {limits.min_side_m:g} m, less than the places of points are sure",
         "too_large": f"its longer side is above {limits.max_side_m:g} m, so that its parts move on their own",
         UNSURE_WHERE: "it may be damaged, and its points do not tell in which quadrant",
+        LEANING: "it leans so far that points which are not quite where the product says hide damage",
         "no_points": "no usable point is on it",
         "few_points": f"it has too few points: {limits.min_points} and one more for each track are needed",
         "noisy_points": f"its points are too noisy (strain error above {limits.max_strain_error_permille:g} permille), "

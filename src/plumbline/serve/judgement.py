@@ -12,10 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.answers import Answers, Released
 from plumbline.export.package import open_package
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
+    LEANING,
     UNSURE_WHERE,
     Asked,
     Status,
@@ -180,7 +182,9 @@ def judge(
     local = local_rates(where, geometry[asked.footprint], corrected, able, of_all, rate)
     rate = rate._replace(local=len(np.unique(local.rate)) > 1)
     own = at_rate(answers, share, local.rate)
-    found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0])
+    sound = own.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
+    hidden = None if whole is None else sound & whole.hides_damage[asked.footprint]
+    found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0], hidden)
 
     def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         full = np.full((len(footprints), *values.shape[1:]), np.nan)
@@ -224,7 +228,7 @@ def judge(
 
 def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
     """Return (F,) explanations, with what the points of those that are not judged could show at best, permille."""
-    lack = np.isin(found.reason, ("few_points", "noisy_points", UNSURE_WHERE)) & np.isfinite(resolution)
+    lack = np.isin(found.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
     said = found.explanation.copy()
     for row in np.flatnonzero(lack):
         said[row] += f". These points could show {resolution[row]:.2g} permille at best"

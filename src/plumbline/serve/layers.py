@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.console import track as track_progress
-from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
+from plumbline.prepare.abstention import LEANING, NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
@@ -186,7 +186,7 @@ def _pieces(track: Track, chosen: _Chosen, ids: NDArray[np.object_]) -> Iterator
 
 REASON_GROUPS = {
     "unsure": ("damaged? unsure where", (UNSURE_WHERE,)),
-    "points": ("points too few or noisy", ("few_points", "noisy_points", "no_points")),
+    "points": ("points too few or noisy, or leaning", ("few_points", "noisy_points", "no_points", LEANING)),
     "size": ("too small or large", NO_MATTER),
     "unlike": ("unlike training", ("out_of_distribution",)),
 }

@@ -74,3 +74,9 @@ def test_intervals_hold_what_they_say_of_steady_movements() -> None:
         (found.tilt - 0.1, np.sqrt(np.diagonal(found.tilt_covariance, axis1=1, axis2=2))),
     ):
         assert 0.86 < np.mean(np.abs(off) < 1.645 * error) < 0.98
+
+
+def test_damage_is_hidden_by_a_lean_under_points_that_tell_little() -> None:
+    tilt = np.array([[6.0, 8.1], [6.0, 8.1], [4.0, 5.0], [np.nan, np.nan]])
+    whole = observed(0, (0, 0), buildings=4)._replace(tilt=tilt, resolution=np.array([1.6, 1.4, 9.0, 9.0]))
+    assert whole.hides_damage.tolist() == [True, False, False, False]

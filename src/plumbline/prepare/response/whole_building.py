@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from plumbline.core.compass import Frames
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.prepare.response.floor import strain_resolution
 from plumbline.prepare.response.rigid_body import Fit, rigid_design, student_fit
 from plumbline.prepare.scatterers import Scatterers, rectangles
@@ -30,8 +31,9 @@ FEWEST = 3
 """Scatterers of a building; fewer say too little of it."""
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
 """mm/m and mm: standard deviations before looking."""
-MOST_TILT_ERROR = 1.5
-"""mm/m, in the worst direction: half of what was known before. A tilt that is known no better is not given."""
+MOST_TILT_ERROR, MOST_TILT_SHARE = 1.5, 0.2
+"""mm/m, in the worst direction: half of what was known before; and of the tilt itself, for under a large one wrong
+positions make the error large as well. A tilt that is known no better is not given."""
 USUAL_SPREAD, COUNTS = 1.0, 2.0
 """mm, and as how many scatterers it counts: what scatterers of a building do beside noise and rigid motion."""
 NORMAL = 1.25
@@ -40,6 +42,8 @@ TAIL, BEYOND = 0.9, 1.5
 """Scatterers farther off than this many times the tail's quantile of the residuals are outliers, not damage."""
 ASTRAY_M = 3.0
 """Position errors of points, the larger ones; where a spread would need more, it is not theirs."""
+LEANS_MM_M = 10.0
+"""Half as much again as where structural damage begins (1/150, Skempton and MacDonald 1956)."""
 KNOWN, ROUNDS = 1.0, 8
 """As how many coordinates it counts that a building's courses differ from the line as much as others do."""
 
@@ -61,6 +65,12 @@ class WholeBuildings(NamedTuple):
     """(F,) length of the period."""
     resolution: Float
     """(F,) smallest strain that the points could show, permille; see `floor`."""
+
+    @property
+    def hides_damage(self) -> NDArray[np.bool_]:
+        """(F,) whether a lean may hide moderate damage: points that are not where the product says move like it."""
+        leans = np.hypot(*self.tilt.T) >= LEANS_MM_M
+        return np.asarray(leans & (self.resolution >= CATEGORY_BOUNDS_PERMILLE[2]))
 
 
 def whole_buildings(
@@ -123,7 +133,10 @@ def _fit(
     spread = _spread(fit, error, mask, 2 + seen.sum(1))
     weight = np.where(mask, np.minimum(fit.weight, 1), 0) / (error**2 + spread[:, None] ** 2)
     weighted = (weight[..., None] * design).transpose(0, 2, 1)
-    covariance = np.linalg.inv(weighted @ design + np.diag(prior))
+    # Before looking, few lean; of one that is found to, it is not held that it hardly does.
+    held = np.tile(prior, (len(row), 1))
+    held[:, :2] = 1 / (LIKELY_TILT**2 + fit.solution[:, :2] ** 2)
+    covariance = np.linalg.inv(weighted @ design + held[:, :, None] * np.eye(held.shape[1]))
     common = design[..., 2:] * (scatterers.common_se[row] * years)[..., None]
     variance = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance[:, 2:] += common.max(1) ** 2
@@ -133,7 +146,8 @@ def _fit(
     tilt, across = total[:, :2], together * np.sqrt(error_2[:, 0] * error_2[:, 1])
     of_tilt = np.stack([error_2[:, 0], across, across, error_2[:, 1]], axis=1).reshape(-1, 2, 2)
     tilt, of_tilt = _with_positions(tilt, of_tilt, NORMAL * fit.spread, weight.sum(1))
-    known = np.linalg.eigvalsh(of_tilt)[:, 1] <= MOST_TILT_ERROR**2
+    error = np.sqrt(np.linalg.eigvalsh(of_tilt)[:, 1])
+    known = error <= np.maximum(MOST_TILT_ERROR, MOST_TILT_SHARE * np.hypot(*tilt.T))
     return _Motion(
         np.where(seen, total[:, 2:], np.nan),
         np.where(seen, error_2[:, 2:], np.nan),
