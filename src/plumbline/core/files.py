@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.core.errors import InputError, NotWritable, PlumblineError, refused_by_disk
+from plumbline.core.geopackage import check_closed
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""
@@ -37,6 +38,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     leaves `path` as it was and no temporary file behind.
 
     Raises:
+        InputError: as of `check_closed`.
         NotWritable: no file can be made there, or the disk is full.
     """
     temporary = _beside(path)
@@ -46,6 +48,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     try:
         with _full_disk_told(path):
             yield temporary
+            check_closed(path)
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -141,10 +144,12 @@ def check_writable(path: Path) -> None:
     Rights alone do not tell: root has them all, and a file system may take no files.
 
     Raises:
+        InputError: as of `check_closed`.
         NotWritable: no file can be made there.
     """
     with _refused(path):
         _try(_beside(path))
+    check_closed(path)
 
 
 def why_unwritten(error: BaseException, *paths: Path) -> str:
