@@ -27,7 +27,7 @@ GRAPHS: dict[Family, dict[str, Any]] = {
 DVC = GRAPHS[DIAGNOSIS]
 EACH = pytest.mark.parametrize("family", list(GRAPHS), ids=lambda family: family.name)
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
-NO_NUMBERS = {"reporting", "console", "sqlite", "errors", "extras", "files", "jobs", "params"}
+NO_NUMBERS = {"reporting", "console", "sqlite", "errors", "extras", "files", "geopackage", "jobs", "params"}
 STARTS = {
     DIAGNOSIS: {"ingest": "sources", "package": "release.package", "predict": "serve"},
     RESTORATION: {
