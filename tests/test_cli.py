@@ -112,6 +112,18 @@ def test_points_takes_every_word_that_follows(words, keep_last, wanted):
     assert repeated(words.split(), keep_last) == wanted.split()
 
 
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_an_option_that_takes_one_value_is_refused_where_it_is_given_twice(words, tmp_path):
+    """It would be the last one that counts, without a word."""
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    single = [one for one in command.params if one.param_type_name == "option" and not (one.multiple or one.is_flag)]
+    for option in single:
+        ended = run_cli(*words, *2 * (option.opts[0], "1"), cwd=tmp_path)
+        assert (ended.code, f"{max(option.opts, key=len)} is given 2 times" in ended.err) == (2, True)
+
+
 def test_the_overview_lists_every_command(tmp_path):
     said = plain(run_cli("--help", cwd=tmp_path).out)
     assert all(words[0] in said for words in ALL)

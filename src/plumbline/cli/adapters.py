@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from plumbline.cli.options import print_table
+from plumbline.cli.options import Commands, print_table
 from plumbline.core.console import log
 from plumbline.core.extras import need
 
-app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_args_is_help=True)
+app = Commands(help="Adapters that `plumbline adapt` made: list, merge.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: `plumbline adapters list`")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.models import CommandFunctionType
 
 from plumbline.core.console import console
+from plumbline.core.errors import InputError
 from plumbline.params import FORMATS, Ingest, load_ingest
 
 if TYPE_CHECKING:
@@ -177,7 +179,33 @@ def reading_of(
     return Reading(load_ingest(params) if params else Ingest(), format_, id_column, layer, window)
 
 
-class PointsCommand(TyperCommand):
+class OnceCommand(TyperCommand):
+    """A command that refuses an option given twice, where it takes one value: click would drop the first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        Raises:
+            InputError: names the option.
+        """
+        given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for one in given:
+            if isinstance(one, TyperOption) and not (one.multiple or one.is_flag) and given.count(one) > 1:
+                raise InputError(f"{max(one.opts, key=len)} is given {given.count(one)} times, and takes one value.")
+        return super().parse_args(ctx, args)
+
+
+class Commands(typer.Typer):
+    """A group of such commands."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = OnceCommand, **about: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Make a command of a function, see `typer.Typer.command`."""
+        return super().command(name, cls=cls, **about)
+
+
+class PointsCommand(OnceCommand):
     """A command with a `--points` option that takes several words, as a shell expands `EGMS_*.zip`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -9,14 +9,23 @@ import typer
 from rich.table import Table
 
 from plumbline.cli.families import family_in
-from plumbline.cli.options import DATA, PARAMS, RARE, PackageArgument, ParamsOption, SignKeyOption, print_table
+from plumbline.cli.options import (
+    DATA,
+    PARAMS,
+    RARE,
+    Commands,
+    PackageArgument,
+    ParamsOption,
+    SignKeyOption,
+    print_table,
+)
 from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.params import Tidy, load_params
 from plumbline.params.load import load_restoration
 
 FolderArgument = Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")]
-app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
+app = Commands(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 
 
 @app.command(epilog="Example: `plumbline release promote data/package`")

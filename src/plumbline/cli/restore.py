@@ -10,6 +10,7 @@ from rich.table import Table
 
 from plumbline.cli.options import (
     RARE,
+    Commands,
     FormatOption,
     PackageOption,
     PointsCommand,
@@ -23,8 +24,8 @@ from plumbline.cli.options import (
 )
 from plumbline.core.errors import InputError
 
-app = typer.Typer()
-fields = typer.Typer(help="Models of fields: their adapters, listed and merged.", no_args_is_help=True)
+app = Commands()
+fields = Commands(help="Models of fields: their adapters, listed and merged.", no_args_is_help=True)
 app.add_typer(fields, name="fields")
 TABLES = (".csv", ".gpkg", ".geojson", ".parquet")
 

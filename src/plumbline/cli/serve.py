@@ -16,6 +16,7 @@ from plumbline.cli.options import (
     AdapterOption,
     BuildingsOption,
     CausesOption,
+    Commands,
     FormatOption,
     IdColumnOption,
     LayerOption,
@@ -49,7 +50,7 @@ from plumbline.params import (
     load_section,
 )
 
-app = typer.Typer()
+app = Commands()
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr, ValidationError
 
-from plumbline.cli.options import RARE, VerifyKeyOption
+from plumbline.cli.options import RARE, Commands, VerifyKeyOption
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 
-app = typer.Typer()
+app = Commands()
 FOLDER = Path(".plumbline/service")
 
 

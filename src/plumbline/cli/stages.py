@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.families import family_in
-from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
+from plumbline.cli.options import DATA, PARAMS, Commands, ParamsOption, WorkersOption
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.jobs import one_thread
 from plumbline.params import Export, load_section
 
-app = typer.Typer()
+app = Commands()
 
 
 @app.command(epilog="Example: `plumbline simulate`")

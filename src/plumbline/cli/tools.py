@@ -14,6 +14,7 @@ from plumbline.cli.options import (
     DATA,
     POINTS,
     RARE,
+    Commands,
     FormatOption,
     PackageArgument,
     PointsCommand,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from plumbline.sources.files.opened import OpenedFile
     from plumbline.validate.bench import BenchInputs
 
-app = typer.Typer()
+app = Commands()
 TABLE_WIDTH = 200
 
 

@@ -13,6 +13,7 @@ from plumbline.cli.options import (
     AdapterOption,
     BuildingsOption,
     CausesOption,
+    Commands,
     FormatOption,
     IdColumnOption,
     LayerOption,
@@ -35,7 +36,7 @@ from plumbline.core.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-app = typer.Typer()
+app = Commands()
 
 
 @app.command(
