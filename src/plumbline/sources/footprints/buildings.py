@@ -24,6 +24,7 @@ from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
+from plumbline.sources.footprints.building_parts import parts_in_outlines, warn_of_nested
 from plumbline.sources.footprints.geometry import (
     has_holes,
     leave_out_hidden,
@@ -33,7 +34,7 @@ from plumbline.sources.footprints.geometry import (
 )
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of, read_vector
-from plumbline.sources.footprints.selection import FeatureFilter
+from plumbline.sources.footprints.selection import FeatureFilter, Objects
 from plumbline.sources.footprints.tables import GEO
 
 WRITE = {".shp": "Add the Shapefile's .prj, or write", ".zip": "If it holds a Shapefile, add its .prj. Else write"}
@@ -171,8 +172,8 @@ def read_buildings(
     out with a warning, see `selection`; see `geometry` for invalid rings and for buildings with walls.
 
     `.attrs` says what was found and done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
-    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `heights_unknown`, `multipart` (buildings of several
-    parts) and `with_holes`.
+    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by others in them), `heights_unknown`,
+    `multipart` (buildings of several parts) and `with_holes`.
 
     Args:
         path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else geopandas reads.
@@ -198,7 +199,7 @@ def read_buildings(
     frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
-    geometry = take_polygons(frame.geometry.to_numpy())
+    frame, geometry = _without_parts(path, frame, take_polygons(frame.geometry.to_numpy()))
     why = unlike_polygons(geometry)
     polygonal = np.array([reason is None for reason in why], bool)
     named = identify(path, frame, id_column, np.flatnonzero(polygonal))
@@ -228,11 +229,27 @@ def read_buildings(
         "assigned_ids": named.assigned,
         "duplicates_dropped": int((~once).sum()),
         "drawn_twice": warn_of_drawn_twice(sieve, geometry),
+        "covered": warn_of_nested(sieve, geometry),
         "heights_unknown": _read_heights(sieve, frame),
         "multipart": int((shapely.get_num_geometries(geometry) > 1).sum()),
         "with_holes": int(has_holes(geometry).sum()),
     }
     return frame
+
+
+def _without_parts(
+    path: Path, frame: geopandas.GeoDataFrame, geometry: Objects
+) -> tuple[geopandas.GeoDataFrame, Objects]:
+    """Return features and geometry (F,) without the parts in buildings."""
+    polygonal = np.array([reason is None for reason in unlike_polygons(geometry)], bool)
+    parts = parts_in_outlines(frame, geometry, polygonal)
+    if not parts.any():
+        return frame, geometry
+    log.info("%s: %d parts of buildings are passed over; their buildings are drawn, too.", path, parts.sum())
+    kept = frame[~parts].reset_index(drop=True)
+    # Overture's parts have it, for the building that they are of.
+    unused = [name for name in (ID,) if name in kept and kept[name].isna().all()]
+    return kept.drop(columns=unused), geometry[~parts]
 
 
 def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:

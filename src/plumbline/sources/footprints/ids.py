@@ -90,7 +90,7 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         return Identified(names, len(rows), None)
     if found != ID:
         log.info("%s: buildings are named by the column %s.", path, found)
-    ids, empty = _text(frame[found])
+    ids, empty = text_of(frame[found])
     _check_exact(path, frame[found], found, rows)
     ids[empty] = _unused(names[empty], set(ids[~empty]))
     cut = rows[["\0" in one for one in ids[rows]]]
@@ -118,7 +118,7 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
     if wanted is not None:
         raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
     for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
-        ids, empty = _text(frame[candidate].iloc[rows])
+        ids, empty = text_of(frame[candidate].iloc[rows])
         if not empty.any() and len(set(ids)) == len(ids):
             return candidate
     return None
@@ -176,7 +176,7 @@ def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.in
         )
 
 
-def _text(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:
+def text_of(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:
     """Return values as text, and which are empty."""
     missing = np.asarray(values.isna())
     if pd.api.types.is_float_dtype(values.dtype):

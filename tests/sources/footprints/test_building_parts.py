@@ -1,0 +1,94 @@
+"""Parts of buildings in a file that has the buildings, too."""
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.sources.footprints.building_parts import is_part
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.sources.footprints.test_cases import BASE, CASES, CRS
+
+FOLDER = CASES / "building-parts"
+OUTLINE = shapely.box(4520000, 2090000, 4520020, 2090010)
+HALVES = [shapely.box(4520000, 2090000, 4520010, 2090010), shapely.box(4520010, 2090000, 4520020, 2090010)]
+
+
+def read(tmp_path, geometry, **columns):
+    path = tmp_path / "drawn.gpkg"
+    geopandas.GeoDataFrame(columns, geometry=geometry, crs=CRS).to_file(path)
+    return read_buildings(path, CRS)
+
+
+@pytest.mark.parametrize("name", ["osm_parts.geojson", "theme=buildings"])
+def test_parts_that_a_file_names_so_are_passed_over(name, caplog):
+    with caplog.at_level("INFO"):
+        found = read_buildings(FOLDER / name, CRS)
+    base = read_buildings(BASE / "fp.gpkg", CRS)
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), base.geometry.to_numpy()).max() < 0.02
+    assert "72 parts of buildings are passed over; their buildings are drawn, too." in caplog.text
+    assert found["building_id"].nunique() == 36
+    assert found.attrs["assigned_ids"] == 0
+
+
+def test_others_that_are_covered_are_named_in_a_warning(caplog):
+    assert read_buildings(FOLDER / "nested.gpkg", CRS).attrs["covered"] == 36
+    assert "36 footprints are covered by 72 others in them, which get their points: feature 1 (H000)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"building": ["yes", None, None], "building:part": [None, "yes", "roof"]},
+        {"building": ["yes", "no", ""], "building_part": ["no", "yes", "yes"]},
+        {"BUILDING": ["house", None, None], "building_p": [None, "yes", "yes"]},
+        {"type": ["building", "building_part", "building_part"]},
+        {"id": ["a", "b", "c"], "building_id": [None, "a", "a"]},
+        {"id": [7, 8, 9], "parent_id": [None, 7, 7]},
+    ],
+    ids=lambda columns: " ".join(columns),
+)
+def test_files_name_parts_in_several_ways(tmp_path, columns):
+    found = read(tmp_path, [OUTLINE, *HALVES], **columns)
+    assert len(found) == 1
+    assert found.geometry[0].equals(OUTLINE)
+    assert found.attrs["covered"] == 0
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"building": ["yes"] * 3, "building:part": [None, "yes", "yes"]},
+        {"id": ["a", "b", "c"], "building_id": ["1", "2", "3"]},
+        {"building_id": ["a", "b", "c"], "parent_id": ["x", "a", "a"]},
+        {"type": ["house", "house", "shed"]},
+    ],
+    ids=lambda columns: " ".join(columns),
+)
+def test_others_stay(tmp_path, columns):
+    assert len(read(tmp_path, [OUTLINE, *HALVES], **columns)) == 3
+
+
+def test_parts_of_no_outline_are_buildings(tmp_path):
+    """A file may have parts alone, or some whose building is not drawn."""
+    apart = shapely.box(4520100, 2090000, 4520110, 2090010)
+    found = read(tmp_path, [OUTLINE, HALVES[0], apart], type=["building", "building_part", "building_part"])
+    assert found.geometry.to_list() == [OUTLINE, apart]
+    assert len(read(tmp_path, HALVES, type=["building_part"] * 2)) == 2
+
+
+@given(st.floats(0.05, 0.95), st.floats(0, 0.9))
+def test_a_small_one_inside_takes_few_points_and_is_not_worth_a_warning(tmp_path_factory, share, away):
+    """A shed in the outline of a house, or in its courtyard."""
+    inner = shapely.box(
+        4520000 + 20 * away * (1 - share), 2090000, 4520000 + 20 * (away * (1 - share) + share), 2090010
+    )
+    found = read(tmp_path_factory.mktemp("in"), [OUTLINE, inner], name=["a", "b"])
+    assert found.attrs["covered"] == int(0.5 <= share < 0.9)
+
+
+def test_columns_of_other_kinds_say_nothing() -> None:
+    frame = geopandas.GeoDataFrame({"building": [1.0, np.nan], "parts": [1, 2]}, geometry=HALVES)
+    assert not is_part(frame).any()
