@@ -30,7 +30,6 @@ TITLES = {
     408: "The request came too slowly",
     409: "Not possible now",
     413: "Too large",
-    415: "This kind of content is not taken",
     422: "The request is not accepted",
     429: "Too many jobs",
     500: "Something went wrong in the service",
@@ -38,7 +37,7 @@ TITLES = {
     507: "No space left",
 }
 BUSY_SECONDS = 2
-NO_JOB = "There is no such job. Ended jobs are removed after some hours; `POST` the files again."
+NO_JOB = "There is no such job. Ended jobs are removed after some hours; send the files again."
 MOST_NAMED, MOST_LETTERS = 5, 50
 """Of unknown form fields, in a message."""
 _ABSOLUTE = re.compile(r"(?<![\w.])/(?:[\w.\-+@]+/)+")
@@ -163,8 +162,7 @@ def add_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, told)
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": Details, "description": TITLES[status], "content": {MEDIA_TYPE: {}}}
-    for status in (400, 401, 408, 413, 422, 429, 503, 507)
-}
-"""Of operations that take files or tensors, for the OpenAPI document."""
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the answers with these statuses for the OpenAPI document."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Details"}}}
+    return {status: {"description": TITLES[status], "content": content} for status in statuses}
