@@ -23,6 +23,8 @@ from plumbline.service.settings import Limits
 JSON_LENGTH = "Inference-Header-Content-Length"
 """Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
+CLASSES = ("classification", "class_count")
+"""Parameters of an output that ask for its largest values as texts (Triton's classification extension)."""
 KINDS = {"float32": "FP32", "bool": "BOOL"}
 LARGEST_SIDE = 1 << 20
 MOST_DIMENSIONS = 3
@@ -247,6 +249,8 @@ def _outputs(asked: dict[str, Any], known: list[str]) -> tuple[list[str], set[st
             raise Problem(400, f"outputs[{number}]: there is no such output; there are {', '.join(known)}.")
         own = one.get("parameters")
         own = own if isinstance(own, dict) else {}
+        if wish := next(filter(own.get, CLASSES), None):
+            raise Problem(400, f"{name}: {wish} is not supported. Leave it out, and sort the values yourself.")
         if own.get("binary_data", everywhere):
             binary.add(name)
         wanted.append(name)
