@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"damage_rate": "lots"}, "damage-rate"),
+        ({"damage_rate": "lots"}, "`damage_rate` lots: a number"),
         ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
         ({"format": "xyz"}, "format"),
         ({"id_column": "x" * 300}, "id_column"),

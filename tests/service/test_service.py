@@ -21,7 +21,7 @@ from plumbline.service import job_store as job_files
 from plumbline.service.app import make_app
 from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
 from plumbline.service.models import Models
-from plumbline.service.problems import without_paths
+from plumbline.service.problems import for_requests
 from plumbline.service.settings import Settings
 from tests.service.served import ended, files, is_problem, process, service
 from tests.waiting import PATIENCE_S, until, until_gone
@@ -105,8 +105,13 @@ def test_names_of_files_are_made_safe():
     assert job_files.safe_name("-rf", "f") == "rf"
     assert job_files.safe_name("ä" * 300 + ".csv", "f").endswith(".csv")
     assert len(job_files.safe_name("a" * 300 + ".geojson", "f")) <= job_files.LONGEST_NAME
-    assert without_paths("/srv/a-b/x.csv: no; see /tmp/q/y.zip") == "x.csv: no; see y.zip"
-    assert without_paths("mm/year or 1/2") == "mm/year or 1/2"
+
+
+def test_messages_name_files_without_folders_and_fields_instead_of_options():
+    assert for_requests("/srv/a-b/x.csv: no; see /tmp/q/y.zip") == "x.csv: no; see y.zip"
+    assert for_requests("mm/year or 1/2; a--b.csv") == "mm/year or 1/2; a--b.csv"
+    assert for_requests("--damage-rate 2: no. Name it (`--layer`), or") == "`damage_rate` 2: no. Name it (`layer`), or"
+    assert for_requests("in a file for --params (`plumbline inspect` shows how):") == "in a file for `params`:"
 
 
 def test_the_list_gives_each_job_to_one_and_begins_no_more_than_asked(tmp_path):
