@@ -70,6 +70,22 @@ def test_it_says_what_it_serves_and_how_much(guarded):
     assert is_problem(guarded.delete("/healthz"), 405, "Not Allowed")
 
 
+def test_a_proxy_may_show_it_under_a_path(guarded):
+    for path in ("/v1/models/", "/tools/v1/models/"):  # the proxy took the prefix off, or left it on
+        told = guarded.get(
+            path,
+            headers={"authorization": f"Bearer {TOKEN}", "x-forwarded-prefix": "/tools/"},
+            follow_redirects=False,
+        )
+        assert told.headers["location"].endswith("/tools/v1/models")
+    assert guarded.get("/openapi.json", headers={"x-forwarded-prefix": "/tools"}).json()["servers"] == [
+        {"url": "/tools"}
+    ]
+    for prefix in ("tools", "//tools", "/a b", "/\u00e9".encode(), ""):
+        told = guarded.get("/openapi.json", headers={"x-forwarded-prefix": prefix})
+        assert "servers" not in told.json()
+
+
 def test_another_address_needs_a_token(tmp_path):
     for host in ("0.0.0.0", "192.168.0.7", "example.org", "::"):
         with pytest.raises(ValidationError, match="needs a token"):

@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import FORM, parse_box
-from plumbline.params import FORMATS
+from plumbline.params.ingest import Format
 from plumbline.serve.base_rate import given_rate
 from plumbline.service import job_store as job_files
 from plumbline.service.guard import Meters
@@ -27,7 +27,6 @@ from plumbline.sources.city.window import parse_window
 
 FULL_SECONDS = 30
 """After which a client may ask again where too many jobs wait."""
-PRODUCT_FORMATS = tuple(FORMATS)
 DAY = r"^\d{4}-\d{2}-\d{2}$"
 A_DATE: dict[str, Any] = {"format": "date"}
 Text = Annotated[str | None, Form(max_length=200)]
@@ -138,7 +137,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
         buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
         params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[str | None, Form(pattern=f"^({'|'.join(PRODUCT_FORMATS)})$")] = None,
+        format: Annotated[Format | None, Form()] = None,
         id_column: Text = None,
         layer: Text = None,
         damage_rate: Annotated[str, Form(max_length=30, description="A share, as 0.02, or `auto`.")] = "auto",
@@ -171,7 +170,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
         buildings: Annotated[list[UploadFile] | None, File(description="Footprints, to read the field off.")] = None,
         params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[str | None, Form(pattern=f"^({'|'.join(PRODUCT_FORMATS)})$")] = None,
+        format: Annotated[Format | None, Form()] = None,
         layer: Text = None,
         num_inference_steps: Annotated[int, Form(ge=1, le=50)] = 25,
         samples: Annotated[int, Form(ge=2, le=64)] = 16,
@@ -247,7 +246,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         if kind not in told.results:
             raise Problem(406, f"This job has {', '.join(told.results)}.")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
-        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}")
+        vary = {"Vary": "Accept"}  # else a browser takes the table from its cache when it is asked for the report
+        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}", headers=vary)
 
     @router.get(
         "/jobs/{job}/map",

@@ -55,7 +55,7 @@ def _name_files(part: Any) -> None:
 
 _PAGE = Environment(autoescape=True).from_string(
     """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{{ title }}: operations</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
 code{background:#f0f0f0;padding:0 .3em}table{border-collapse:collapse;margin:.5rem 0}
 td,th{border:1px solid #ccc;padding:.2rem .6rem;text-align:left;vertical-align:top}
