@@ -60,6 +60,7 @@ def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path
         answer = client.get(where, headers={"accept": kind})
         assert answer.status_code == 200
         assert answer.headers["content-type"].split(";")[0] == kind
+        assert answer.headers["vary"] == "Accept"  # a browser's cache holds each kind for itself
         path = tmp_path / f"result.{suffix}"
         path.write_bytes(answer.content)
         if suffix != "csv":

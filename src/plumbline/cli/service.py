@@ -17,7 +17,10 @@ app = typer.Typer()
 FOLDER = Path(".plumbline/service")
 
 
-@app.command(epilog="Example: `plumbline serve --port 8000`, then open http://127.0.0.1:8000")
+@app.command(
+    epilog="Example: `plumbline serve --port 8000`, then open http://127.0.0.1:8000. A proxy that shows it under a "
+    "path must name the path in X-Forwarded-Prefix."
+)
 def serve(
     host: Annotated[str, typer.Option(help="Address; one that others can reach needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
