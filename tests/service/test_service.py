@@ -127,7 +127,9 @@ def test_messages_name_files_without_folders_and_fields_instead_of_options():
     assert for_requests("/srv/a-b/x.csv: no; see /tmp/q/y.zip") == "x.csv: no; see y.zip"
     assert for_requests("mm/year or 1/2; a--b.csv") == "mm/year or 1/2; a--b.csv"
     assert for_requests("--damage-rate 2: no. Name it (`--layer`), or") == "`damage_rate` 2: no. Name it (`layer`), or"
-    assert for_requests("in a file for --params (`plumbline inspect` shows how):") == "in a file for `params`:"
+    assert (
+        for_requests("in a file that --params names (`plumbline inspect` shows):") == "in a file that `params` names:"
+    )
 
 
 def test_the_list_gives_each_job_to_one_and_begins_no_more_than_asked(tmp_path):

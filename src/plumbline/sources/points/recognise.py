@@ -197,7 +197,7 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                 raise InputError(f"{product}: unknown format, {begins}.{cut}")
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
-                "described, in a file for --params (`plumbline inspect` shows how it is understood):\n"
+                "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"
                 f"{suggest_description(product.path.name, header, crs)}"
             )
         return fits[0]
