@@ -84,12 +84,13 @@ BENCHES := train data predict simulate artifacts slices communication flow hando
 bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
-load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust and schemathesis, which it installs
+load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust, schemathesis and clients, which it installs
 	# Without hashes: pip would want them of these two as well.
 	$(BIN)/python requirements/pins.py requirements/test.lock > $(VENV)/pins.txt
 	$(PIP) install $(PIP_ARGS) --quiet --constraint $(VENV)/pins.txt "locust>=2.40,<3" "schemathesis>=4,<5"
 	$(PIP) install $(PIP_ARGS) --quiet --target $(VENV)/clients "tritonclient[http]>=2.60,<3"  # needs older libraries
-	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/service -k public_client
+	$(PIP) install $(PIP_ARGS) --quiet --no-deps --target $(VENV)/clients "openapi-python-client>=0.29,<1"  # asks for an older typer
+	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/service -k "public_client or generated_client"
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
 	$(BIN)/python -m benchmarks.service.hour

@@ -125,7 +125,8 @@ def sections(whole: type[Section], path: str = "") -> Iterator[tuple[str, type[S
 
 def http_page() -> str:
     """Return the page of the service's operations, from its own OpenAPI document."""
-    from plumbline.service.app import _body, _parameters, make_app
+    from plumbline.service.app import make_app
+    from plumbline.service.openapi import _body, _parameters
     from plumbline.service.settings import Settings
 
     kept = tempfile.tempdir  # the service sets a place of its own for uploads

@@ -178,7 +178,7 @@ def test_a_share_that_the_points_do_not_show_is_called_so():
     assert found.is_vague
     said = r"\d+\.\d % of the buildings are taken to be damaged, but the points fit many shares \(90 % interval \d"
     assert re.match(said, str(found))
-    assert str(found).endswith("give it, as --damage-rate 0.02")
+    assert str(found).endswith("give it as the damage rate, for example 0.02")
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])

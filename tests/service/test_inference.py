@@ -115,6 +115,8 @@ def test_what_is_not_of_the_protocol_is_refused(served, batch):
         (changed(data=None), "data is not"),
         (changed(parameters={"binary_data_size": 1 << 40}), "binary_data_size"),
         ({**good, "outputs": [{"name": "no"}]}, "no such output"),
+        ({**good, "outputs": [{"name": "severity_permille", "parameters": {"classification": 3}}]}, "not supported"),
+        ({**good, "outputs": [{"name": "severity_permille", "parameters": {"class_count": 3}}]}, "class_count"),
         ({"inputs": good["inputs"][1:]}, "missing"),
     ):
         assert is_problem(served.post(where, json=content), 400, said)

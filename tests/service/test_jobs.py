@@ -8,6 +8,7 @@ from pathlib import Path
 import geopandas
 import numpy as np
 import pytest
+from pydantic import SecretStr
 
 from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
 from plumbline.service import job_store as job_files
@@ -39,6 +40,7 @@ def judged(served, city):
     job = answer.json()
     assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
     assert job["status"] in ("queued", "running")
+    assert client.get("/v1/jobs").json()[0]["id"] == job["id"]  # without tokens, everybody sees every job
     return ended(client, job["id"])
 
 
@@ -58,6 +60,7 @@ def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path
         answer = client.get(where, headers={"accept": kind})
         assert answer.status_code == 200
         assert answer.headers["content-type"].split(";")[0] == kind
+        assert answer.headers["vary"] == "Accept"  # a browser's cache holds each kind for itself
         path = tmp_path / f"result.{suffix}"
         path.write_bytes(answer.content)
         if suffix != "csv":
@@ -145,7 +148,7 @@ def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"damage_rate": "lots"}, "damage-rate"),
+        ({"damage_rate": "lots"}, "`damage_rate` lots: a number"),
         ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
         ({"format": "xyz"}, "format"),
         ({"id_column": "x" * 300}, "id_column"),
@@ -234,6 +237,25 @@ def test_jobs_are_cancelled_removed_and_unknown(served, judged, city):
     assert is_problem(client.get("/v1/jobs/" + "0" * 32), 404, "no such job")
     assert is_problem(client.get("/v1/jobs/..%2f..%2fetc"), 404, "no such page")
     assert is_problem(client.get("/v1/jobs/nothex"), 404, "no such job")
+
+
+@pytest.mark.heavy
+def test_each_token_sees_its_own_jobs_alone(city, package, fields_package, tmp_path):
+    mine, other = ({"authorization": f"Bearer a-token-of-many-letters-{name}"} for name in "ab")
+    tokens = tuple(SecretStr(one["authorization"].removeprefix("Bearer ")) for one in (mine, other))
+    given = files(city.products(), city.footprints)
+    with service(tmp_path, package, fields_package, tokens=tokens) as client:
+        ours = [client.post("/v1/predict", files=given, headers=mine).json()["id"] for _ in range(2)]
+        theirs = client.post("/v1/predict", files=given, headers=other).json()["id"]
+        listed = client.get("/v1/jobs", headers=mine).json()
+        assert [job["id"] for job in listed] == ours[::-1]
+        assert listed[0]["name"] == ", ".join([city.footprints.name, *(path.name for path in city.products())])
+        assert [job["id"] for job in client.get("/v1/jobs", headers=other).json()] == [theirs]
+        for end in ("", "/result", "/map"):
+            assert is_problem(client.get(f"/v1/jobs/{theirs}{end}", headers=mine), 404, "no such job")
+        assert is_problem(client.delete(f"/v1/jobs/{theirs}", headers=mine), 404, "no such job")
+        assert client.get(f"/v1/jobs/{theirs}", headers=other).json()["status"] in ("queued", "running")
+        assert is_problem(client.get("/v1/jobs"), 401, "Authorization")
 
 
 @pytest.mark.heavy

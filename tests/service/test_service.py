@@ -1,10 +1,13 @@
 """The service as a whole: who may ask it, what it says of itself, and that it outlives its processes."""
 
 import os
+import re
 import shutil
 import signal
+import sqlite3
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -12,13 +15,13 @@ import psutil
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from plumbline.cli.service import read_token
+from plumbline.cli.service import read_tokens
 from plumbline.core.errors import InputError
 from plumbline.service import job_store as job_files
 from plumbline.service.app import make_app
 from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
 from plumbline.service.models import Models
-from plumbline.service.problems import without_paths
+from plumbline.service.problems import for_requests
 from plumbline.service.settings import Settings
 from tests.service.served import ended, files, is_problem, process, service
 from tests.waiting import PATIENCE_S, until, until_gone
@@ -30,17 +33,22 @@ TOKEN = "a-word-that-nobody-guesses"
 @pytest.fixture(scope="module")
 def guarded(package, fields_package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    with service(folder, package, fields_package, token=SecretStr(TOKEN)) as client:
+    with service(folder, package, fields_package, tokens=(SecretStr(TOKEN),)) as client:
         yield client
 
 
-def test_a_token_is_asked_for_but_by_probes(guarded):
-    for path in ("/v1/models", "/v2", "/metrics", "/docs", "/openapi.json", "/v1/jobs/" + "0" * 32):
+def test_a_token_is_asked_for_but_by_probes_and_documentation(guarded):
+    for path in ("/v1/models", "/v2", "/metrics", "/docs/more", "/v1/jobs", "/v1/jobs/" + "0" * 32):
         refused = guarded.get(path)
         assert is_problem(refused, 401, "Authorization")
         assert refused.headers["www-authenticate"] == "Bearer"
         for wrong in (f"Bearer {TOKEN}x", TOKEN, f"bearer {TOKEN[:-1]}"):
             assert guarded.get(path, headers={"authorization": wrong}).status_code == 401
+    for prefix in ("/docs", "/v1", "/metrics", "//x"):  # what a proxy says of the path opens nothing
+        refused = guarded.get("/v1/models", headers={"x-forwarded-prefix": prefix})
+        assert is_problem(refused, 401, "Authorization")
+    assert 'href="openapi.json"' in guarded.get("/docs").text
+    assert guarded.get("/openapi.json").json()["info"]["title"] == "Plumbline"
     assert guarded.get("/healthz").json() == {"status": "ok"}
     assert guarded.get("/readyz").json()["status"] == "ok"
     assert guarded.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
@@ -62,31 +70,48 @@ def test_it_says_what_it_serves_and_how_much(guarded):
     assert is_problem(guarded.delete("/healthz"), 405, "Not Allowed")
 
 
+def test_a_proxy_may_show_it_under_a_path(guarded):
+    for path in ("/v1/models/", "/tools/v1/models/"):  # the proxy took the prefix off, or left it on
+        told = guarded.get(
+            path,
+            headers={"authorization": f"Bearer {TOKEN}", "x-forwarded-prefix": "/tools/"},
+            follow_redirects=False,
+        )
+        assert told.headers["location"].endswith("/tools/v1/models")
+    assert guarded.get("/openapi.json", headers={"x-forwarded-prefix": "/tools"}).json()["servers"] == [
+        {"url": "/tools"}
+    ]
+    for prefix in ("tools", "//tools", "/a b", "/\u00e9".encode(), ""):
+        told = guarded.get("/openapi.json", headers={"x-forwarded-prefix": prefix})
+        assert "servers" not in told.json()
+
+
 def test_another_address_needs_a_token(tmp_path):
     for host in ("0.0.0.0", "192.168.0.7", "example.org", "::"):
         with pytest.raises(ValidationError, match="needs a token"):
             Settings(folder=tmp_path, host=host)
-        assert Settings(folder=tmp_path, host=host, token=SecretStr(TOKEN)).host == host
+        assert Settings(folder=tmp_path, host=host, tokens=(SecretStr(TOKEN),)).host == host
     for host in ("127.0.0.1", "::1", "localhost"):
-        assert Settings(folder=tmp_path, host=host).token is None
+        assert Settings(folder=tmp_path, host=host).tokens == ()
     with pytest.raises(ValidationError, match="fewer than 16"):
-        Settings(folder=tmp_path, token=SecretStr("short"))
+        Settings(folder=tmp_path, tokens=(SecretStr(TOKEN), SecretStr("short")))
 
 
-def test_a_token_is_read_from_a_file_of_ones_own(tmp_path):
+def test_tokens_are_read_from_a_file_of_ones_own(tmp_path):
     path = tmp_path / "token"
-    path.write_text(f"{TOKEN}\n")
+    path.write_text(f"{TOKEN}\n\n{TOKEN}-too\n")
     path.chmod(0o600)
-    assert read_token(path) == TOKEN
+    assert read_tokens(path) == (SecretStr(TOKEN), SecretStr(f"{TOKEN}-too"))
     path.chmod(0o600 | stat.S_IROTH)
     with pytest.raises(InputError, match="chmod 600"):
-        read_token(path)
+        read_tokens(path)
     path.chmod(0o600)
-    path.write_text("two words")
-    with pytest.raises(InputError, match="one word"):
-        read_token(path)
+    for wrong in ("two words", "", "\n"):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match="one word"):
+            read_tokens(path)
     with pytest.raises(InputError, match="not readable"):
-        read_token(tmp_path / "none")
+        read_tokens(tmp_path / "none")
 
 
 def test_names_of_files_are_made_safe():
@@ -96,8 +121,15 @@ def test_names_of_files_are_made_safe():
     assert job_files.safe_name("-rf", "f") == "rf"
     assert job_files.safe_name("ä" * 300 + ".csv", "f").endswith(".csv")
     assert len(job_files.safe_name("a" * 300 + ".geojson", "f")) <= job_files.LONGEST_NAME
-    assert without_paths("/srv/a-b/x.csv: no; see /tmp/q/y.zip") == "x.csv: no; see y.zip"
-    assert without_paths("mm/year or 1/2") == "mm/year or 1/2"
+
+
+def test_messages_name_files_without_folders_and_fields_instead_of_options():
+    assert for_requests("/srv/a-b/x.csv: no; see /tmp/q/y.zip") == "x.csv: no; see y.zip"
+    assert for_requests("mm/year or 1/2; a--b.csv") == "mm/year or 1/2; a--b.csv"
+    assert for_requests("--damage-rate 2: no. Name it (`--layer`), or") == "`damage_rate` 2: no. Name it (`layer`), or"
+    assert (
+        for_requests("in a file that --params names (`plumbline inspect` shows):") == "in a file that `params` names:"
+    )
 
 
 def test_the_list_gives_each_job_to_one_and_begins_no_more_than_asked(tmp_path):
@@ -121,6 +153,19 @@ def test_the_list_gives_each_job_to_one_and_begins_no_more_than_asked(tmp_path):
     assert store.get("a") is None
     assert is_alive(this_process())
     assert not is_alive(f"{os.getpid()}:0.00")
+
+
+def test_the_newest_jobs_of_one_token_are_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(job_files, "MOST_LISTED", 3)
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as older:
+        older.executescript(re.sub(", holder TEXT, name TEXT", "", job_files._TABLE))
+    store = JobStore(tmp_path / "jobs.sqlite")  # a list that was begun before jobs had holders
+    for number in range(9):
+        store.add(str(number), "predict", {}, queue=9, holder="ab"[number % 2], name=f"{number}.csv")
+    assert [(row.id, row.name) for row in store.newest("a")] == [("8", "8.csv"), ("6", "6.csv"), ("4", "4.csv")]
+    assert [row.id for row in store.newest("a", store.get("4").created)] == ["2", "0"]
+    assert [row.id for row in store.newest(None)] == ["8", "7", "6"]
+    assert store.newest("c") == []
 
 
 def test_a_job_whose_service_ends_again_and_again_is_given_up(tmp_path, monkeypatch):

@@ -1,9 +1,13 @@
-// The service's API: files in, a job, its progress, its map.
+// The service's API: files in, a job, its progress, its map. Its addresses are relative: a proxy may show it under a path.
 
-/** What went wrong, in the server's words (RFC 9457). */
+import { inWords } from "./fields.js"
+
+const TOKEN = "plumbline-token"
+
+/** What went wrong, in the server's words (RFC 9457), for somebody who sees the form. */
 export class Problem extends Error {
     constructor(status, title, detail) {
-        super([title, detail].filter(Boolean).join(": "))
+        super(inWords([title, detail].filter(Boolean).join(": ")))
         this.status = status
     }
 }
@@ -17,15 +21,17 @@ function problemOf(status, text) {
     }
 }
 
-/** A client; `askToken()` gives a promise of a token, or of null, when the server wants one. */
+/** A client; `askToken(wrong)` gives a promise of a token, or of null, when the server wants one, or another one. */
 export function createClient(askToken) {
-    let token = null
+    let token = sessionStorage.getItem(TOKEN)
 
     async function withToken(send) {
         const answer = await send(token)
         if (answer.status !== 401) return answer
-        token = await askToken()
-        if (token === null) throw new Problem(401, "The server wants a token", "Ask whoever runs it.")
+        sessionStorage.removeItem(TOKEN)
+        token = await askToken(token !== null)
+        if (token === null) throw new Problem(401, "The service needs a token", "Ask whoever runs it.")
+        sessionStorage.setItem(TOKEN, token)
         return withToken(send)
     }
 
@@ -44,7 +50,7 @@ export function createClient(askToken) {
     }
 
     async function ask(path, options = {}) {
-        const answer = await withToken(own => fetch(path, {
+        const answer = await withToken(own => fetch(`v1/jobs${path}`, {
             ...options,
             headers: { ...options.headers, ...(own ? { Authorization: `Bearer ${own}` } : {}) },
         }).catch(() => {
@@ -54,15 +60,17 @@ export function createClient(askToken) {
         return answer
     }
 
+    const one = id => `/${encodeURIComponent(id)}`
     return {
         async start(kind, form, progress, started) {
-            const { status, text } = await upload(`/v1/${kind}`, form, progress, started)
+            const { status, text } = await upload(`v1/${kind}`, form, progress, started)
             if (status < 200 || status > 299) throw problemOf(status, text)
             return JSON.parse(text)
         },
-        job: async id => (await ask(`/v1/jobs/${encodeURIComponent(id)}`)).json(),
-        map: async id => (await ask(`/v1/jobs/${encodeURIComponent(id)}/map`)).json(),
-        cancel: id => ask(`/v1/jobs/${encodeURIComponent(id)}`, { method: "DELETE" }),
-        result: async (id, type) => (await ask(`/v1/jobs/${encodeURIComponent(id)}/result`, { headers: { Accept: type } })).blob(),
+        list: async () => (await ask("")).json(),
+        job: async id => (await ask(one(id))).json(),
+        map: async id => (await ask(`${one(id)}/map`)).json(),
+        cancel: id => ask(one(id), { method: "DELETE" }),
+        result: async (id, type) => (await ask(`${one(id)}/result`, { headers: { Accept: type } })).blob(),
     }
 }

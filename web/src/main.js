@@ -4,7 +4,7 @@ import "maplibre-gl/dist/maplibre-gl.css"
 import "./style.css"
 import { el } from "./dom.js"
 import { showMap } from "./view.js"
-import { showUpload } from "./upload.js"
+import { showService } from "./upload.js"
 
 const root = document.getElementById("app")
 
@@ -17,7 +17,7 @@ async function unpack(text) {
 async function start() {
     document.createElement("canvas").getContext("webgl2") // starts the browser's drawing while the document is read
     const found = document.getElementById("document")
-    if (!found) return showUpload(root)
+    if (!found) return showService(root)
     const content = await unpack(found.textContent)
     found.remove();
     window.plumbline = showMap(root, content)

@@ -17,7 +17,10 @@ app = Commands()
 FOLDER = Path(".plumbline/service")
 
 
-@app.command(epilog="Example: `plumbline serve --port 8000`, then open http://127.0.0.1:8000")
+@app.command(
+    epilog="Example: `plumbline serve --port 8000`, then open http://127.0.0.1:8000. A proxy that shows it under a "
+    "path must name the path in X-Forwarded-Prefix."
+)
 def serve(
     host: Annotated[str, typer.Option(help="Address; one that others can reach needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
@@ -26,7 +29,10 @@ def serve(
     ] = "pretrained",
     restoration_model: Annotated[str, typer.Option(help="Of restoration, in the same way.")] = "pretrained",
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that every request must bring.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="File with tokens, one a line. A request must bring one, and sees its jobs only.", metavar="FILE"
+        ),
     ] = None,
     folder: Annotated[Path, typer.Option(help="Holds uploads, results and the list of jobs.")] = FOLDER,
     processes: Annotated[int, typer.Option(min=1, max=64, help="That answer requests.")] = 1,
@@ -59,7 +65,7 @@ def serve(
             processes=processes,
             model=model,
             restoration_model=restoration_model,
-            token=SecretStr(read_token(token_file)) if token_file else None,
+            tokens=read_tokens(token_file) if token_file else (),
             verify_key=verify_key,
             basemap=basemap,
             limits=Limits(
@@ -82,19 +88,19 @@ def serve(
     run(settings)
 
 
-def read_token(path: Path) -> str:
-    """Return the token in a file.
+def read_tokens(path: Path) -> tuple[SecretStr, ...]:
+    """Return the tokens in a file, one a line.
 
     Raises:
-        InputError: the file is missing, others may read it, or it holds no single word.
+        InputError: the file is missing or empty, others may read it, or a line holds no single word.
     """
     try:
         mode = path.stat().st_mode
-        text = path.read_text(encoding="utf-8").strip()
+        words = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--token-file {path}: not readable ({error}).") from None
     if mode & (stat.S_IROTH | stat.S_IWOTH):
         raise InputError(f"--token-file {path}: everybody may read it. Run `chmod 600 {path}`.")
-    if len(text.split()) != 1 or not text.isascii():
-        raise InputError(f"--token-file {path}: one word of ASCII characters is needed.")
-    return text
+    if not words or any(len(line) != 1 or not line[0].isascii() for line in words):
+        raise InputError(f"--token-file {path}: one word of ASCII characters is needed in each line.")
+    return tuple(SecretStr(word) for (word,) in words)

@@ -77,7 +77,7 @@ class DamageRate(NamedTuple):
             return (
                 f"{_percent(self.rate)} % of the buildings are taken to be damaged, but the points fit many shares "
                 f"(90 % interval {interval}). Rank by p_damaged; do not count damaged buildings by it. "
-                "If you know the share, give it, as --damage-rate 0.02"
+                "If you know the share, give it as the damage rate, for example 0.02"
             )
         return f"about {_percent(self.rate)} % of the judged buildings are damaged (90 % interval {interval})"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -16,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plumbline.service.job_store import JobStore
 from plumbline.service.models import Models
-from plumbline.service.problems import Problem, problem_of
+from plumbline.service.problems import Problem, problem_of, refusals
 from plumbline.service.settings import Settings
 
 SEVERAL = "PROMETHEUS_MULTIPROC_DIR"
@@ -89,7 +91,7 @@ def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meter
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @router.get("/readyz", summary="Tell whether work can be taken")
+    @router.get("/readyz", summary="Tell whether work can be taken", responses=refusals(503))
     def readyz() -> dict[str, str]:
         store.counts()
         free = shutil.disk_usage(root).free / 1e6
@@ -97,7 +99,7 @@ def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meter
             raise Problem(503, f"{free:.0f} MB are free for files; {LEAST_FREE_MB:.0f} are needed.", 30)
         return {"status": "ok", "model": models.diagnosis.manifest.version}
 
-    @router.get("/metrics", summary="Return figures for Prometheus", response_class=Response)
+    @router.get("/metrics", summary="Return figures for Prometheus", response_class=Response, responses=refusals(503))
     def metrics() -> Response:
         about = [(str(one["name"]), str(one["family"]), str(one["version"])) for one in models.describe()]
         return Response(meters.text(store.counts(), about), media_type=CONTENT_TYPE_LATEST)
@@ -105,8 +107,10 @@ def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meter
     return router
 
 
-OPEN = ("/healthz", "/readyz", "/", "/assets")
-"""What needs no token: the probes, and the web page, which asks the user for one."""
+OPEN = ("/healthz", "/readyz", "/", "/docs", "/openapi.json")
+"""What needs no token: the probes, the documentation, and the web page, which asks the user for one."""
+PREFIX = re.compile(rb"(?:/[\w.~-]+){1,9}")
+"""What a proxy may write into `X-Forwarded-Prefix`."""
 MB = 1_000_000
 JSON_MB = 16
 SAFE_HEADERS = (
@@ -124,13 +128,20 @@ class _Refused(Exception):
     """Stops the reading of the body."""
 
 
+def _below(path: str, headers: dict[bytes, bytes]) -> tuple[str, str]:
+    """Return the prefix under which a proxy shows the service, and the path without it, if the proxy left it on."""
+    given = headers.get(b"x-forwarded-prefix", b"").rstrip(b"/")
+    prefix = given.decode() if PREFIX.fullmatch(given) else ""
+    return prefix, path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
+
+
 class Guard:
     """An ASGI layer around the application."""
 
     def __init__(self, app: ASGIApp, settings: Settings, meters: Meters) -> None:
         self._app, self._settings, self._meters = app, settings, meters
-        secret = settings.token.get_secret_value() if settings.token else ""
-        self._token = f"Bearer {secret}".encode()
+        secrets = [token.get_secret_value().encode() for token in settings.tokens]
+        self._holders = [(b"Bearer " + secret, hashlib.sha256(secret).hexdigest()) for secret in secrets]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on."""
@@ -139,6 +150,9 @@ class Guard:
             return
         began, status = time.perf_counter(), 500
         headers = dict(scope["headers"])
+        (prefix, path), holder = _below(scope["path"], headers), self._holder(headers)
+        state = {**scope.get("state", {}), "holder": holder}
+        scope = {**scope, "root_path": prefix, "path": prefix + path, "state": state}
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -147,17 +161,21 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *SAFE_HEADERS]
             await send(message)
 
-        problem = self._refusal(scope["path"], headers)
+        problem = self._refusal(path, headers, holder)
         if problem is not None:
             await problem.response()(scope, receive, counted)
         else:
-            await self._bounded(scope, receive, counted, self._most(scope["path"]))
+            await self._bounded(scope, receive, counted, self._most(path))
         route = getattr(scope.get("route"), "path", "other")
         self._meters.count(scope["method"], route, status, time.perf_counter() - began)
 
-    def _refusal(self, path: str, headers: dict[bytes, bytes]) -> Problem | None:
-        needs = self._settings.token is not None and path not in OPEN and not path.startswith("/assets/")
-        if needs and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
+    def _holder(self, headers: dict[bytes, bytes]) -> str | None:
+        """Return the fingerprint of the token that a request brings; None if it brings none that is known."""
+        sent = headers.get(b"authorization", b"")
+        return next((holder for known, holder in self._holders if hmac.compare_digest(sent, known)), None)
+
+    def _refusal(self, path: str, headers: dict[bytes, bytes], holder: str | None) -> Problem | None:
+        if self._holders and holder is None and path not in OPEN:
             return Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():

@@ -17,12 +17,14 @@ from plumbline import __version__
 from plumbline.core.errors import InputError
 from plumbline.service.guard import Meters
 from plumbline.service.models import Models, Served
-from plumbline.service.problems import BUSY_SECONDS, RESPONSES, Problem
+from plumbline.service.problems import BUSY_SECONDS, Problem, refusals
 from plumbline.service.settings import Limits
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 """Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
+CLASSES = ("classification", "class_count")
+"""Parameters of an output that ask for its largest values as texts (Triton's classification extension)."""
 KINDS = {"float32": "FP32", "bool": "BOOL"}
 LARGEST_SIDE = 1 << 20
 MOST_DIMENSIONS = 3
@@ -34,6 +36,12 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     """Return the routes under `/v2`."""
     router = APIRouter(prefix="/v2", tags=["inference"])
     waiting = 0
+    unknown = refusals(404)
+    tensors: dict[str, Any] = {
+        "responses": {200: {"content": _CONTENT}, **refusals(400, 404, 408, 413, 503)},
+        "openapi_extra": {"requestBody": {"required": True, "content": _CONTENT}},
+        "response_class": Response,
+    }
 
     def served(name: str, version: str | None = None) -> Served:
         one = models.diagnosis
@@ -53,19 +61,26 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     def ready() -> dict[str, bool]:
         return {"ready": True}
 
-    @router.get("/models/{name}", summary="Describe a model's tensors")
-    @router.get("/models/{name}/versions/{version}", summary="Describe a version's tensors")
-    def metadata(name: str, version: str | None = None) -> dict[str, Any]:
+    @router.get("/models/{name}", summary="Describe a model's tensors", responses=unknown)
+    def metadata(name: str) -> dict[str, Any]:
+        return describe(served(name))
+
+    @router.get("/models/{name}/versions/{version}", summary="Describe a version's tensors", responses=unknown)
+    def version_metadata(name: str, version: str) -> dict[str, Any]:
         return describe(served(name, version))
 
-    @router.get("/models/{name}/ready", summary="Tell whether a model can be asked")
-    @router.get("/models/{name}/versions/{version}/ready", summary="Tell whether a version can be asked")
-    def model_ready(name: str, version: str | None = None) -> dict[str, Any]:
+    @router.get("/models/{name}/ready", summary="Tell whether a model can be asked", responses=unknown)
+    def model_ready(name: str) -> dict[str, Any]:
+        return {"name": served(name).manifest.name, "ready": True}
+
+    @router.get(
+        "/models/{name}/versions/{version}/ready", summary="Tell whether a version can be asked", responses=unknown
+    )
+    def version_ready(name: str, version: str) -> dict[str, Any]:
         return {"name": served(name, version).manifest.name, "ready": True}
 
-    async def infer(request: Request, name: str, version: str | None = None) -> Response:
+    async def answered(request: Request, one: Served) -> Response:
         nonlocal waiting
-        one = served(name, version)
         if waiting >= limits.infer_at_once:
             meters.refused("infer")
             raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
@@ -77,24 +92,20 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
         finally:
             waiting -= 1
 
-    for path in ("/models/{name}/infer", "/models/{name}/versions/{version}/infer"):
-        router.add_api_route(
-            path,
-            infer,
-            methods=["POST"],
-            summary="Answer a batch of prepared buildings",
-            responses=RESPONSES,
-            openapi_extra=_BODY,
-            response_class=Response,
-        )
+    @router.post("/models/{name}/infer", summary="Answer a batch of prepared buildings", **tensors)
+    async def infer(request: Request, name: str) -> Response:
+        return await answered(request, served(name))
+
+    @router.post("/models/{name}/versions/{version}/infer", summary="Answer a batch by a version", **tensors)
+    async def version_infer(request: Request, name: str, version: str) -> Response:
+        return await answered(request, served(name, version))
+
     return router
 
 
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"type": "object"}}, "application/octet-stream": {}},
-    }
+_CONTENT: dict[str, Any] = {
+    "application/json": {"schema": {"type": "object"}},
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
 }
 
 
@@ -237,7 +248,10 @@ def _outputs(asked: dict[str, Any], known: list[str]) -> tuple[list[str], set[st
         if name not in known:
             raise Problem(400, f"outputs[{number}]: there is no such output; there are {', '.join(known)}.")
         own = one.get("parameters")
-        if own.get("binary_data", everywhere) if isinstance(own, dict) else everywhere:
+        own = own if isinstance(own, dict) else {}
+        if wish := next(filter(own.get, CLASSES), None):
+            raise Problem(400, f"{name}: {wish} is not supported. Leave it out, and sort the values yourself.")
+        if own.get("binary_data", everywhere):
             binary.add(name)
         wanted.append(name)
     return wanted, binary

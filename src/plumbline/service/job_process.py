@@ -33,7 +33,7 @@ from plumbline.service.job_store import (
     buildings_file,
     note_progress,
 )
-from plumbline.service.problems import Problem, without_paths
+from plumbline.service.problems import Problem, for_requests
 from plumbline.sources.points.track import Track
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(folder: Path, parent: int) -> int:
     except MemoryError:
         problem = Problem(422, "The files need more memory than there is. Give fewer points.")
     except PlumblineError as error:
-        problem = Problem(422, without_paths(str(error), folder))
+        problem = Problem(422, for_requests(str(error), folder))
     except Exception as error:
         full = refused_by_disk(error) is not None
         log.error("the job failed", exc_info=error)

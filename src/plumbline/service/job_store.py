@@ -26,13 +26,15 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 ENDED: tuple[Status, ...] = ("done", "failed", "cancelled")
 MOST_ATTEMPTS = 3
 """Times that a job is begun, whose service ends before it does."""
+MOST_LISTED = 100
+"""Jobs of one list."""
 LOCKED_SECONDS = 5.0
 """To wait for another process that writes."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, options TEXT NOT NULL, problem TEXT,
     created REAL NOT NULL, started REAL, finished REAL, owner TEXT, remote TEXT,
-    attempts INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0
+    attempts INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0, holder TEXT, name TEXT
 );
 CREATE INDEX IF NOT EXISTS by_status ON jobs (status, created);
 """
@@ -59,6 +61,10 @@ class JobRow:
     attempts: int
     cancelled: bool
     """Its end was asked for."""
+    holder: str | None
+    """Fingerprint of the token that it came with; None without one."""
+    name: str | None
+    """Names of its files."""
 
 
 class JobStore:
@@ -70,6 +76,10 @@ class JobStore:
         with self._open() as database:
             database.execute("PRAGMA journal_mode=WAL")
             database.executescript(_TABLE)
+            database.execute("BEGIN IMMEDIATE")  # another process of the service may open the list as well
+            there = {row["name"] for row in database.execute("PRAGMA table_info(jobs)")}
+            for column in {"holder", "name"} - there:  # a list that was begun before jobs had these
+                database.execute(f"ALTER TABLE jobs ADD COLUMN {column} TEXT")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -83,7 +93,15 @@ class JobStore:
         finally:
             database.close()
 
-    def add(self, job: str, kind: Kind, options: dict[str, Any], queue: int) -> bool:
+    def add(
+        self,
+        job: str,
+        kind: Kind,
+        options: dict[str, Any],
+        queue: int,
+        holder: str | None = None,
+        name: str | None = None,
+    ) -> bool:
         """Append a job; return False if `queue` jobs wait already."""
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
@@ -91,16 +109,34 @@ class JobStore:
             if waiting >= queue:
                 return False
             database.execute(
-                "INSERT INTO jobs (id, kind, status, options, created) VALUES (?, ?, 'queued', ?, ?)",
-                (job, kind, json.dumps(options), time.time()),
+                "INSERT INTO jobs (id, kind, status, options, created, holder, name) "
+                "VALUES (?, ?, 'queued', ?, ?, ?, ?)",
+                (job, kind, json.dumps(options), time.time(), holder, name),
             )
         return True
 
-    def get(self, job: str) -> JobRow | None:
-        """Return a job; None if it is not on the list."""
+    def get(self, job: str, holder: str | None = None) -> JobRow | None:
+        """Return a job; None if it is not on the list, or belongs to another holder."""
         with self._open() as database:
-            row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+            row = database.execute(
+                "SELECT * FROM jobs WHERE id = :job AND (:holder IS NULL OR holder = :holder)",
+                {"job": job, "holder": holder},
+            ).fetchone()
         return _job(row) if row else None
+
+    def newest(self, holder: str | None, before: float | None = None) -> list[JobRow]:
+        """Return the newest jobs, at most `MOST_LISTED`.
+
+        Args:
+            holder: whose jobs; None: all. before: only jobs that were created earlier, seconds since 1970.
+        """
+        with self._open() as database:
+            rows = database.execute(
+                "SELECT * FROM jobs WHERE (:holder IS NULL OR holder = :holder) "
+                "AND (:before IS NULL OR created < :before) ORDER BY created DESC LIMIT :most",
+                {"holder": holder, "before": before, "most": MOST_LISTED},
+            ).fetchall()
+        return [_job(row) for row in rows]
 
     def claim(self, at_once: int) -> JobRow | None:
         """Take the job that has waited longest, if fewer than `at_once` run; the caller runs it."""
@@ -126,15 +162,16 @@ class JobStore:
         with self._open() as database:
             database.execute("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
 
-    def cancel(self, job: str) -> JobRow | None:
-        """Cancel a waiting job, or ask a running one to end. Return the job; None if it is not on the list."""
+    def cancel(self, job: str, holder: str | None = None) -> JobRow | None:
+        """Cancel a waiting job, or ask a running one to end. Return the job, as `get` does."""
         with self._open() as database:
-            database.execute(
-                "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ? AND status = 'queued'",
-                (time.time(), job),
-            )
-            database.execute("UPDATE jobs SET cancelled = 1 WHERE id = ? AND status = 'running'", (job,))
-            row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+            row = database.execute(
+                "UPDATE jobs SET cancelled = cancelled OR status = 'running', "
+                "finished = iif(status = 'queued', :now, finished), "
+                "status = iif(status = 'queued', 'cancelled', status) "
+                "WHERE id = :job AND (:holder IS NULL OR holder = :holder) RETURNING *",
+                {"job": job, "holder": holder, "now": time.time()},
+            ).fetchone()
         return _job(row) if row else None
 
     def put_back(self, job: str) -> None:
@@ -322,6 +359,11 @@ def buildings_file(folder: Path) -> Path | None:
         names = ", ".join(path.name for path in found)
         raise InputError(f"buildings: {names} found; one file is needed, or the parts of one Shapefile.")
     return main[0] if main else None
+
+
+def name_of(folder: Path) -> str:
+    """Return the names of a job's files, footprints first."""
+    return ", ".join(path.name for kind in (BUILDINGS, POINTS) for path in sorted((folder / kind).iterdir()))
 
 
 def note_progress(folder: Path, step: str, done: int, total: int) -> None:

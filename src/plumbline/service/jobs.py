@@ -10,23 +10,23 @@ from fastapi import APIRouter, Depends, File, Form, Header, Query, UploadFile
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import FORM, parse_box
-from plumbline.params import FORMATS
+from plumbline.params.ingest import Format
 from plumbline.serve.base_rate import given_rate
 from plumbline.service import job_store as job_files
 from plumbline.service.guard import Meters
-from plumbline.service.job_store import ENDED, MEDIA, JobRow, JobStore, Kind, Status, Upload
+from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status, Upload
 from plumbline.service.models import Models
-from plumbline.service.problems import NO_JOB, RESPONSES, Problem, refuse_unknown_fields
+from plumbline.service.problems import NO_JOB, Problem, refusals, refuse_unknown_fields
 from plumbline.service.settings import Limits
 from plumbline.sources.city.window import parse_window
 
 FULL_SECONDS = 30
 """After which a client may ask again where too many jobs wait."""
-PRODUCT_FORMATS = tuple(FORMATS)
 DAY = r"^\d{4}-\d{2}-\d{2}$"
 A_DATE: dict[str, Any] = {"format": "date"}
 Text = Annotated[str | None, Form(max_length=200)]
@@ -36,7 +36,19 @@ Since = Annotated[
 Until = Annotated[
     str | None, Form(pattern=DAY, json_schema_extra=A_DATE, description="Leave out the epochs after this day.")
 ]
+
+
+def _holder(request: Request) -> str | None:
+    """Return the fingerprint of the token that `Guard` found; None where the service needs none."""
+    found: str | None = request.state.holder
+    return found
+
+
+Holder = Annotated[str | None, Depends(_holder)]
 JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
+BINARY = {"type": "string", "format": "binary"}
+ANY_BYTES = "application/octet-stream"
+"""Stands first in the OpenAPI document: clients made from it then take any result as bytes."""
 SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
 Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html", "pdf"]
 DEFAULTS: dict[Kind, str] = {"predict": "application/geo+json", "restore": "image/tiff"}
@@ -55,6 +67,8 @@ class Job(BaseModel):
 
     id: str
     kind: Kind
+    name: str | None
+    """Names of its files."""
     status: Status
     progress: Progress | None
     problem: dict[str, Any] | None
@@ -70,6 +84,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     router = APIRouter(prefix="/v1", tags=["jobs"])
 
     def add(
+        request: Request,
         kind: Kind,
         options: dict[str, Any],
         points: list[UploadFile],
@@ -89,35 +104,40 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         folder = root / job_files.JOBS / job
         try:
             job_files.buildings_file(folder)
-            accepted = store.add(job, kind, options, limits.queue)
+            holder = _holder(request)
+            accepted = store.add(job, kind, options, limits.queue, holder, job_files.name_of(folder))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         if not accepted:
             shutil.rmtree(folder, ignore_errors=True)
             raise _full(meters, limits)
-        told = find(job)
-        where = f"/v1/jobs/{job}"
+        told = find(job, holder)
+        where = f"{request.scope['root_path']}/v1/jobs/{job}"
         return JSONResponse(told.model_dump(), 202, {"Location": where})
 
-    def find(job: str) -> Job:
-        row = store.get(job)
+    def find(job: str, holder: str | None) -> Job:
+        row = store.get(job, holder)
         if row is None:
             raise Problem(404, NO_JOB)
         return _told(row, root / job_files.JOBS / job)
 
     files: dict[str, Any] = {
         "status_code": 202,
-        "responses": {202: {"model": Job, "description": "The job is on the list."}, **RESPONSES},
+        "responses": {
+            202: {"model": Job, "description": "The job is on the list."},
+            **refusals(400, 408, 413, 422, 429, 503, 507),
+        },
         "dependencies": [Depends(refuse_unknown_fields)],
     }
 
     @router.post("/predict", summary="Judge buildings", **files)
     async def predict(
+        request: Request,
         points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
         buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
         params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[str | None, Form(pattern=f"^({'|'.join(PRODUCT_FORMATS)})$")] = None,
+        format: Annotated[Format | None, Form()] = None,
         id_column: Text = None,
         layer: Text = None,
         damage_rate: Annotated[str, Form(max_length=30, description="A share, as 0.02, or `auto`.")] = "auto",
@@ -142,14 +162,15 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "artifact": artifact,
             **parse_window(since, until).record(),
         }
-        return await run_in_threadpool(add, "predict", options, points, buildings, params, causes)
+        return await run_in_threadpool(add, request, "predict", options, points, buildings, params, causes)
 
     @router.post("/restore", summary="Restore a field", **files)
     async def restore(
+        request: Request,
         points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
         buildings: Annotated[list[UploadFile] | None, File(description="Footprints, to read the field off.")] = None,
         params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[str | None, Form(pattern=f"^({'|'.join(PRODUCT_FORMATS)})$")] = None,
+        format: Annotated[Format | None, Form()] = None,
         layer: Text = None,
         num_inference_steps: Annotated[int, Form(ge=1, le=50)] = 25,
         samples: Annotated[int, Form(ge=2, le=64)] = 16,
@@ -175,15 +196,24 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "bbox": parse_box(bbox) if bbox else None,
             **parse_window(since, until).record(),
         }
-        return await run_in_threadpool(add, "restore", options, points, buildings or [], params)
+        return await run_in_threadpool(add, request, "restore", options, points, buildings or [], params)
 
-    @router.get("/jobs/{job}", summary="Tell how far a job is", responses={404: RESPONSES[422]})
-    def get(job: JobId) -> Job:
-        return find(job)
+    @router.get("/jobs", summary="List the jobs that came with this token, newest first", responses=refusals(422, 503))
+    def list_jobs(
+        holder: Holder,
+        before: Annotated[
+            float | None, Query(description=f"`created` of the last of {MOST_LISTED}, to list what was before it.")
+        ] = None,
+    ) -> list[Job]:
+        return [_told(row, root / job_files.JOBS / row.id) for row in store.newest(holder, before)]
 
-    @router.delete("/jobs/{job}", summary="Cancel a job, or remove an ended one", responses={404: RESPONSES[422]})
-    def cancel(job: JobId) -> Job:
-        row = store.cancel(job)
+    @router.get("/jobs/{job}", summary="Tell how far a job is", responses=refusals(404, 503))
+    def get_job(job: JobId, holder: Holder) -> Job:
+        return find(job, holder)
+
+    @router.delete("/jobs/{job}", summary="Cancel a job, or remove an ended one", responses=refusals(404, 503))
+    def cancel_job(job: JobId, holder: Holder) -> Job:
+        row = store.cancel(job, holder)
         if row is None:
             raise Problem(404, NO_JOB)
         folder = root / job_files.JOBS / job
@@ -199,38 +229,43 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         summary="Give a job's result",
         response_class=FileResponse,
         responses={
-            200: {"content": {kind: {} for kind in MEDIA}},
-            **dict.fromkeys((404, 406, 409), RESPONSES[422]),
+            200: {"content": {kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)}},
+            **refusals(404, 406, 409, 422, 503),
         },
     )
-    def result(
+    def get_result(
         job: JobId,
-        accept: Annotated[str, Header(max_length=1000)] = "*/*",
+        holder: Holder,
+        accept: Annotated[str, Header(max_length=1000, include_in_schema=False)] = "*/*",
         format: Annotated[Suffix | None, Query(description="In place of `Accept`.")] = None,
     ) -> FileResponse:
-        told = find(job)
+        told = find(job, holder)
         if told.status != "done":
             raise Problem(409, f"The job is {told.status}; it has no result.", 5 if told.status not in ENDED else None)
         kind = SUFFIXES[format][0] if format else chosen(accept, told.results, DEFAULTS[told.kind])
         if kind not in told.results:
             raise Problem(406, f"This job has {', '.join(told.results)}.")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
-        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}")
+        vary = {"Vary": "Accept"}  # else a browser takes the table from its cache when it is asked for the report
+        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}", headers=vary)
 
     @router.get(
         "/jobs/{job}/map",
         summary="Give what the web page draws of a job",
         response_class=FileResponse,
-        responses={200: {"content": {"application/json": {}}}, **dict.fromkeys((404, 409), RESPONSES[422])},
+        responses={
+            200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+            **refusals(404, 409, 503),
+        },
     )
-    def document(job: JobId) -> FileResponse:
-        told = find(job)
+    def get_map(job: JobId, holder: Holder) -> FileResponse:
+        told = find(job, holder)
         if told.status != "done":
             raise Problem(409, f"The job is {told.status}; it has no map.")
         return FileResponse(root / job_files.JOBS / job / job_files.RESULTS / job_files.DOCUMENT)
 
     @router.get("/models", summary="List the models that are served, with their figures and gates")
-    def listed() -> list[dict[str, Any]]:
+    def list_models() -> list[dict[str, Any]]:
         return models.describe()
 
     return router
@@ -267,6 +302,7 @@ def _told(row: JobRow, folder: Path) -> Job:
     return Job(
         id=row.id,
         kind=row.kind,
+        name=row.name,
         status=row.status,
         progress=Progress.model_validate(noted) if noted else None,
         problem=row.problem,

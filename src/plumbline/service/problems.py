@@ -30,7 +30,6 @@ TITLES = {
     408: "The request came too slowly",
     409: "Not possible now",
     413: "Too large",
-    415: "This kind of content is not taken",
     422: "The request is not accepted",
     429: "Too many jobs",
     500: "Something went wrong in the service",
@@ -38,9 +37,11 @@ TITLES = {
     507: "No space left",
 }
 BUSY_SECONDS = 2
-NO_JOB = "There is no such job. Ended jobs are removed after some hours; `POST` the files again."
+NO_JOB = "There is no such job. Ended jobs are removed after some hours; send the files again."
 MOST_NAMED, MOST_LETTERS = 5, 50
 """Of unknown form fields, in a message."""
+_OPTION = re.compile(r"`?(?<![\w-])--([a-z][a-z-]*[a-z])`?")
+_COMMAND = re.compile(r" \(`plumbline [^)]*\)")
 _ABSOLUTE = re.compile(r"(?<![\w.])/(?:[\w.\-+@]+/)+")
 
 
@@ -87,7 +88,7 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, InputError):
-        return Problem(422, without_paths(str(error)))
+        return Problem(422, for_requests(str(error)))
     if refused_by_disk(error) is not None:
         return Problem(507, "The disk of the service is full. Nothing was kept of this request.", 60)
     if isinstance(error, sqlite3.OperationalError):
@@ -97,14 +98,15 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(500, f"Error {number}; the service's log says more.")
 
 
-def without_paths(text: str, folder: Path | None = None) -> str:
-    """Return a message with file names in place of paths.
+def for_requests(text: str, folder: Path | None = None) -> str:
+    """Return a command's message with file names in place of paths, and form fields in place of options.
 
     Args:
         text: message. folder: of the job, whose path is left out first.
     """
     if folder is not None:
         text = text.replace(f"{folder}/", "")
+    text = _OPTION.sub(lambda option: f"`{option[1].replace('-', '_')}`", _COMMAND.sub("", text))
     return _ABSOLUTE.sub("", text)
 
 
@@ -154,7 +156,7 @@ def add_handlers(app: FastAPI) -> None:
             return Problem(404, NO_JOB).response()
         for one in error.errors():
             where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
-            parts.append(f"{where}: {one['msg']}")
+            parts.append(f"`{where}`: {one['msg']}")
         return Problem(422, "; ".join(parts)).response()
 
     app.add_exception_handler(RequestValidationError, misfit)
@@ -163,8 +165,7 @@ def add_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, told)
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": Details, "description": TITLES[status], "content": {MEDIA_TYPE: {}}}
-    for status in (400, 401, 408, 413, 422, 429, 503, 507)
-}
-"""Of operations that take files or tensors, for the OpenAPI document."""
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the answers with these statuses for the OpenAPI document."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Details"}}}
+    return {status: {"description": TITLES[status], "content": content} for status in statuses}

@@ -50,7 +50,8 @@ class Settings(BaseModel):
     model: str = "pretrained"
     """Of diagnosis: `pretrained`, `champion` or the folder of a package."""
     restoration_model: str = "pretrained"
-    token: SecretStr | None = None
+    tokens: tuple[SecretStr, ...] = ()
+    """Each sees its own jobs only. Without any, everybody may ask and sees all."""
     verify_key: Path | None = None
     """Public key; packages that it does not verify are refused."""
     poll_seconds: Annotated[float, Field(gt=0)] = 5.0
@@ -59,16 +60,16 @@ class Settings(BaseModel):
     """Address of a base map for the web page; none by default, so that the page loads nothing from elsewhere."""
     limits: Limits = Limits()
 
-    @field_validator("token")
+    @field_validator("tokens")
     @classmethod
-    def _long_enough(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is not None and len(token.get_secret_value()) < LEAST_TOKEN:
-            raise ValueError(f"the token has fewer than {LEAST_TOKEN} characters")
-        return token
+    def _long_enough(cls, tokens: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(token.get_secret_value()) < LEAST_TOKEN for token in tokens):
+            raise ValueError(f"a token has fewer than {LEAST_TOKEN} characters")
+        return tokens
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        if self.token is None and not is_loopback(self.host):
+        if not self.tokens and not is_loopback(self.host):
             raise ValueError(f"{self.host} can be reached from other machines, which needs a token (--token-file)")
         return self
 

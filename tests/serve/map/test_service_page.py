@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.service.proxied import proxied
 from tests.service.served import ended, process
 from tests.waiting import PATIENCE_S
 
@@ -56,6 +58,19 @@ def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit:
     judged = httpx.get(f"{address.rstrip('/')}{jobs[0]}/result", **asked).text
     assert window.evaluate("window.plumbline.city.buildings.length") == len(judged.splitlines()) - 1
     assert window.get_by_label("Field", exact=True).locator("option").count() > 1  # none, and what was restored
+    names = [job.rsplit("/", 1)[1] for job in jobs]
+    assert f"{address}?job={names[0]}&job={names[1]}" == window.url.split("#")[0]
+    window.reload()
+    window.locator(".viewer").wait_for()
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Report as PDF").click()
+    assert Path(saved.value.path()).read_bytes()[:5] == b"%PDF-"
+    another = visit(address)
+    listed = another.get_by_role("region", name="Your jobs").get_by_role("link")
+    listed.first.wait_for()
+    assert [one.get_attribute("href") for one in listed.all()][:2] == [f"?job={name}" for name in names[::-1]]
+    listed.first.click()
+    another.locator(".viewer.without-list").wait_for()  # the field alone
     window.get_by_text("Results", exact=True).click()
     with window.expect_download() as saved:
         window.get_by_role("button", name="Save the result as CSV").click()
@@ -65,12 +80,12 @@ def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit:
     assert Path(saved.value.path()).read_bytes()[:2] in (b"II", b"MM")
 
 
-def test_a_problem_of_the_request_is_told_in_the_services_words(address: str, visit: Any, city: Any) -> None:
+def test_a_problem_of_the_request_is_told_in_the_forms_words(address: str, visit: Any, city: Any) -> None:
     window = visit(address, may_complain=True)
     window.get_by_text("Options").click()
     window.get_by_label("Share of damaged buildings").fill("lots")
     send(window, city.products(), city.footprints)
-    window.get_by_role("alert").filter(has_text="damage-rate").wait_for()
+    window.get_by_role("alert").filter(has_text="\u201cShare of damaged buildings\u201d lots: ").wait_for()
     assert window.get_by_role("button", name="Judge the buildings").is_visible()
 
 
@@ -107,16 +122,31 @@ def found(address: str, job: str) -> bool:
     return httpx.get(address.rstrip("/") + job, timeout=PATIENCE_S).status_code == 200
 
 
-def test_a_token_is_asked_for(visit: Any, city: Any, package: Path, tmp_path: Path) -> None:
+def test_a_token_is_asked_for_first_and_a_proxy_may_show_the_page_under_a_path(
+    visit: Any, city: Any, package: Path, tmp_path: Path
+) -> None:
     secret = tmp_path / "token"
     secret.write_text(TOKEN)
     secret.chmod(0o600)
-    with process(tmp_path / "s", package, "--token-file", str(secret)) as (_, address):
-        window = visit(f"{address}/", may_complain=True)
-        send(window, city.products(), city.footprints)
+    with (
+        process(tmp_path / "s", package, "--token-file", str(secret)) as (_, address),
+        proxied(address, "/tools/plumbline") as shown,
+    ):
+        window = visit(f"{shown}/", may_complain=True)
         window.get_by_label("Token", exact=True).last.fill("not-the-token-at-all")
         window.get_by_role("button", name="Go on").click()
+        window.get_by_role("alert").filter(has_text="does not know this token").wait_for()
         window.get_by_label("Token", exact=True).last.fill(TOKEN)
         window.get_by_role("button", name="Go on").click()
+        window.get_by_text("None yet.").wait_for()
+        send(window, city.products(), city.footprints)
         window.locator(".viewer").wait_for()
-        assert httpx.get(f"{address}/v1/models", timeout=PATIENCE_S).status_code == 401
+        window.reload()
+        window.locator(".viewer").wait_for()
+        assert window.evaluate("[localStorage.length, Object.values(sessionStorage)]") == [0, [TOKEN]]
+        window.get_by_role("link", name="Your jobs").click()
+        window.get_by_role("region", name="Your jobs").get_by_role("link").click()
+        window.locator(".viewer").wait_for()
+        window.goto(f"{shown}/docs")
+        window.get_by_role("link", name="openapi.json").click()
+        assert json.loads(window.inner_text("body"))["servers"] == [{"url": "/tools/plumbline"}]
