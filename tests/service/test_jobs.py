@@ -184,6 +184,20 @@ def test_an_unknown_field_is_refused_with_the_known_ones(served, city, kind, dat
     assert is_problem(client.post(f"/v1/{kind}", files=misnamed), 422, "'point' (did you mean points?)")
 
 
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("predict", ("damage_rate", "0.5")), ("predict", ("format", "egms")), ("restore", ("seed", "1"))],
+)
+def test_a_field_given_twice_is_refused_where_it_takes_one_value(served, city, kind, field):
+    client, _ = served
+    given = [*files(city.products(), city.footprints), *[(field[0], (None, field[1]))] * 2]
+    answer = client.post(f"/v1/{kind}", files=given)
+    assert is_problem(answer, 422, f"'{field[0]}' is given 2 times, and takes one value")
+    assert is_problem(client.get("/v1/jobs?before=1&before=2"), 422, "'before' is given 2 times")
+    twice = [*files(city.products(), city.footprints), ("params", ("a.yaml", b"{}")), ("params", ("b.yaml", b"{}"))]
+    assert is_problem(client.post(f"/v1/{kind}", files=twice), 422, "'params' is given 2 times")
+
+
 @pytest.mark.heavy
 def test_a_window_reaches_the_job(served, city):
     client, _ = served

@@ -1,13 +1,10 @@
 """The service as a whole: who may ask it, what it says of itself, and that it outlives its processes."""
 
 import os
-import re
 import shutil
 import signal
-import sqlite3
 import stat
 import time
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -157,9 +154,7 @@ def test_the_list_gives_each_job_to_one_and_begins_no_more_than_asked(tmp_path):
 
 def test_the_newest_jobs_of_one_token_are_listed(tmp_path, monkeypatch):
     monkeypatch.setattr(job_files, "MOST_LISTED", 3)
-    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as older:
-        older.executescript(re.sub(", holder TEXT, name TEXT", "", job_files._TABLE))
-    store = JobStore(tmp_path / "jobs.sqlite")  # a list that was begun before jobs had holders
+    store = JobStore(tmp_path / "jobs.sqlite")
     for number in range(9):
         store.add(str(number), "predict", {}, queue=9, holder="ab"[number % 2], name=f"{number}.csv")
     assert [(row.id, row.name) for row in store.newest("a")] == [("8", "8.csv"), ("6", "6.csv"), ("4", "4.csv")]

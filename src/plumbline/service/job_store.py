@@ -76,10 +76,6 @@ class JobStore:
         with self._open() as database:
             database.execute("PRAGMA journal_mode=WAL")
             database.executescript(_TABLE)
-            database.execute("BEGIN IMMEDIATE")  # another process of the service may open the list as well
-            there = {row["name"] for row in database.execute("PRAGMA table_info(jobs)")}
-            for column in {"holder", "name"} - there:  # a list that was begun before jobs had these
-                database.execute(f"ALTER TABLE jobs ADD COLUMN {column} TEXT")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

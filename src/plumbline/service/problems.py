@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import secrets
 import sqlite3
+from collections import Counter
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -110,16 +112,39 @@ def for_requests(text: str, folder: Path | None = None) -> str:
     return _ABSOLUTE.sub("", text)
 
 
-async def refuse_unknown_fields(request: Request) -> None:
-    """Refuse a form with a field that the operation does not have; FastAPI would ignore it.
+def refuse_repeated_query(request: Request) -> None:
+    """Refuse a parameter of the address that is given twice; FastAPI would take the last.
 
     Raises:
-        Problem: names the unknown fields, for each the known one that looks like it, and all that are known.
+        Problem: names the parameter.
+    """
+    _refuse_given_twice([name for name, _ in request.query_params.multi_items()], set())
+
+
+def _refuse_given_twice(names: Iterable[str], several: set[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1 and name not in several:
+            raise Problem(422, f"{name[:MOST_LETTERS]!r} is given {times} times, and takes one value.")
+
+
+def _takes_several(kind: Any) -> bool:
+    return any(get_origin(one) is list for one in (kind, *get_args(kind)))
+
+
+async def refuse_odd_fields(request: Request) -> None:
+    """Refuse a form with a field that the operation does not have, or has once; FastAPI would ignore it.
+
+    Raises:
+        Problem: names the repeated field; or the unknown ones, for each the known one that looks like it, and all that
+            are known.
     """
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     known = [field.alias for field in route.dependant.body_params]
-    unknown = [name for name in dict.fromkeys(await request.form()) if name not in known]
+    form = await request.form()
+    several = {field.alias for field in route.dependant.body_params if _takes_several(field.field_info.annotation)}
+    _refuse_given_twice((name for name, _ in form.multi_items()), several)
+    unknown = [name for name in dict.fromkeys(form) if name not in known]
     if not unknown:
         return
     told = []
