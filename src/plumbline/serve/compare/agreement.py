@@ -159,24 +159,26 @@ def _columns(
     }
 
 
-def point_table(read: Levelling, period: Period, row: NDArray[np.intp], xy: Array, compared: Compared) -> Any:
-    """Return the levelled points with a place: name, building, change and its error.
+def point_table(read: Levelling, row: NDArray[np.intp], xy: Array, ids: NDArray[np.object_], compared: Compared) -> Any:
+    """Return the levelled points with a place: name, change and its error, and the settlement of their building.
 
     Args:
-        read: P points. period: their changes. row: (P,) footprint, -1: none. xy: (P, 2) m. compared: for the CRS.
+        read: P points. row: (P,) footprint, -1: none. xy: (P, 2) m. ids: (F,) of the footprints. compared: the result.
     """
-    shown = np.isfinite(xy).all(1)
-    return geopandas.GeoDataFrame(
+    shown, period = np.isfinite(xy).all(1), compared.period
+    points = pd.DataFrame(
         {
             "point": read.point[shown],
-            "building_id": read.building[shown],
+            "building_id": np.where(row >= 0, ids[row], "")[shown],
             "change_mm": period.change[shown],
-            "change_std_mm": period.std[shown],
+            "change_std_mm": np.where(np.isfinite(period.change), period.std, np.nan)[shown],
             "is_used": (row >= 0)[shown] & np.isfinite(period.change[shown]),
-        },
-        geometry=shapely.points(xy[shown]),
-        crs=compared.table.crs,
+            "datum_mm": compared.datum_mm,
+        }
     )
+    of_building = ["building_id", *(name for name in compared.table.columns if "settlement" in name)]
+    points = points.merge(pd.DataFrame(compared.table[of_building]), "left", "building_id")
+    return geopandas.GeoDataFrame(points, geometry=shapely.points(xy[shown]), crs=compared.table.crs)
 
 
 def sentence(compared: Compared) -> str:

@@ -26,6 +26,7 @@ from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
 from plumbline.serve.judgement import answer, open_model, say_unjudged
+from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import COMPARED, LEVELLING, check_inputs, check_outputs, write_text
 from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
@@ -63,6 +64,7 @@ def compare(
     package: Path,
     output: Path,
     labels: Path | None = None,
+    map_path: Path | None = None,
     std_mm: float = STD_MM,
     options: Options = AS_RELEASED,
 ) -> Compared:
@@ -71,7 +73,8 @@ def compare(
     Args:
         points: product files, each one track. buildings: footprints. levelling: table, see `read_levelling`.
         package: model package folder. output: .csv or .gpkg; the picture has its name and .svg.
-        labels: csv for `adapt` to write. std_mm: of a height without an error. options: as of `predict`.
+        labels: csv for `adapt` to write. map_path: HTML map to write, with the levelled points as a layer.
+        std_mm: of a height without an error. options: as of `predict`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -81,7 +84,9 @@ def compare(
     check_inputs(inputs)
     if output.suffix.lower() not in SUFFIXES:
         raise InputError(f"{output}: suffix '{output.suffix}' found. Use one of {', '.join(SUFFIXES)}.")
-    check_outputs(output, None, inputs, package, [picture, *([labels] if labels else [])])
+    check_outputs(output, map_path, inputs, package, [picture, *([labels] if labels else [])])
+    if map_path is not None:
+        check_page()
     for path in (picture, labels):
         if path is not None:
             check_writable(path)
@@ -98,11 +103,16 @@ def compare(
             "days nearest to the ends of the radar's record."
         )
     log.info("compared from %s to %s: %d levelled buildings", period.begin, period.end, len(houses))
-    answered = answer(within(city, period), model, options)
-    say_unjudged(answered.judged)
-    compared = compare_houses(houses, answered.judged.table, answered.prepared.whole, period)
-    write_compared(compared, point_table(read, period, placed.row, placed.xy, compared), output)
+    city = within(city, period)
+    answered = answer(city, model, options, areas=map_path is not None)
+    judged = answered.judged
+    say_unjudged(judged)
+    compared = compare_houses(houses, judged.table, answered.prepared.whole, period)
+    levelled = point_table(read, placed.row, placed.xy, judged.table["building_id"].to_numpy(), compared)
+    write_compared(compared, levelled, output)
     write_text(draw(compared), picture)
+    if map_path is not None:
+        write_map(judged._replace(levelling=levelled), city.points, map_path, f"Plumbline: {buildings.stem}")
     if labels is not None:
         write_labels(houses, compared, labels)
     return compared
