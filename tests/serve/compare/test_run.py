@@ -101,6 +101,17 @@ def test_labels_are_those_of_adapt(done):
     assert labels["severity_permille"].max() < 0.5  # all stand upright or sink as a whole
 
 
+def test_a_mistyped_height_is_named_and_left_out(levels, tmp_path, done):
+    typed = levels.assign(height_m=levels["height_m"].where(levels.index != 25, 4.1))
+    name = typed["point"][25]
+    ended = compare(tmp_path, typed, output="compare.csv")
+    assert f"point {name} changed by -35," in ended.err
+    assert f"left out as misread: {name}." in ended.out
+    own, other = pd.read_csv(tmp_path / "compare.csv"), geopandas.read_file(done[0] / "compare.gpkg", layer="compared")
+    assert (own["levelled_points"] < other["levelled_points"]).sum() == 1
+    np.testing.assert_allclose(own["levelled_settlement_mm"], other["levelled_settlement_mm"], atol=0.3)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

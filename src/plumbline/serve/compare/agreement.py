@@ -39,6 +39,8 @@ class Compared(NamedTuple):
     datum_mm: float
     """Radar less levelling; NaN where too few buildings tell it."""
     period: Period
+    left_out: Sequence[str] = ()
+    """Names of points that do not fit their building, see `misread`."""
 
 
 def compare_houses(
@@ -194,4 +196,7 @@ def sentence(compared: Compared) -> str:
     if np.isfinite(compared.datum_mm):
         less = "less" if compared.datum_mm > 0 else "more"
         text += f"; the radar shows {abs(compared.datum_mm):.1f} mm {less} settlement everywhere, which was taken off"
+    if count := len(compared.left_out):
+        named = ", ".join(compared.left_out[:FEWEST]) + (", ..." if count > FEWEST else "")
+        text += f"; left out as misread: {named}"
     return f"{text}."

@@ -25,6 +25,7 @@ from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
+from plumbline.serve.compare.misread import misread
 from plumbline.serve.judgement import answer, open_model, say_unjudged
 from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.options import AS_RELEASED, Options
@@ -42,6 +43,8 @@ REACH_M, ASTRAY_M = 2.0, 10.0
 """A point belongs to the footprint within the first. A point of a named building that is farther than the second from
 it has no place."""
 SUFFIXES = (".csv", ".gpkg")
+MOST_NAMED = 5
+"""Points that warnings name."""
 LABEL_ERROR = CATEGORY_BOUNDS_PERMILLE[0] / 2
 """permille: a levelled strain that is known no better is no label."""
 LABEL_SPACING_M = 1.5 * BAY_M
@@ -95,7 +98,7 @@ def compare(
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
     placed = place_points(read, city, buildings, options)
     epochs = np.concatenate([track.epochs for track in city.points])
-    period = common_period(read, epochs.min(), epochs.max(), std_mm)
+    period, wrong = sound(read, common_period(read, epochs.min(), epochs.max(), std_mm), placed)
     houses = houses_of(period, placed.row, placed.xy, city.footprints)
     if not houses:
         raise InputError(
@@ -107,7 +110,7 @@ def compare(
     answered = answer(city, model, options, areas=map_path is not None)
     judged = answered.judged
     say_unjudged(judged)
-    compared = compare_houses(houses, judged.table, answered.prepared.whole, period)
+    compared = compare_houses(houses, judged.table, answered.prepared.whole, period)._replace(left_out=wrong)
     levelled = point_table(read, placed.row, placed.xy, judged.table["building_id"].to_numpy(), compared)
     write_compared(compared, levelled, output)
     write_text(draw(compared), picture)
@@ -116,6 +119,20 @@ def compare(
     if labels is not None:
         write_labels(houses, compared, labels)
     return compared
+
+
+def sound(read: Levelling, period: Period, placed: Placed) -> tuple[Period, list[str]]:
+    """Return the period without the changes that cannot be, and the names of their points; warn of them."""
+    wrong = misread(period, placed.row, placed.xy)
+    for one in wrong[:MOST_NAMED]:
+        log.warning("%s: %s. It is left out; check them.", read.path, one.say(read, period))
+    if len(wrong) > MOST_NAMED:
+        log.warning(
+            "%s: %d more points do not fit their buildings and are left out", read.path, len(wrong) - MOST_NAMED
+        )
+    change = period.change.copy()
+    change[[one.point for one in wrong]] = np.nan
+    return period._replace(change=change), [str(read.point[one.point]) for one in wrong]
 
 
 def within(city: CityInMemory, period: Period) -> CityInMemory:
