@@ -96,3 +96,13 @@ def test_files_that_are_none_are_refused(tmp_path):
     with pytest.raises(InputError, match="no CRS"):
         causes(bare)
     assert len(causes(bare, {"bare.gpkg": Footprints(crs="EPSG:3035")})) == 1
+
+
+def test_the_place_of_swapped_coordinates_is_known_where_there_is_one(tmp_path):
+    degrees = geopandas.GeoSeries([LINE], crs="EPSG:3035").to_crs("EPSG:4326")
+    swapped = geopandas.GeoSeries(shapely.transform(degrees.to_numpy(), lambda at: at[:, ::-1]), crs="EPSG:4326")
+    (found,) = causes(written(tmp_path / "c.geojson", swapped, "EPSG:4326"))
+    assert found.geometry.distance(LINE) > 1e6
+    assert found.swapped.hausdorff_distance(LINE) < 0.05
+    (found,) = causes(written(tmp_path / "d.geojson", [shapely.Point(121, 31)], "EPSG:4326"))
+    assert found.swapped is None
