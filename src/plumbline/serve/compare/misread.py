@@ -13,9 +13,9 @@ from plumbline.serve.compare.levelled import NARROW_M, Period
 from plumbline.sources.levelling import Levelling
 
 Array = NDArray[np.float64]
-STEEPEST_MM_M = 20.0
-"""A point that leaves the plane of the others by more than this for each metre to the next of them: six times what
-destroys a wall (3 permille)."""
+STEEPEST_MM_M = 50.0
+"""A point is misread if it leaves the plane of the others by more than this for each metre to the next of them. Ends of
+simulated houses that break off stay below half of it."""
 ALONE_MM = 500.0
 """The same of a building with too few points, against the median of all."""
 FEWEST_MEDIAN, FEWEST_ROBUST = 3, 5
