@@ -78,7 +78,7 @@ def test_the_picture_has_a_dot_for_each_figure(done):
     table = geopandas.read_file(folder / "compare.gpkg", layer="compared")
     drawing = ElementTree.fromstring((folder / "compare.svg").read_text(encoding="utf-8"))
     dots = list(drawing.iter("{http://www.w3.org/2000/svg}circle"))
-    assert len(dots) == table["settlement_agrees"].notna().sum() + table["tilt_agrees"].notna().sum()
+    assert len(dots) == sum(table[f"{name}_agrees"].notna().sum() for name in ("settlement", "tilt", "severity")) + 2
 
 
 def test_the_map_has_the_points_beside_their_buildings(done):

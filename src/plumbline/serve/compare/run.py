@@ -229,23 +229,39 @@ def write_compared(compared: Compared, levelled: geopandas.GeoDataFrame, path: P
 
 
 def draw(compared: Compared) -> str:
-    """Draw radar against levelling as SVG: settlement, less the difference of the datums, and tilt."""
-    table = compared.table
-    datum = np.nan_to_num(compared.datum_mm)
+    """Draw radar against levelling as SVG: settlement, less the difference of the datums, tilt and strain."""
+    table, known = compared.table, bool(np.isfinite(compared.datum_mm))
+    datum, low, high = np.nan_to_num(compared.datum_mm), table["severity_low"], table["severity_high"]
+    severity, settlement, tilt = table["severity_permille"], *(WITHIN * table[name] for name in _ERRORS)
     panels = [
-        Panel(f"{name}, {unit}", "levelling", "radar", _pairs(table, name.lower(), column, off))
-        for name, unit, column, off in (("Settlement", "mm", "mm", datum), ("Tilt", "mm/m", "mm_m", 0.0))
+        _panel(table, "settlement_mm", "Settlement, mm", settlement, settlement, off=datum),
+        _panel(table, "tilt_mm_m", "Tilt, mm/m", tilt, tilt, least=0.0),
+        _panel(table, "severity_permille", "Strain, permille", severity - low, high - severity, least=0.0),
     ]
-    return agreement_chart(f"Radar and levelling, {compared.period.begin} to {compared.period.end}", panels)
+    note = f"{datum:.1f} mm, the median difference, is taken off the radar's settlements." if known else ""
+    return agreement_chart(f"Radar and levelling, {compared.period.begin} to {compared.period.end}", panels, note)
 
 
-def _pairs(table: pd.DataFrame, name: str, unit: str, off: float) -> list[Pair]:
-    known = table[table[f"{name}_agrees"].notna()]
-    columns = (f"levelled_{name}_{unit}", f"{name}_{unit}", f"levelled_{name}_std_{unit}", f"{name}_std_{unit}")
-    x, y, across, up = (known[column].to_numpy(float) for column in columns)
-    agrees = known[f"{name}_agrees"].to_numpy(bool)
-    parts = zip(known["building_id"].astype(str), x, y - off, WITHIN * across, WITHIN * up, agrees, strict=True)
-    return [Pair(*part) for part in parts]
+_ERRORS = ("settlement_std_mm", "tilt_std_mm_m")
+
+
+def _panel(
+    table: pd.DataFrame, column: str, title: str, down: Any, up: Any, off: float = 0.0, least: float = -np.inf
+) -> Panel:
+    """Draw a figure: `down`, `up`: the radar's bars. off: of the radar. least: see `Panel`."""
+    name, unit = column.split("_", 1)
+    has = table[f"{name}_agrees"].notna().to_numpy()
+    columns = (
+        table["building_id"].astype(str),
+        table[f"levelled_{column}"],
+        table[column] - off,
+        WITHIN * table[f"levelled_{name}_std_{unit}"],
+        down,
+        up,
+        table[f"{name}_agrees"].astype("boolean").fillna(False),
+    )
+    pairs = [Pair(*row) for row in zip(*(own.to_numpy()[has].tolist() for own in columns), strict=True)]
+    return Panel(title, "levelling", "radar", pairs, least)
 
 
 def write_labels(houses: Sequence[House], compared: Compared, path: Path) -> None:
