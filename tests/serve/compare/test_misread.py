@@ -69,3 +69,7 @@ def test_the_message_has_both_heights():
     (one,) = found(change, RING[[0, 2, 4]])
     said = one.say(read, Period(*DAYS, change, change))
     assert said == "point B changed by -35,900.0 mm, the others by -5.0 mm: its heights are 40,000.0 and 4,100.0 mm"
+
+
+def test_an_end_that_falls_with_several_points_is_damage():
+    assert not found(np.where(RING[:, 0] > 9, -900.0, -5.0))

@@ -14,8 +14,7 @@ from plumbline.sources.levelling import Levelling
 
 Array = NDArray[np.float64]
 STEEPEST_MM_M = 50.0
-"""A point is misread if it leaves the plane of the others by more than this for each metre to the next of them. Ends of
-simulated houses that break off stay below half of it."""
+"""A point is misread if it leaves the plane of the others, and the next of them, by more than this for each metre to it."""
 ALONE_MM = 500.0
 """The same of a building with too few points, against the median of all."""
 FEWEST_MEDIAN, FEWEST_ROBUST = 3, 5
@@ -54,19 +53,22 @@ def misread(period: Period, row: NDArray[np.intp], xy: Array) -> list[Misread]:
     found = []
     for one in np.unique(row[used]):
         own = np.flatnonzero(used & (row == one))
-        expected, limit = _expected(xy[own], period.change[own], of_all)
-        wrong = np.abs(period.change[own] - expected) > limit
+        expected, wrong = _compared(xy[own], period.change[own], of_all)
         found += [Misread(int(own[i]), float(period.change[own[i]]), float(expected[i])) for i in np.flatnonzero(wrong)]
     return found
 
 
-def _expected(xy: Array, change: Array, of_all: float) -> tuple[Array, Array]:
-    """Return what the others say of each of n points of a building, and how far from it a point may be, mm."""
+def _compared(xy: Array, change: Array, of_all: float) -> tuple[Array, NDArray[np.bool_]]:
+    """Return what the others say of each of n points of a building, mm, and which points cannot be."""
     count = len(change)
     if count < FEWEST_MEDIAN or not np.isfinite(xy).all():
-        return np.full(count, of_all), np.full(count, ALONE_MM)
-    limit = STEEPEST_MM_M * np.maximum(cKDTree(xy).query(xy, 2)[0][:, 1], NARROW_M)
-    return _plane(xy, change) if count >= FEWEST_ROBUST else np.full(count, np.median(change)), limit
+        return np.full(count, of_all), np.abs(change - of_all) > ALONE_MM
+    distance, order = cKDTree(xy).query(xy, 2)
+    expected = _plane(xy, change) if count >= FEWEST_ROBUST else np.full(count, np.median(change))
+    away = change - expected
+    # Where the next point moved as far, a part of the building did.
+    alone = np.minimum(np.abs(away), np.abs(away - away[order[:, 1]]))
+    return expected, alone > STEEPEST_MM_M * np.maximum(distance[:, 1], NARROW_M)
 
 
 def _plane(xy: Array, change: Array) -> Array:

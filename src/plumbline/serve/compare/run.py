@@ -23,7 +23,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
-from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table
+from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table, raised
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
 from plumbline.serve.compare.misread import misread
 from plumbline.serve.judgement import answer, open_model, say_unjudged
@@ -233,29 +233,38 @@ def draw(compared: Compared) -> str:
     table, known = compared.table, bool(np.isfinite(compared.datum_mm))
     datum, low, high = np.nan_to_num(compared.datum_mm), table["severity_low"], table["severity_high"]
     severity, settlement, tilt = table["severity_permille"], *(WITHIN * table[name] for name in _ERRORS)
+    times = raised(table["levelled_spacing_m"])
     panels = [
         _panel(table, "settlement_mm", "Settlement, mm", settlement, settlement, off=datum),
         _panel(table, "tilt_mm_m", "Tilt, mm/m", tilt, tilt, least=0.0),
-        _panel(table, "severity_permille", "Strain, permille", severity - low, high - severity, least=0.0),
+        _panel(table, "severity_permille", STRAIN, severity - low, high - severity, least=0.0, times=times),
     ]
     note = f"{datum:.1f} mm, the median difference, is taken off the radar's settlements." if known else ""
     return agreement_chart(f"Radar and levelling, {compared.period.begin} to {compared.period.end}", panels, note)
 
 
+STRAIN = "Strain, permille; levelling raised by what bends between its points"
 _ERRORS = ("settlement_std_mm", "tilt_std_mm_m")
 
 
 def _panel(
-    table: pd.DataFrame, column: str, title: str, down: Any, up: Any, off: float = 0.0, least: float = -np.inf
+    table: pd.DataFrame,
+    column: str,
+    title: str,
+    down: Any,
+    up: Any,
+    off: float = 0.0,
+    least: float = -np.inf,
+    times: Any = 1.0,
 ) -> Panel:
-    """Draw a figure: `down`, `up`: the radar's bars. off: of the radar. least: see `Panel`."""
+    """Draw a figure, with the radar's bars `down` and `up`; `off` is taken off it, `times` raises levelling."""
     name, unit = column.split("_", 1)
     has = table[f"{name}_agrees"].notna().to_numpy()
     columns = (
         table["building_id"].astype(str),
-        table[f"levelled_{column}"],
+        table[f"levelled_{column}"] * times,
         table[column] - off,
-        WITHIN * table[f"levelled_{name}_std_{unit}"],
+        WITHIN * table[f"levelled_{name}_std_{unit}"] * times,
         down,
         up,
         table[f"{name}_agrees"].astype("boolean").fillna(False),
