@@ -72,4 +72,4 @@ def test_the_message_has_both_heights():
 
 
 def test_an_end_that_falls_with_several_points_is_damage():
-    assert not found(np.where(RING[:, 0] > 9, -900.0, -5.0))
+    assert not found(np.where(RING[:, 0] > 9, -400.0, -5.0))

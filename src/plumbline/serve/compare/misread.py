@@ -14,7 +14,7 @@ from plumbline.sources.levelling import Levelling
 
 Array = NDArray[np.float64]
 STEEPEST_MM_M = 50.0
-"""A point is misread if it leaves the plane of the others, and the next of them, by more than this for each metre to it."""
+"""A point is misread if it leaves the plane of the others and the next of them by more, for each metre to that one."""
 ALONE_MM = 500.0
 """The same of a building with too few points, against the median of all."""
 FEWEST_MEDIAN, FEWEST_ROBUST = 3, 5
