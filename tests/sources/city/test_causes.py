@@ -44,6 +44,13 @@ def test_the_moving_areas_of_a_result_are_causes(tmp_path):
     assert [one.name for one in causes(path)] == ["A1"]
 
 
+def test_a_result_without_moving_areas_is_refused(tmp_path):
+    path = tmp_path / "result.gpkg"
+    geopandas.GeoDataFrame(geometry=[LINE.buffer(20)], crs="EPSG:3035").to_file(path, layer="predictions")
+    with pytest.raises(InputError, match="in which no area moves"):
+        causes(path)
+
+
 def test_cells_may_be_missing_and_parts_of_one_name_are_one_cause(tmp_path):
     parts = [LINE, affinity.translate(LINE, 500), LINE.buffer(5), LINE.centroid]
     path = written(tmp_path / "c.gpkg", parts, NAME=["tunnel", "tunnel", None, ""], reach_m=[None, "", "80", None])

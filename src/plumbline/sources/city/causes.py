@@ -26,8 +26,8 @@ from plumbline.sources.footprints.buildings import check_crs, reprojected
 from plumbline.sources.footprints.open import read_vector
 
 COLUMNS = ("name", "reach_m", "from", "until")
-MOVING_AREAS = "moving_areas"
-"""Layer of a GeoPackage of `predict`, which may be causes of the next one."""
+MOVING_AREAS, PREDICTIONS = "moving_areas", "predictions"
+"""Layers of a GeoPackage of `predict`: the first may be causes of the next one."""
 MOST = 1000
 """Features of a file: more are something else, such as all objects of a region."""
 
@@ -80,13 +80,20 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
 
 
 def _areas(path: Path) -> str | None:
-    """Return the name of the layer of moving areas, if it is a file that `predict` has written."""
+    """Return the name of the layer of moving areas, if it is a file that `predict` has written.
+
+    Raises:
+        InputError: it is, and has none: its buildings are no causes.
+    """
     if path.suffix.lower() != ".gpkg" or not path.is_file():
         return None
     try:
-        return next((str(name) for name, _ in pyogrio.list_layers(path) if name == MOVING_AREAS), None)
+        layers = [str(name) for name, _ in pyogrio.list_layers(path)]
     except DataSourceError:
         return None  # `read_vector` says what is wrong
+    if MOVING_AREAS not in layers and PREDICTIONS in layers:
+        raise InputError(f"{path}: a result of predict in which no area moves. Give other causes, or leave them out.")
+    return MOVING_AREAS if MOVING_AREAS in layers else None
 
 
 def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
