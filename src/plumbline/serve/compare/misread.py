@@ -1,4 +1,4 @@
-"""Find levelled points whose change cannot belong to their building: misread or mistyped heights."""
+"""Find levelled points that cannot belong to their building: misread or mistyped heights."""
 
 from __future__ import annotations
 
