@@ -81,3 +81,27 @@ def test_points_may_be_numbered_anew_at_each_building(tmp_path):
     found = read(tmp_path, "\n".join(["Bolzen,Gebäude,date,height_m", *rows]))
     assert found.building.tolist() == ["7", "8"]
     np.testing.assert_allclose(np.diff(found.height_mm), -10)
+
+
+def test_one_mistyped_height_says_nothing_of_the_unit(tmp_path):
+    assert read(tmp_path, LONG.replace("9.9950", "0.9950")).height_mm[0, 1] == pytest.approx(995)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LONG.replace("height_m", "height_mm"), "height_mm, read as mm: the points change by 0.005 mm"),
+        (SAME["wide"].replace("2020\t", "2020 [m]\t").replace("2023\n", "2023 [m]\n"), "Are they in mm?"),
+    ],
+)
+def test_changes_that_the_unit_cannot_have_are_refused(tmp_path, text, said):
+    with pytest.raises(InputError, match="the points change by") as refused:
+        read(tmp_path, text)
+    assert said in str(refused.value)
+
+
+def test_an_unusual_unit_is_warned_of(tmp_path, caplog):
+    caplog.set_level("INFO", "plumbline")
+    read(tmp_path, SAME["wide, named"].replace(",5\n", ",500\n").replace(",7.5\n", ",750\n"))
+    assert "more than buildings settle" in caplog.text
+    assert "values in mm (column 'settlement_20200110_mm')" in caplog.text

@@ -41,6 +41,8 @@ export const OUTLINE = "#6b5a3a"
 export const CHOSEN = "#0050b3"
 /** Causes of damage that count; the others are of `UNKNOWN`. */
 export const CAUSE = "#007d8a"
+/** Edge of levelled points whose building differs from the radar. */
+export const DIFFERS = "#d7191c"
 
 /** Direction and colour of the hatching of each group of reasons for abstaining. */
 export const HATCH = {

@@ -48,13 +48,13 @@ export function colourControl(city, state, change) {
 }
 
 export function pointControls(city, change, showLayer) {
-    const areas = city.areas?.features.length, causes = city.causes?.features.length
-    if (!areas && !causes && !city.points.some(({ lon }) => lon.length)) return null
+    const layers = Object.entries({ areas: "Moving areas", causes: "Causes", levelling: "Levelled points" })
+        .map(([name, label]) => [name, label, city[name]?.features.length]).filter(([, , number]) => number)
+    if (!layers.length && !city.points.some(({ lon }) => lon.length)) return null
     return el("details", { class: "menu" }, el("summary", {}, "Points"),
         el("div", {}, city.points.map(({ track, lon }, i) =>
             checkbox(`${track} (${lon.length.toLocaleString("en")})`, false, on => change(i, on))),
-        areas > 0 && checkbox(`Moving areas (${areas.toLocaleString("en")})`, false, on => showLayer("areas", on)),
-        causes > 0 && checkbox(`Causes (${causes.toLocaleString("en")})`, false, on => showLayer("causes", on))))
+        layers.map(([name, label, number]) => checkbox(`${label} (${number.toLocaleString("en")})`, false, on => showLayer(name, on)))))
 }
 
 export function overlayControls(city, state, change) {

@@ -59,6 +59,21 @@ export function causeNode(cause) {
     return el("div", { class: "details-body" }, el("h2", {}, isolated(cause.name)), listed(rows))
 }
 
+/** What levelling says of a point, and both of its building. */
+export function levelledNode(point) {
+    const rows = [["Building", isolated(point.building_id || "none")]]
+    const add = (label, name) => Number.isFinite(point[`${name}_mm`])
+        && rows.push([label, `${signed(point[`${name}_mm`])} ± ${point[`${name}_std_mm`].toFixed(1)} mm`])
+    add("This point by levelling", "change")
+    add("Its building by levelling", "levelled_settlement")
+    add("Its building by radar", "settlement")
+    if (add("Difference", "settlement_difference"))
+        rows.at(-1)[1] += point.settlement_agrees ? ", within the 90\u00a0% interval" : ", beyond the 90\u00a0% interval"
+    if (Number.isFinite(point.datum_mm)) rows.push(["Taken off the radar", `${signed(point.datum_mm)} mm, the median of all`])
+    if (!point.is_used) rows.push(["Not compared", "it is of no building, or was not levelled at both ends"])
+    return el("div", { class: "details-body" }, el("h2", {}, isolated(point.point)), listed(rows))
+}
+
 /** Why it is not judged, and what the model says all the same. */
 function unjudged(building) {
     const rows = [["Not judged", building.why ?? building.status]]

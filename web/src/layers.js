@@ -1,6 +1,6 @@
 // Sources and layers of the map, from the ground up.
 
-import { CATEGORY, CAUSE, CHOSEN, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { CATEGORY, CAUSE, CHOSEN, DIFFERS, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
 import { DARKEST, LIGHTEST } from "./frame.js"
 import { SHARES } from "./hexagons.js"
 
@@ -146,6 +146,22 @@ export function addCauses(map, causes) {
     const drawn = { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 2 }
     add("cause-names", "symbol", is("Polygon", "Point"), drawn, { ...text, "text-offset": [0, -1.4] })
     add("cause-line-names", "symbol", is("LineString"), drawn, { ...text, "text-offset": [0, -1], "symbol-placement": "line-center" })
+}
+
+/** Levelled points by their settlement, on the radar's datum and scale; a red edge where its building differs from the radar. */
+export function addLevelling(map, points, { colours, edges }) {
+    const settled = ["+", ["get", "change_mm"], ["coalesce", ["get", "datum_mm"], 0]]
+    const differs = ["==", ["get", "settlement_agrees"], false]
+    map.addSource("levelling", { type: "geojson", data: points, maxzoom: 18 })
+    map.addLayer({
+        id: "levelling", type: "circle", source: "levelling",
+        paint: {
+            "circle-color": ["case", ["has", "change_mm"], steps(settled, colours, edges), UNKNOWN],
+            "circle-radius": ["interpolate", ["linear"], ["zoom"], 12, 2, 18, 7],
+            "circle-stroke-color": ["case", differs, DIFFERS, "#333"],
+            "circle-stroke-width": ["case", differs, 3, 1],
+        },
+    })
 }
 
 export function addOverlays(map, overlays) {

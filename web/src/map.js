@@ -3,11 +3,11 @@
 import maplibregl from "maplibre-gl"
 import { assignCells, boundsOf, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { HATCH, MEASURES, scaleOf } from "./colours.js"
-import { causeNode } from "./details.js"
+import { causeNode, levelledNode } from "./details.js"
 import { quarterFeatures } from "./frame.js"
 import { wide } from "./legend.js"
 import { keepSmooth } from "./smoothness.js"
-import { CAUSES, EMPTY, FILL, HEXAGONS, measureFill, addAreas, addCauses, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+import { CAUSES, EMPTY, FILL, HEXAGONS, measureFill, addAreas, addCauses, addLayers, addLevelling, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
@@ -95,11 +95,13 @@ export function createMap(container, city, at, on) {
     }
     const beside = ({ x, y }, layers) => map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers })
     const causeAt = point => map.getLayer("causes") && beside(point, CAUSES)[0]
-    const pointAt = point => {
-        if (!map.getLayer("points")) return undefined
+    const dotAt = (point, layer) => {
+        if (!map.getLayer(layer)) return undefined
         const away = ({ geometry }) => map.project(geometry.coordinates).dist(point)
-        return beside(point, ["points"]).sort((a, b) => away(a) - away(b))[0]
+        return beside(point, [layer]).sort((a, b) => away(a) - away(b))[0]
     }
+    const pointAt = point => dotAt(point, "points")
+    const levelledAt = point => dotAt(point, "levelling")
     const hexagonAt = point => map.queryRenderedFeatures(point, { layers: ["hexagons"] })[0]
 
     /** Switch the layers of a source that is added when it is asked for. */
@@ -119,6 +121,12 @@ export function createMap(container, city, at, on) {
     map.on("zoom", () => map.getSource("hexagons") && draw())
     map.on("moveend", () => on.move(map.getCenter(), map.getZoom()))
     map.on("click", event => {
+        const popup = node => new maplibregl.Popup({ maxWidth: "300px" }).setLngLat(event.lngLat).setDOMContent(node).addTo(map)
+        const levelled = levelledAt(event.point)
+        if (levelled) {
+            popup(levelledNode(levelled.properties))
+            return
+        }
         const point = pointAt(event.point)
         if (point) {
             on.choosePoint(point.properties.track, point.properties.dot)
@@ -126,7 +134,7 @@ export function createMap(container, city, at, on) {
         }
         const cause = !buildingAt(event.point) && causeAt(event.point)
         if (cause) {
-            new maplibregl.Popup({ maxWidth: "300px" }).setLngLat(event.lngLat).setDOMContent(causeNode(cause.properties)).addTo(map)
+            popup(causeNode(cause.properties))
             return
         }
         const hexagon = hexagonAt(event.point)
@@ -135,7 +143,7 @@ export function createMap(container, city, at, on) {
     })
     map.on("mousemove", event => {
         if (map.isMoving() || !map.getLayer("judged")) return
-        map.getCanvas().style.cursor = [hexagonAt, pointAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
+        map.getCanvas().style.cursor = [hexagonAt, levelledAt, pointAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
     })
 
     return {
@@ -176,6 +184,7 @@ export function createMap(container, city, at, on) {
         }),
         areas: visible => switched("areas", visible, () => addAreas(map, city.areas, city.velocity_limit)),
         causes: visible => switched("causes", visible, () => addCauses(map, city.causes)),
+        levelling: visible => switched("levelling", visible, () => addLevelling(map, city.levelling, scaleOf(city.buildings, "settlement_mm"))),
         overlay: (chosen, opacity) => loaded.then(() => city.overlays.forEach((_, i) => {
             map.setLayoutProperty(`overlay-${i}`, "visibility", i === chosen ? "visible" : "none")
             map.setPaintProperty(`overlay-${i}`, "raster-opacity", opacity)

@@ -21,7 +21,7 @@ export function showMap(root, document_, more = []) {
     const city = openCity({ categories: [], columns: [], ...document_ })
     const link = readLink()
     const state = { filter: { ...NO_FILTER }, order: "p_damaged", by: "category", shown: city.buildings, chosen: null,
-        points: new Set(), areas: false, causes: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
+        points: new Set(), areas: false, causes: false, levelling: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
 
     const counted = el("p", { class: "counted", role: "status" })
     const none = el("p", { class: "none", role: "status" })
@@ -50,7 +50,7 @@ export function showMap(root, document_, more = []) {
             `The map cannot be drawn: this browser has no WebGL (${error.message}). The list works without it.`))
     }
     const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: view.far?.() ?? false, points: state.points.size > 0 || state.areas,
-        causes: state.causes, overlay: city.overlays[state.overlay] })
+        causes: state.causes, levelling: state.levelling, overlay: city.overlays[state.overlay] })
 
     function moved(center, zoom) {
         writeLink(center, zoom, state.chosen?.building_id)

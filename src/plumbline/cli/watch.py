@@ -143,6 +143,9 @@ def compare(
     levelling_std_mm: Annotated[
         float, typer.Option(min=0.001, max=1000, help="Standard deviation of a height, where the file does not say.")
     ] = 0.3,
+    map_path: Annotated[
+        Path | None, typer.Option("--map", help="Also draw a map with the levelled points: an HTML file.")
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write levelled severities as labels of `adapt`: .csv.")
     ] = None,
@@ -162,7 +165,9 @@ def compare(
 
     options = Options(reading_of(params, format_, id_column, layer), damage_rate=given_rate(damage_rate))
     with package_folder(model, None, None) as package:
-        compared = run(point_files(points), buildings, levelling, package, output, labels, levelling_std_mm, options)
+        compared = run(
+            point_files(points), buildings, levelling, package, output, labels, map_path, levelling_std_mm, options
+        )
     print_table(_gist(compared.table))
     typer.echo(sentence(compared))
 

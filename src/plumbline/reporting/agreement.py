@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,6 @@ from plumbline.reporting.charts import (
     COLOURS,
     GRID,
     HEIGHT,
-    LEFT,
     RIGHT,
     TOP,
     WIDTH,
@@ -21,14 +21,18 @@ from plumbline.reporting.charts import (
 from plumbline.reporting.cross_section import round_range
 from plumbline.reporting.page import say
 
+LEFT, KEY_PX = 84, 36
+"""Room for labels of five digits; for the key below."""
+
 
 class Pair(NamedTuple):
-    """One object, measured twice; `across` and `up` are half the lengths of the bars."""
+    """One object, measured twice; `across`, `down` and `up` are the lengths of the bars."""
 
     name: str
     x: float
     y: float
     across: float
+    down: float
     up: float
     agrees: bool
 
@@ -40,35 +44,53 @@ class Panel(NamedTuple):
     x_label: str
     y_label: str
     pairs: Sequence[Pair]
+    least: float = -math.inf
+    """Below it nothing can be: axes and bars end there."""
 
 
-def agreement_chart(title: str, panels: Sequence[Panel]) -> str:
-    """Draw panels side by side in an SVG document; on the diagonal both measurements are the same."""
+def agreement_chart(title: str, panels: Sequence[Panel], note: str = "") -> str:
+    """Draw panels side by side in an SVG document, with a key; on the diagonal both measurements are the same.
+
+    Args:
+        title: for who cannot see it. note: what the reader must know of the values, behind the key.
+    """
     parts = [
         f'<g transform="translate({number * WIDTH} 0)">' + "\n".join(_panel(panel)) + "</g>"
         for number, panel in enumerate(panels)
     ]
-    return svg_document(title, HEIGHT, "#fff", parts, WIDTH * len(panels))
+    return svg_document(title, HEIGHT + KEY_PX, "#fff", [*parts, *_key(note)], WIDTH * len(panels))
+
+
+def _key(note: str) -> list[str]:
+    at, parts = LEFT, []
+    for colour, words in ((COLOURS[0], "both agree"), (COLOURS[1], "they differ")):
+        parts.append(f'<circle cx="{at}" cy="{HEIGHT + 14}" r="4" fill="{colour}"/>')
+        parts.append(svg_text(at + 10, HEIGHT + 18, words, "start"))
+        at += 100
+    said = "Bars: 90 % intervals. Dashed: both are the same."
+    return [*parts, svg_text(at, HEIGHT + 18, f"{said} {note}".strip(), "start")]
 
 
 def _panel(panel: Panel) -> list[str]:
     ends = [
-        end for one in panel.pairs for end in (one.x - one.across, one.x + one.across, one.y - one.up, one.y + one.up)
+        end for one in panel.pairs for end in (one.x - one.across, one.x + one.across, one.y - one.down, one.y + one.up)
     ]
-    low, high = round_range(min(ends, default=0.0), max(ends, default=1.0))
+    low, high = round_range(max(min(ends, default=0.0), panel.least), max(ends, default=1.0))
 
     def place(x: float, y: float) -> tuple[float, float]:
         across, up = (x - low) / (high - low), (y - low) / (high - low)
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     parts = [svg_text(LEFT, 24, panel.title, "start", bold=True)]
-    parts += axes(place, (low, high), (low, high), panel.x_label, panel.y_label)
+    parts += axes(place, (low, high), (low, high), panel.x_label, panel.y_label, LEFT)
     (x1, y1), (x2, y2) = place(low, low), place(high, high)
     parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {GRID} stroke-dasharray="5 4"/>')
     for one in panel.pairs:
         colour = COLOURS[0] if one.agrees else COLOURS[1]
-        (x, y), (right, top) = place(one.x, one.y), place(one.x + one.across, one.y + one.up)
-        bars = f"M{2 * x - right:.1f} {y:.1f}H{right:.1f}M{x:.1f} {2 * y - top:.1f}V{top:.1f}"
+        x, y = place(one.x, one.y)
+        left, bottom = place(max(one.x - one.across, low), max(one.y - one.down, low))
+        right, top = place(one.x + one.across, one.y + one.up)
+        bars = f"M{left:.1f} {y:.1f}H{right:.1f}M{x:.1f} {bottom:.1f}V{top:.1f}"
         parts.append(f'<path d="{bars}" stroke="{colour}" stroke-opacity="0.6"/>')
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{say(one.name)}</title></circle>')
     return parts

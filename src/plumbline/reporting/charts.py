@@ -187,18 +187,18 @@ def svg_document(title: str, height: int, paper: str, parts: Sequence[str], widt
     )
 
 
-def axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str) -> list[str]:
-    """Draw both axes with grid, ticks and labels; `place` turns figures into px."""
+def axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str, left: int = LEFT) -> list[str]:
+    """Draw both axes with grid, ticks and labels; `place` turns figures into px. `left`: where they begin, px."""
     parts = []
     for tick in range(TICKS + 1):
         x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
         parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
+        parts.append(f'<line x1="{left}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
         parts.append(svg_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
-        parts.append(svg_text(LEFT - 6, up + 4, f"{y:.3g}", "end"))
+        parts.append(svg_text(left - 6, up + 4, f"{y:g}" if left > LEFT else f"{y:.3g}", "end"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(svg_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
+    parts.append(svg_text((left + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
     parts.append(
         f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
         f"{html.escape(y_label)}</text>"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import geopandas
 import numpy as np
+import shapely
 import yaml
 from rich.console import Console
 from rich.markup import escape
@@ -193,8 +194,8 @@ def _statistics(steps: np.ndarray[Any, Any]) -> dict[str, float]:
 
 
 def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
-    west, south, east, north = transformer(crs, GLOBE).transform_bounds(x.min(), y.min(), x.max(), y.max())
-    return {"longitude": [round(west, 5), round(east, 5)], "latitude": [round(south, 5), round(north, 5)]}
+    degrees = zip(("longitude", "latitude"), transformer(crs, GLOBE).transform(x, y), strict=True)
+    return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees}
 
 
 def _line_of_sight(track: Track) -> dict[str, Any]:
@@ -233,12 +234,12 @@ def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Look
             reasons = [why] if is_table else [f"as points: {why}", f"as footprints: {about_footprints}"]
             return Looked(path, "not readable", doubts=reasons)
     found.buildings = buildings
-    west, south, east, north = buildings.total_bounds
+    x, y = shapely.get_coordinates(buildings.geometry.to_numpy()).T
     sides = np.sqrt(buildings.geometry.area.to_numpy())
     found.facts = {
         "buildings": len(buildings),
         "CRS": buildings.attrs.get("source_crs"),
-        **_place(np.array([west, east]), np.array([south, north]), str(buildings.crs)),
+        **_place(x, y, str(buildings.crs)),
         "left out": len(buildings.attrs.get("left_out", ())),
         "repaired": len(buildings.attrs.get("repaired", ())),
         "first identifiers": [str(name) for name in buildings["building_id"].head(3)],

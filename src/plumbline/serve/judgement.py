@@ -60,6 +60,8 @@ class Judged(NamedTuple):
     """What moves in the city, see `moving_areas`; None where nobody asked for it."""
     causes: geopandas.GeoDataFrame | None = None
     """What was found of each cause, see `FoundCause`; None without any."""
+    levelling: geopandas.GeoDataFrame | None = None
+    """Levelled points beside the radar, see `compare.agreement.point_table`; None where nothing is compared."""
     chance: NDArray[np.float64] | None = None
     """(F, 5) probability of damage and of each quadrant, judged or not; NaN where the model was not asked."""
 

@@ -57,6 +57,8 @@ UNIT = re.compile(r"(.*?)(?:[\s_]+|[\s_]*[\[(])(mm|cm|m)[\])]?")
 TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 SURELY_M, SURELY_MM = 0.2, 1.0
 """Largest change of any point without a unit: below the first it is in m, from the second in mm."""
+UNUSUAL_MM, IMPOSSIBLE_MM = (0.2, 200.0), (0.05, 1000.0)
+"""Typical change of a point: outside the first range the user is warned, outside the second the unit is wrong."""
 ONE_SIGN = 0.8
 """Share of the settlements with one sign that make this sign mean down."""
 TIME = re.compile(r"[T ]\d{1,2}:\d\d.*$")
@@ -237,7 +239,9 @@ def _assemble(
     by_point = table.groupby("point", sort=False)
     heights = table.pivot(index="point", columns="day", values="value").reindex(list(by_point.groups))
     errors = table.pivot(index="point", columns="day", values="error").reindex(list(by_point.groups))
-    factor = TO_MM[value.unit or _unit(product, heights.to_numpy())]
+    unit = value.unit or _unit(product, heights.to_numpy())
+    factor = TO_MM[unit]
+    _check_unit(product, value.name if value.unit else "", unit, heights.to_numpy())
     sign = _sign(product, heights.to_numpy()) if value.kind == "settlement" else 1.0
     of_error = TO_MM[found["error"].unit or "mm"] if "error" in found else 1.0
     places = by_point[["easting", "northing"]].first().reindex(heights.index)
@@ -250,7 +254,11 @@ def _assemble(
         sign * factor * heights.to_numpy(float),
         of_error * errors.to_numpy(float),
     )
-    log.info("%s: %d points at %d dates, %s to %s", path, *read.height_mm.shape, read.dates[0], read.dates[-1])
+    log.info(
+        "%s: %d points at %d dates, %s to %s; values in %s (%s)",
+        *(path, *read.height_mm.shape, read.dates[0], read.dates[-1], unit),
+        f"column {value.name!r}" if value.unit else "by their changes",
+    )
     return read
 
 
@@ -260,9 +268,31 @@ def _unit(product: CsvFile, values: NDArray[np.float64]) -> str:
     most = float((np.nanmax(known, axis=1) - np.nanmin(known, axis=1)).max(initial=0.0))
     if SURELY_M <= most < SURELY_MM or not most:
         raise InputError(f"{product}: the unit of the heights is not clear. Write it into the header, as height_m.")
-    unit = "m" if most < SURELY_M else "mm"
-    log.info("%s: no unit in the header; read as %s, as no point changes by more than %.3g", product, unit, most)
-    return unit
+    return "m" if most < SURELY_M else "mm"
+
+
+def _check_unit(product: CsvFile, column: str, unit: str, values: NDArray[np.float64]) -> None:
+    """Refuse changes that no levelling sees, or no building makes, in this unit; warn where they are unusual.
+
+    Args:
+        column: that states the unit; empty: none does. values: (P, D). One wrong height changes nothing: the median
+            of the points that moved counts.
+    """
+    known = values[np.isfinite(values).any(1)]
+    moved = np.nanmax(known, axis=1) - np.nanmin(known, axis=1)
+    typical = TO_MM[unit] * float(np.quantile(moved[moved > 0], 0.5, method="lower")) if (moved > 0).any() else 1.0
+    if UNUSUAL_MM[0] <= typical < UNUSUAL_MM[1]:
+        return
+    little = typical < UNUSUAL_MM[0]
+    other = "m" if little else "mm"
+    said = (
+        f"{product}: {column or 'no unit in the header'}, read as {unit}: the points change by {typical:.3g} mm "
+        f"(median). That is {'less than levelling sees' if little else 'more than buildings settle'}. Are they in "
+        f"{other}? Write the right unit into the header, as height_{other}."
+    )
+    if not IMPOSSIBLE_MM[0] <= typical < IMPOSSIBLE_MM[1]:
+        raise InputError(said)
+    log.warning(said)
 
 
 def _sign(product: CsvFile, values: NDArray[np.float64]) -> float:

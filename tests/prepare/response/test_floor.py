@@ -62,3 +62,17 @@ def test_the_resolution_is_that_of_the_median_corner():
     whole = np.ones((1, 20), bool)
     corners = RESOLVED * strain_bounds(xy, los, error, rigid, whole, SIDE)
     assert strain_resolution(xy, los, error, rigid, whole, SIDE) == pytest.approx(np.median(corners, axis=1))
+
+
+@pytest.mark.parametrize("filler", [0.0, np.nan, np.inf])
+def test_padding_may_hold_anything(filler):
+    own = points(30)
+    expected = strain_bounds(*own, np.ones((1, 30), bool), SIDE)
+    padded = [np.concatenate([one, np.full_like(one[:, :5], filler)], axis=1) for one in own]
+    np.testing.assert_allclose(strain_bounds(*padded, np.arange(35)[None] < 30, SIDE), expected, rtol=1e-9)
+
+
+def test_no_building_has_no_bound():
+    none = [one[:0] for one in points(30)]
+    assert strain_bounds(*none, np.ones((0, 30), bool), SIDE[:0]).shape == (0, len(CORNERS))
+    assert strain_resolution(*none, np.ones((0, 30), bool), SIDE[:0]).shape == (0,)

@@ -2,11 +2,12 @@
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pytest
 import shapely
 
 from plumbline.prepare.response.whole_building import WholeBuildings
-from plumbline.serve.compare.agreement import compare_houses, sentence
+from plumbline.serve.compare.agreement import BETWEEN_M, _severities, compare_houses, sentence
 from plumbline.serve.compare.levelled import House, Period
 from tests.serve.test_predictions import predictions
 
@@ -57,3 +58,17 @@ def test_tilts_agree_within_the_ellipse_that_holds_90_percent(tilt, agrees):
     assert found["tilt_agrees"] == agrees
     assert found["tilt_difference_mm_m"] == pytest.approx(max(tilt))
     assert found["tilt_difference_std_mm_m"] == pytest.approx(np.sqrt(2))
+
+
+def test_a_levelled_strain_is_raised_by_what_bends_between_its_points():
+    dense, wide = ([House(0, 4, 0.0, 1.0, *_PLANE, 1.0, 0.1, spacing=spacing)] for spacing in (0.0, BETWEEN_M))
+    tables = [_severities(houses, own_of(radar=2.0, low=1.0, high=4.0)) for houses in (dense, wide)]
+    assert [table["severity_difference_permille"][0] for table in tables] == pytest.approx([1.0, 0.0])
+    assert [table["levelled_severity_permille"][0] for table in tables] == [1.0, 1.0]  # as it was levelled
+
+
+_PLANE = (np.zeros(2), np.zeros(2), np.eye(2))
+
+
+def own_of(radar, low, high):
+    return pd.DataFrame({"severity_permille": [radar], "severity_low": [low], "severity_high": [high]})

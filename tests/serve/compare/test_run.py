@@ -17,6 +17,7 @@ from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.levelling import Levelling
+from tests.serve.map.town import document_in
 from tests.tiny import run_cli
 
 BASE = Path(__file__).parents[2] / "fixtures" / "cases" / "base"
@@ -51,7 +52,7 @@ def compare(folder, levels, *more, output="compare.gpkg"):
 @pytest.fixture(scope="module")
 def done(levels, tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
-    ended = compare(folder, levels, "--labels", "labels.csv")
+    ended = compare(folder, levels, "--labels", "labels.csv", "--map", "map.html")
     assert not ended.code, ended.err
     return folder, ended
 
@@ -77,7 +78,20 @@ def test_the_picture_has_a_dot_for_each_figure(done):
     table = geopandas.read_file(folder / "compare.gpkg", layer="compared")
     drawing = ElementTree.fromstring((folder / "compare.svg").read_text(encoding="utf-8"))
     dots = list(drawing.iter("{http://www.w3.org/2000/svg}circle"))
-    assert len(dots) == table["settlement_agrees"].notna().sum() + table["tilt_agrees"].notna().sum()
+    assert len(dots) == sum(table[f"{name}_agrees"].notna().sum() for name in ("settlement", "tilt", "severity")) + 2
+
+
+def test_the_map_has_the_points_beside_their_buildings(done):
+    folder, _ = done
+    found = [one["properties"] for one in document_in(folder / "map.html")["levelling"]["features"]]
+    table = geopandas.read_file(folder / "compare.gpkg", layer="compared").set_index("building_id")
+    sunk = [one for one in found if one["building_id"] == SUNK]
+    assert len(found) == 12 * len(table)
+    assert len(sunk) == 12
+    for name in ("settlement_mm", "levelled_settlement_mm", "settlement_difference_mm"):
+        assert sunk[0][name] == pytest.approx(table.loc[SUNK, name], abs=1e-4)
+    assert sunk[0]["settlement_agrees"] is False
+    assert sunk[0]["change_mm"] == pytest.approx(-7 - SUNK_MM, abs=1.5)
 
 
 def test_labels_are_those_of_adapt(done):
@@ -85,6 +99,17 @@ def test_labels_are_those_of_adapt(done):
     labels = read_labels(folder / "labels.csv")
     assert len(labels) >= 20
     assert labels["severity_permille"].max() < 0.5  # all stand upright or sink as a whole
+
+
+def test_a_mistyped_height_is_named_and_left_out(levels, tmp_path, done):
+    typed = levels.assign(height_m=levels["height_m"].where(levels.index != 25, 4.1))
+    name = typed["point"][25]
+    ended = compare(tmp_path, typed, output="compare.csv")
+    assert f"point {name} changed by -35," in ended.err
+    assert f"left out as misread: {name}." in ended.out
+    own, other = pd.read_csv(tmp_path / "compare.csv"), geopandas.read_file(done[0] / "compare.gpkg", layer="compared")
+    assert (own["levelled_points"] < other["levelled_points"]).sum() == 1
+    np.testing.assert_allclose(own["levelled_settlement_mm"], other["levelled_settlement_mm"], atol=0.3)
 
 
 @pytest.mark.parametrize(

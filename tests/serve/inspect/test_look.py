@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import geopandas
 import numpy as np
 import pytest
 import yaml
 
 from plumbline.core.console import log
 from plumbline.serve.inspect import as_page, look
+from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.read import read_points
 from tests.tiny import run_cli
@@ -42,8 +44,11 @@ def test_points_and_footprints_are_told_apart_and_described() -> None:
         assert yaml.safe_load(one.params or "")["ingest"]["products"][one.path.name]["format"] == "egms"
     assert footprints.facts["buildings"] == 36
     assert footprints.facts["median area, m²"] == pytest.approx(224, abs=1)
-    west, east = ascending.facts["longitude"]
-    assert 12.38 < west < east < 12.40
+    degrees = geopandas.read_file(BASE / "fp.gpkg").to_crs("EPSG:4326").total_bounds.round(5)
+    stated = [footprints.facts[name][end] for end in (0, 1) for name in ("longitude", "latitude")]
+    assert stated == degrees.tolist()
+    xy = transformer(ascending.track.crs, GLOBE).transform(ascending.track.easting, ascending.track.northing)
+    assert ascending.facts["longitude"] == [round(xy[0].min(), 5), round(xy[0].max(), 5)]
 
 
 def test_a_page_has_the_points_on_the_footprints_three_histories_a_track_and_no_address() -> None:

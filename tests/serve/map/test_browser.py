@@ -58,8 +58,17 @@ def city() -> dict[str, Any]:
     found = [FoundCause(HOSTILE, 75.0, False, 168, 0.32, 0.234, 0.49, True, line)]
     found.append(FoundCause("well", 10.0, True, 3, 0.0024, 0.001, 0.01, False, shapely.Point(middle.x - 30, middle.y)))
     causes = found_table(found, table.crs)
+    bolt = {"point": "<b>A1</b>", "building_id": "h15", "change_mm": -9.0, "change_std_mm": 0.4, "is_used": True}
+    both = {"settlement_mm": -1.0, "settlement_std_mm": 1.2, "levelled_settlement_mm": -8.5}
+    both |= {"levelled_settlement_std_mm": 0.5, "settlement_difference_mm": 5.5, "settlement_difference_std_mm": 1.4}
+    bolts = geopandas.GeoDataFrame(
+        [{**bolt, **both, "settlement_agrees": False, "datum_mm": 2.0}, {"point": "A2", "is_used": False}],
+        geometry=[shapely.Point(middle.x + 2, middle.y), shapely.Point(middle.x - 2, middle.y)],
+        crs=table.crs,
+    )
     chance = np.where(reason[:, None] == UNSURE_WHERE, [0.82, 0.4, 0.3, 0.2, 0.1], np.nan)
     judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes, chance=chance)
+    judged = judged._replace(levelling=bolts)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]
     corners = [[west, north], [east, north], [east, south], [west, south]]
@@ -394,6 +403,29 @@ def test_causes_can_be_switched_and_say_what_was_found(page: Path, visit: Any) -
     window.get_by_text("Points", exact=True).click()
     window.get_by_label("Causes (2)").uncheck()
     assert window.evaluate("window.plumbline.view.map.getLayoutProperty('cause-lines', 'visibility')") == "none"
+
+
+def test_levelled_points_can_be_switched_and_say_what_both_found(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label("Levelled points (2)").check()
+    window.get_by_text("Points", exact=True).click()
+    said = []
+    for number in (0, 1):
+        window.evaluate(
+            """number => window.plumbline.view.map.jumpTo({ zoom: 19,
+                center: window.plumbline.city.levelling.features[number].geometry.coordinates })""",
+            number,
+        )
+        window.evaluate(REST)
+        box = window.locator(".map canvas").bounding_box()
+        window.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        said.append(" ".join(window.locator(".maplibregl-popup-content").inner_text().split()))
+    for part in ("<b>A1</b>", "h15", "\u22129.0 ± 0.4 mm", "\u22121.0 ± 1.2 mm", "5.5 ± 1.4 mm, beyond"):
+        assert part in said[0], said
+    assert "A2" in said[1]
+    assert "Not compared" in said[1]
+    assert "building differs from the radar" in window.locator(".legend").inner_text()
 
 
 @pytest.mark.parametrize("width", [320, 390, 480])

@@ -109,7 +109,7 @@ def test_few_buildings_tell_nothing(caplog):
     with caplog.at_level("INFO", "plumbline"):
         found = by_cause([well], place, odds)
     assert len(np.unique(found.rate)) == 1
-    assert "well: the 0 judged buildings within 1 m are too few to tell" in caplog.text
+    assert "well: no judged building is within 1 m" in caplog.text
 
 
 def test_a_building_belongs_to_the_nearest_cause_that_reaches_it():
@@ -196,3 +196,13 @@ def test_buildings_at_one_place_are_no_neighbours_of_themselves():
     odds = np.exp(np.random.default_rng(0).normal(0, 1, 100))
     found = shares_by_place(odds, np.zeros((100, 2)), np.full(100, 0.1), SHARE)
     assert np.isfinite(found.rate).all()
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_causes_that_reach_nothing_are_warned_of_with_their_distance(swaps, caplog):
+    place, _, odds = town(300)
+    far = Cause("well", shapely.Point(SIDE_M / 2, -9e6), None, shapely.Point(SIDE_M / 2, 0) if swaps else None)
+    by_cause([far, Cause("nowhere", shapely.Point(), None)], place, odds)
+    (warning,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "no cause reaches any building: the nearest, well, is 9,000 km away" in warning
+    assert ("swap them in the file" in warning) == swaps

@@ -1,9 +1,11 @@
 """What a report says of a building: the figures of the predictions, limits, and what was not seen."""
 
+import re
 from datetime import date
 
 import numpy as np
 import pytest
+import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +13,9 @@ from plumbline.core.errors import InputError
 from plumbline.pretrained import PACKAGE
 from plumbline.serve.judgement import answer, open_model
 from plumbline.serve.report.content import list_order, make_report
+from plumbline.serve.report.drawings import city as city_map
 from plumbline.serve.report.run import MOST, report_of
-from plumbline.serve.report.words import plain
+from plumbline.serve.report.words import percent, plain
 from plumbline.sources.city.in_memory import read_city_files
 from tests.serve.report.conftest import CASE, UNSEEN
 
@@ -86,3 +89,40 @@ def test_texts_of_users_are_short_and_hold_nothing_that_documents_may_not(text):
     assert len(found) <= 50
     assert found.isprintable() or not any(ord(letter) < 32 for letter in found)
     assert not {"\u202e", "\x00", "\ud800"} & set(found)
+
+
+def test_the_probability_is_explained_by_the_building_s_own_figure(answered, whole):
+    for one in answered.judged.table[answered.judged.table["status"] == "ok"].itertuples():
+        about = {"< 1 %": "fewer than 1", "> 99 %": "more than 99"}.get(percent(one.p_damaged))
+        expected = about or f"about {percent(one.p_damaged).removesuffix(' %')}"
+        assert f"Of 100 buildings with this probability, {expected} should" in whole[one.building_id].why[0]
+
+
+def test_both_histories_of_a_building_have_the_same_axes(whole):
+    for page in whole.values():
+        ticks = [re.findall(r">([-\d.]+)</text>", svg) for svg in page.histories]
+        assert all(own == ticks[0] for own in ticks)
+
+
+def test_limits_that_are_possible_beside_category_0_are_explained(whole):
+    for page in whole.values():
+        possible = any(cell.value == "possibly" for row in page.limits if not row.note for cell in row.cells)
+        assert ("Category 0 is the most probable" in page.kind) == (possible and "Category 0" in page.category)
+
+
+def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whole):
+    assert [one.means for one in whole[UNSEEN].whole if one.name == "Against neighbours"] == [
+        "Its own settlement is not known."
+    ]
+    rows = list_order(answered).tolist()
+    full, without = (make_report(answered, city, own, "f", date(2024, 5, 1)).missing for own in (rows, rows[:1]))
+    assert "fewer than 3 buildings around it" in full
+    assert not without
+
+
+def test_the_scale_of_the_map_stands_below_the_buildings():
+    boxes = np.array([shapely.box(0, 0, 10, 10), shapely.box(80, 80, 90, 90)], object)
+    drawn = city_map(boxes, np.array([0, 1]), [0, 1])
+    inside, below = drawn.split("</g>", 1)[0], drawn.rsplit("</g>", 1)[1]
+    assert " m</text>" in below
+    assert "fill-opacity" not in inside

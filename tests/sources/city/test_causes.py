@@ -44,6 +44,13 @@ def test_the_moving_areas_of_a_result_are_causes(tmp_path):
     assert [one.name for one in causes(path)] == ["A1"]
 
 
+def test_a_result_without_moving_areas_is_refused(tmp_path):
+    path = tmp_path / "result.gpkg"
+    geopandas.GeoDataFrame(geometry=[LINE.buffer(20)], crs="EPSG:3035").to_file(path, layer="predictions")
+    with pytest.raises(InputError, match="in which no area moves"):
+        causes(path)
+
+
 def test_cells_may_be_missing_and_parts_of_one_name_are_one_cause(tmp_path):
     parts = [LINE, affinity.translate(LINE, 500), LINE.buffer(5), LINE.centroid]
     path = written(tmp_path / "c.gpkg", parts, NAME=["tunnel", "tunnel", None, ""], reach_m=[None, "", "80", None])
@@ -96,3 +103,13 @@ def test_files_that_are_none_are_refused(tmp_path):
     with pytest.raises(InputError, match="no CRS"):
         causes(bare)
     assert len(causes(bare, {"bare.gpkg": Footprints(crs="EPSG:3035")})) == 1
+
+
+def test_the_place_of_swapped_coordinates_is_known_where_there_is_one(tmp_path):
+    degrees = geopandas.GeoSeries([LINE], crs="EPSG:3035").to_crs("EPSG:4326")
+    swapped = geopandas.GeoSeries(shapely.transform(degrees.to_numpy(), lambda at: at[:, ::-1]), crs="EPSG:4326")
+    (found,) = causes(written(tmp_path / "c.geojson", swapped, "EPSG:4326"))
+    assert found.geometry.distance(LINE) > 1e6
+    assert found.swapped.hausdorff_distance(LINE) < 0.05
+    (found,) = causes(written(tmp_path / "d.geojson", [shapely.Point(121, 31)], "EPSG:4326"))
+    assert found.swapped is None

@@ -37,10 +37,12 @@ def strain_bounds(
 
     Args:
         xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. error: (b, P) mm. rigid: (b, P, J) see `rigid_design`.
-        mask: (b, P) False where padding. side: (b, 2) m. shapes: S of `shapes.ALL`.
+        mask: (b, P) False where padding, which may hold anything. side: (b, 2) m. shapes: S of `shapes.ALL`.
     """
-    weight = mask / error**2
-    rigid = rigid * mask[..., None]
+    if not len(xy):
+        return np.empty((0, len(shapes)))
+    weight = mask / np.where(mask, error, 1.0) ** 2
+    xy, los, rigid = (np.where(mask[..., None], values, 0.0) for values in (xy, los, rigid))
     inner = np.linalg.pinv((rigid * weight[..., None]).transpose(0, 2, 1) @ rigid, hermitian=True)
     per_mm = strains_per_mm(side)[:, list(shapes)].max(2)
     found = np.empty(per_mm.shape)

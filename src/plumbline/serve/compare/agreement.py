@@ -23,9 +23,11 @@ WITHIN = float(ndtri((1 + INTERVAL_SHARE) / 2))
 """Standard errors that hold 90 % of the differences."""
 WITHIN_PLANE = float(np.sqrt(chdtri(2, 1 - INTERVAL_SHARE)))
 """The same of the length of a difference of two tilts."""
-UNSEEN = 0.5
-"""Standard deviation, as a share of a levelled strain, of what more there is between the points: on simulated houses
-with bolts at corners and mid walls the median of the levelled is two thirds of the true strain."""
+BETWEEN_M = 12.0
+"""Spacing of points that see half of a strain (median): what bends between them is not seen. On simulated houses points
+that are 3 to 12 m apart see 1 / (1 + spacing / 12 m) of it (docs/benchmarks/2026-11-28-levelling.md)."""
+UNSEEN = 0.1
+"""Standard deviation of the strain that is expected by this, as a share of it, beside the radar's wide interval."""
 FEWEST = 3
 """Buildings whose median difference is that of the datums."""
 FIGURES = {"settlement": "mm", "tilt": "mm_m", "severity": "permille"}
@@ -39,6 +41,8 @@ class Compared(NamedTuple):
     datum_mm: float
     """Radar less levelling; NaN where too few buildings tell it."""
     period: Period
+    left_out: Sequence[str] = ()
+    """Names of points that do not fit their building, see `misread`."""
 
 
 def compare_houses(
@@ -123,15 +127,16 @@ def _tilts(houses: Sequence[House], tilts: Array, covariance: Array, own: pd.Dat
 def _severities(houses: Sequence[House], own: pd.DataFrame) -> dict[str, Any]:
     """Return the columns of strains.
 
-    The radar's error is that of the side of its interval where the levelled strain lies. Where the radar shows more,
-    the levelled strain also has the error `UNSEEN`.
+    The radar is compared with the strain that levels seen at this spacing let expect, see `raised`. Its error is that
+    of the side of its interval where the expected strain lies.
     """
     levelled, std = (np.array([getattr(one, name) for one in houses]) for name in ("severity", "severity_std"))
     radar, low, high = (own[f"severity_{end}"].to_numpy(float) for end in ("permille", "low", "high"))
-    difference = radar - levelled
+    times = raised(np.array([one.spacing for one in houses]))
+    expected = levelled * times
+    difference = radar - expected
     side = np.where(difference > 0, radar - low, high - radar) / WITHIN
-    unseen = np.where(difference > 0, UNSEEN * levelled, 0)
-    together = np.sqrt(side**2 + std**2 + unseen**2)
+    together = np.sqrt(side**2 + (std * times) ** 2 + (UNSEEN * expected) ** 2)
     found = _columns("severity", radar, side, levelled, std, difference, together, WITHIN)
     found.pop("severity_std_permille")  # the interval says more
     return {
@@ -141,6 +146,11 @@ def _severities(houses: Sequence[House], own: pd.DataFrame) -> dict[str, Any]:
         "levelled_quadrant": [one.quadrant for one in houses],
         "levelled_spacing_m": [one.spacing for one in houses],
     }
+
+
+def raised(spacing_m: Any) -> Any:
+    """Return by how much a true strain is larger than what points with this spacing see, in the median."""
+    return 1 + spacing_m / BETWEEN_M
 
 
 def _columns(
@@ -159,24 +169,26 @@ def _columns(
     }
 
 
-def point_table(read: Levelling, period: Period, row: NDArray[np.intp], xy: Array, compared: Compared) -> Any:
-    """Return the levelled points with a place: name, building, change and its error.
+def point_table(read: Levelling, row: NDArray[np.intp], xy: Array, ids: NDArray[np.object_], compared: Compared) -> Any:
+    """Return the levelled points with a place: name, change and its error, and the settlement of their building.
 
     Args:
-        read: P points. period: their changes. row: (P,) footprint, -1: none. xy: (P, 2) m. compared: for the CRS.
+        read: P points. row: (P,) footprint, -1: none. xy: (P, 2) m. ids: (F,) of the footprints. compared: the result.
     """
-    shown = np.isfinite(xy).all(1)
-    return geopandas.GeoDataFrame(
+    shown, period = np.isfinite(xy).all(1), compared.period
+    points = pd.DataFrame(
         {
             "point": read.point[shown],
-            "building_id": read.building[shown],
+            "building_id": np.where(row >= 0, ids[row], "")[shown],
             "change_mm": period.change[shown],
-            "change_std_mm": period.std[shown],
+            "change_std_mm": np.where(np.isfinite(period.change), period.std, np.nan)[shown],
             "is_used": (row >= 0)[shown] & np.isfinite(period.change[shown]),
-        },
-        geometry=shapely.points(xy[shown]),
-        crs=compared.table.crs,
+            "datum_mm": compared.datum_mm,
+        }
     )
+    of_building = ["building_id", *(name for name in compared.table.columns if "settlement" in name)]
+    points = points.merge(pd.DataFrame(compared.table[of_building]), "left", "building_id")
+    return geopandas.GeoDataFrame(points, geometry=shapely.points(xy[shown]), crs=compared.table.crs)
 
 
 def sentence(compared: Compared) -> str:
@@ -192,4 +204,7 @@ def sentence(compared: Compared) -> str:
     if np.isfinite(compared.datum_mm):
         less = "less" if compared.datum_mm > 0 else "more"
         text += f"; the radar shows {abs(compared.datum_mm):.1f} mm {less} settlement everywhere, which was taken off"
+    if count := len(compared.left_out):
+        named = ", ".join(compared.left_out[:FEWEST]) + (", ..." if count > FEWEST else "")
+        text += f"; left out as misread: {named}"
     return f"{text}."

@@ -23,9 +23,11 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
-from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table
+from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table, raised
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
+from plumbline.serve.compare.misread import misread
 from plumbline.serve.judgement import answer, open_model, say_unjudged
+from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import COMPARED, LEVELLING, check_inputs, check_outputs, write_text
 from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
@@ -41,6 +43,8 @@ REACH_M, ASTRAY_M = 2.0, 10.0
 """A point belongs to the footprint within the first. A point of a named building that is farther than the second from
 it has no place."""
 SUFFIXES = (".csv", ".gpkg")
+MOST_NAMED = 5
+"""Points that warnings name."""
 LABEL_ERROR = CATEGORY_BOUNDS_PERMILLE[0] / 2
 """permille: a levelled strain that is known no better is no label."""
 LABEL_SPACING_M = 1.5 * BAY_M
@@ -63,6 +67,7 @@ def compare(
     package: Path,
     output: Path,
     labels: Path | None = None,
+    map_path: Path | None = None,
     std_mm: float = STD_MM,
     options: Options = AS_RELEASED,
 ) -> Compared:
@@ -71,7 +76,8 @@ def compare(
     Args:
         points: product files, each one track. buildings: footprints. levelling: table, see `read_levelling`.
         package: model package folder. output: .csv or .gpkg; the picture has its name and .svg.
-        labels: csv for `adapt` to write. std_mm: of a height without an error. options: as of `predict`.
+        labels: csv for `adapt` to write. map_path: HTML map to write, with the levelled points as a layer.
+        std_mm: of a height without an error. options: as of `predict`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -81,7 +87,9 @@ def compare(
     check_inputs(inputs)
     if output.suffix.lower() not in SUFFIXES:
         raise InputError(f"{output}: suffix '{output.suffix}' found. Use one of {', '.join(SUFFIXES)}.")
-    check_outputs(output, None, inputs, package, [picture, *([labels] if labels else [])])
+    check_outputs(output, map_path, inputs, package, [picture, *([labels] if labels else [])])
+    if map_path is not None:
+        check_page()
     for path in (picture, labels):
         if path is not None:
             check_writable(path)
@@ -90,7 +98,7 @@ def compare(
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
     placed = place_points(read, city, buildings, options)
     epochs = np.concatenate([track.epochs for track in city.points])
-    period = common_period(read, epochs.min(), epochs.max(), std_mm)
+    period, wrong = sound(read, common_period(read, epochs.min(), epochs.max(), std_mm), placed)
     houses = houses_of(period, placed.row, placed.xy, city.footprints)
     if not houses:
         raise InputError(
@@ -98,14 +106,33 @@ def compare(
             "days nearest to the ends of the radar's record."
         )
     log.info("compared from %s to %s: %d levelled buildings", period.begin, period.end, len(houses))
-    answered = answer(within(city, period), model, options)
-    say_unjudged(answered.judged)
-    compared = compare_houses(houses, answered.judged.table, answered.prepared.whole, period)
-    write_compared(compared, point_table(read, period, placed.row, placed.xy, compared), output)
+    city = within(city, period)
+    answered = answer(city, model, options, areas=map_path is not None)
+    judged = answered.judged
+    say_unjudged(judged)
+    compared = compare_houses(houses, judged.table, answered.prepared.whole, period)._replace(left_out=wrong)
+    levelled = point_table(read, placed.row, placed.xy, judged.table["building_id"].to_numpy(), compared)
+    write_compared(compared, levelled, output)
     write_text(draw(compared), picture)
+    if map_path is not None:
+        write_map(judged._replace(levelling=levelled), city.points, map_path, f"Plumbline: {buildings.stem}")
     if labels is not None:
         write_labels(houses, compared, labels)
     return compared
+
+
+def sound(read: Levelling, period: Period, placed: Placed) -> tuple[Period, list[str]]:
+    """Return the period without the changes that cannot be, and the names of their points; warn of them."""
+    wrong = misread(period, placed.row, placed.xy)
+    for one in wrong[:MOST_NAMED]:
+        log.warning("%s: %s. It is left out; check them.", read.path, one.say(read, period))
+    if len(wrong) > MOST_NAMED:
+        log.warning(
+            "%s: %d more points do not fit their buildings and are left out", read.path, len(wrong) - MOST_NAMED
+        )
+    change = period.change.copy()
+    change[[one.point for one in wrong]] = np.nan
+    return period._replace(change=change), [str(read.point[one.point]) for one in wrong]
 
 
 def within(city: CityInMemory, period: Period) -> CityInMemory:
@@ -202,23 +229,48 @@ def write_compared(compared: Compared, levelled: geopandas.GeoDataFrame, path: P
 
 
 def draw(compared: Compared) -> str:
-    """Draw radar against levelling as SVG: settlement, less the difference of the datums, and tilt."""
-    table = compared.table
-    datum = np.nan_to_num(compared.datum_mm)
+    """Draw radar against levelling as SVG: settlement, less the difference of the datums, tilt and strain."""
+    table, known = compared.table, bool(np.isfinite(compared.datum_mm))
+    datum, low, high = np.nan_to_num(compared.datum_mm), table["severity_low"], table["severity_high"]
+    severity, settlement, tilt = table["severity_permille"], *(WITHIN * table[name] for name in _ERRORS)
+    times = raised(table["levelled_spacing_m"])
     panels = [
-        Panel(f"{name}, {unit}", "levelling", "radar", _pairs(table, name.lower(), column, off))
-        for name, unit, column, off in (("Settlement", "mm", "mm", datum), ("Tilt", "mm/m", "mm_m", 0.0))
+        _panel(table, "settlement_mm", "Settlement, mm", settlement, settlement, off=datum),
+        _panel(table, "tilt_mm_m", "Tilt, mm/m", tilt, tilt, least=0.0),
+        _panel(table, "severity_permille", STRAIN, severity - low, high - severity, least=0.0, times=times),
     ]
-    return agreement_chart(f"Radar and levelling, {compared.period.begin} to {compared.period.end}", panels)
+    note = f"{datum:.1f} mm, the median difference, is taken off the radar's settlements." if known else ""
+    return agreement_chart(f"Radar and levelling, {compared.period.begin} to {compared.period.end}", panels, note)
 
 
-def _pairs(table: pd.DataFrame, name: str, unit: str, off: float) -> list[Pair]:
-    known = table[table[f"{name}_agrees"].notna()]
-    columns = (f"levelled_{name}_{unit}", f"{name}_{unit}", f"levelled_{name}_std_{unit}", f"{name}_std_{unit}")
-    x, y, across, up = (known[column].to_numpy(float) for column in columns)
-    agrees = known[f"{name}_agrees"].to_numpy(bool)
-    parts = zip(known["building_id"].astype(str), x, y - off, WITHIN * across, WITHIN * up, agrees, strict=True)
-    return [Pair(*part) for part in parts]
+STRAIN = "Strain, permille; levelling raised by what bends between its points"
+_ERRORS = ("settlement_std_mm", "tilt_std_mm_m")
+
+
+def _panel(
+    table: pd.DataFrame,
+    column: str,
+    title: str,
+    down: Any,
+    up: Any,
+    off: float = 0.0,
+    least: float = -np.inf,
+    times: Any = 1.0,
+) -> Panel:
+    """Draw a figure, with the radar's bars `down` and `up`; `off` is taken off it, `times` raises levelling."""
+    name, unit = column.split("_", 1)
+    has = table[f"{name}_agrees"].notna().to_numpy()
+    columns = (
+        table["building_id"].astype(str),
+        table[f"levelled_{column}"] * times,
+        table[column] - off,
+        WITHIN * table[f"levelled_{name}_std_{unit}"] * times,
+        down,
+        up,
+        table[f"{name}_agrees"].astype("boolean").fillna(False),
+    )
+    pairs = [Pair(*row) for row in zip(*(own.to_numpy()[has].tolist() for own in columns), strict=True)]
+    return Panel(title, "levelling", "radar", pairs, least)
 
 
 def write_labels(houses: Sequence[House], compared: Compared, path: Path) -> None:

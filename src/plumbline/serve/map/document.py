@@ -9,6 +9,7 @@ from typing import Any
 
 import geopandas
 import numpy as np
+import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
@@ -65,7 +66,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
         `reason_groups`, `buildings` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
-        `histories`, `courses`, `areas` and `causes` (GeoJSON). No NaN is in it.
+        `histories`, `courses`, `areas`, `causes` and `levelling` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
@@ -91,6 +92,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "courses": courses(shown, judged.courses),
         "areas": _places(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
         "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),
+        "levelling": _places(judged.levelling, {}),
     }
 
 
@@ -135,11 +137,12 @@ def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
 
 
 def _places(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
-    """Make the FeatureCollection of moving areas or causes. `decimals`: of columns that are rounded."""
+    """Make the FeatureCollection of moving areas, causes or levelled points. `decimals`: of columns; 5 without."""
     if places is None:
         return _collection(np.zeros(0, object), [], [])
-    columns = places.drop(columns="geometry").round(dict(decimals))
-    return _collection(_degrees(places.geometry), range(len(places)), columns.to_dict("records"))
+    columns = pd.DataFrame(places.drop(columns="geometry")).round(dict(decimals)).round(5)
+    known = [{name: value for name, value in row.items() if pd.notna(value)} for row in columns.to_dict("records")]
+    return _collection(_degrees(places.geometry), range(len(places)), known)
 
 
 def _degrees(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:

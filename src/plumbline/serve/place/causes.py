@@ -26,6 +26,8 @@ REACHES_M = (10.0, 25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 500.0)
 """Distances that are tried for a cause without a reach of its own."""
 PSEUDO = 5.0
 """Buildings with the city's share that count beside those of a group."""
+NEAR_M, KM = 5_000.0, 2_000.0
+"""Swapped coordinates that are within the first of a building are right; from the second on, distances are in km."""
 FEWEST = 10
 """Judged buildings that a cause must reach, to tell anything."""
 LEAST_GAIN = 3.0
@@ -98,6 +100,8 @@ def shares_by_cause(
         city: of all of them. If it is given rather than estimated, it stays their mean.
     """
     near = _near(causes, geometry)
+    if causes and not any(len(rows) for rows, _ in near):
+        _warn_of_far(causes, geometry)
     reach = _reaches(causes, near, _Evidence(p_damaged, able, share, Prior(city.rate, PSEUDO)))
     owner = _owners(near, [one.m if one.counts else -1.0 for one in reach], len(geometry))
     groups = {} if (owner < 0).all() else _group_rates(p_damaged, able, share, owner, city)
@@ -118,6 +122,20 @@ def shares_by_cause(
     )
 
 
+def _warn_of_far(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> None:
+    """Say how far the nearest cause is from any building, and whether swapped coordinates bring one near."""
+    city = shapely.multipoints(shapely.centroid(geometry))
+    away = np.nan_to_num(shapely.distance(city, [one.geometry for one in causes]), nan=np.inf)
+    least = int(away.argmin())
+    swapped = any(shapely.distance(city, one.swapped) <= NEAR_M for one in causes)
+    log.warning(
+        "no cause reaches any building: the nearest, %s, is %s away. They change nothing.%s",
+        causes[least].name,
+        f"{away[least] / 1000:,.0f} km" if away[least] >= KM else f"{away[least]:,.0f} m",
+        " With both coordinates swapped they lie among the buildings: swap them in the file." if swapped else "",
+    )
+
+
 def _found(cause: Cause, reach: _Reach, rate: DamageRate) -> FoundCause:
     return FoundCause(
         cause.name,
@@ -134,21 +152,24 @@ def _found(cause: Cause, reach: _Reach, rate: DamageRate) -> FoundCause:
 
 def _reaches(causes: Sequence[Cause], near: Sequence[Near], evidence: _Evidence) -> list[_Reach]:
     """Return how far each cause reaches, m, as given or estimated; with a line in the log if it changes nothing."""
-    owner = _owners(near, [one.reach_m or REACHES_M[-1] for one in causes], len(evidence.able))
-    far = evidence.of(owner < 0)
-    reach_m = [one.reach_m or evidence.likeliest_reach(near[i], owner == i, far) for i, one in enumerate(causes)]
+    widest = _owners(near, [one.reach_m or REACHES_M[-1] for one in causes], len(evidence.able))
+    far = evidence.of(widest < 0)
+    reach_m = [one.reach_m or evidence.likeliest_reach(near[i], widest == i, far) for i, one in enumerate(causes)]
     owner = _owners(near, reach_m, len(evidence.able))
     far = evidence.of(owner < 0)
     found = []
     for i, cause in enumerate(causes):
-        number = int((evidence.able & (owner == i)).sum())
-        counts = number >= FEWEST and evidence.gain(evidence.of(owner == i), far) >= LEAST_GAIN
-        found.append(_Reach(reach_m[i], number, counts))
-        if not counts:
+        number, gain = int((evidence.able & (owner == i)).sum()), evidence.gain(evidence.of(owner == i), far)
+        if cause.reach_m is None and not gain:  # at no distance: then the widest says most
+            number = int((evidence.able & (widest == i)).sum())
+        one = _Reach(
+            reach_m[i] if cause.reach_m or gain else REACHES_M[-1], number, number >= FEWEST and gain >= LEAST_GAIN
+        )
+        found.append(one)
+        if not one.counts:
             why = "are too few to tell" if number < FEWEST else "show no more damage than the others"
-            log.info(
-                "%s: the %d judged buildings within %g m %s, and share theirs", cause.name, number, reach_m[i], why
-            )
+            said = f"the {number} judged buildings within {one.m:g} m {why}, and share theirs"
+            log.info("%s: %s", cause.name, said if number else f"no judged building is within {one.m:g} m")
     return found
 
 

@@ -23,6 +23,7 @@ from plumbline.serve.predictions import PROBABILITIES
 from plumbline.serve.report import drawings
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
 from plumbline.serve.report.words import (
+    MISSING,
     WORDS,
     facts_of,
     list_cells,
@@ -42,9 +43,11 @@ _CATEGORIES = (CATEGORY_NAMES, CATEGORY_COLOURS, CRACKS)
 MOST_ATTRIBUTES = 8
 LEAST_LIMIT_MM = 2.0
 LEGEND = (
-    "Quadrants with their probabilities, and points. Purple, pointing down: sank against the building as a whole; "
-    "green, pointing up: rose; full colour from {:g} mm. Circle: less than its standard error, or not known."
+    "Quadrants with their probabilities, and points. Purple triangle, pointing down: the point moved down against the "
+    "building as a whole. Green triangle, pointing up: it moved up against it; the building may sink all the same. "
+    "Full colour from {:g} mm. Circle: less than its standard error, or not known."
 )
+POSSIBLY = "Category 0 is the most probable. Only the upper end of the interval reaches the limits marked possibly."
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class Report:
     references: list[str]
     words: list[tuple[str, str]]
     """How to read it."""
+    missing: str
+    """Why cells of the list are empty; empty if none is."""
     map: str
     pages: list[BuildingPage]
 
@@ -124,6 +129,7 @@ def make_report(answered: Answered, city: CityInMemory, rows: Sequence[int], foo
         ],
         references=list(REFERENCES),
         words=list(WORDS),
+        missing=MISSING if table["against_neighbours_mm"].iloc[list(rows)].isna().any() else "",
         map=drawings.city(table.geometry.to_numpy(), category, rows),
         pages=[writer.page(i, row) for i, row in enumerate(progress(rows, len(rows), "report"), 1)],
     )
@@ -161,6 +167,8 @@ class _Writer:
         decided = one.quadrant if judged and one.p_damaged >= 0.5 else None
         p = np.array([one[name] for name in PROBABILITIES], float)
         limit = _limit(seen)
+        limits = limit_rows(one, kinds)
+        possible = any(cell.value == "possibly" for row in limits if not row.note for cell in row.cells)
         title = f"Plan of building {plain(one.building_id)}"
         category = int(one.burland_category) if judged else -1
         return BuildingPage(
@@ -178,8 +186,8 @@ class _Writer:
             histories=self._histories(seen, decided),
             course=self._course(one),
             whole=whole_facts(one, seen, self._city.points),
-            limits=limit_rows(one, kinds),
-            kind=kind_sentence(kinds),
+            limits=limits,
+            kind=f"{kind_sentence(kinds)} {POSSIBLY}" if category == 0 and possible else kind_sentence(kinds),
             unseen=unseen_of(seen, self._city.points, one.strain_resolution_permille),
             attributes="; ".join(f"{name}: {value}" for name, value in attributes.items()),
         )
@@ -218,8 +226,8 @@ class _Writer:
             if own.any():
                 beside = quadrant_code(*seen.xy[own].T) == (QUADRANTS.index(decided) if decided else -1)
                 title = f"{own.sum()} points seen from the {side}, mm"
-                found.append(drawings.history(title, track.epochs, track.displacement[seen.row[own]], beside))
-        return found
+                found.append(drawings.History(title, track.epochs, track.displacement[seen.row[own]], beside))
+        return drawings.histories(found)
 
     def _course(self, one: Any) -> str:
         course = self._courses.get(one.building_id)

@@ -24,6 +24,8 @@ CHART_PX = 400
 """Width of a chart: two stand side by side."""
 MAP_PX, LEAST_PX = (1000.0, 560.0), 420.0
 """Most width and height of the map, and the least of either."""
+SCALE_PX = 34.0
+"""Height of the strip below the map, with its scale."""
 MARGIN_M = 60.0
 MOST_DRAWN = 6000
 """Footprints of a map, besides those of the list."""
@@ -83,27 +85,42 @@ def plan(
     return document(draw_building(drawn, limit_mm, title), 18 if tall else 17)  # a tall one is made smaller
 
 
-def history(title: str, epochs: NDArray[np.datetime64], series: Float, beside: NDArray[np.bool_]) -> str:
-    """Draw the histories of a building's points of one track, and the means of two groups.
+class History(NamedTuple):
+    """N points of a building in one track."""
 
-    Args:
-        title: above it. epochs: (T,). series: (N, T) mm, NaN where missing.
-        beside: (N,) which points lie in the damaged quadrant.
-    """
-    days = epochs.astype("datetime64[D]")
-    values = series - np.array([_start(one) for one in series])[:, None]
-    known = values[np.isfinite(values)]
-    least, most = _levels(known)
-    place, parts = over_time(title, (str(days[0]), str(days[-1])), (least, (least + most) / 2, most), CHART_PX)
+    title: str
+    epochs: NDArray[np.datetime64]
+    """(T,)"""
+    series: Float
+    """(N, T) mm, NaN where missing."""
+    beside: NDArray[np.bool_]
+    """(N,) which points lie in the damaged quadrant."""
+
+
+def histories(shown: Sequence[History]) -> list[str]:
+    """Draw histories with the means of two groups, all over the same days and on the same scale."""
+    moved = [one.series - np.array([_start(own) for own in one.series])[:, None] for one in shown]
+    least, most = _levels(np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)]))
+    days = np.concatenate([np.zeros(0, "M8[D]"), *(one.epochs.astype("datetime64[D]") for one in shown)])
+    levels = (least, (least + most) / 2, most)
+    return [
+        _history(one, values, (str(days.min()), str(days.max())), levels)
+        for one, values in zip(shown, moved, strict=True)
+    ]
+
+
+def _history(one: History, values: Float, period: tuple[str, str], levels: Sequence[float]) -> str:
+    days, beside = one.epochs.astype("datetime64[D]"), one.beside
+    place, parts = over_time(one.title, period, levels, CHART_PX)
     steps = np.array_split(np.arange(len(days)), min(len(days), MOST_STEPS))
     at = np.array([days[step].astype(int).mean() + EPOCH for step in steps])
     groups = [(values[~beside], OTHERS), (values[beside], BESIDE)]
     for own, colour in groups:
-        for one in own[:: max(1, -(-len(own) // MOST_LINES))]:
-            parts.append(_line(place, at, _thinned(one[None], steps), colour, 0.5, 0.45))
+        for line in own[:: max(1, -(-len(own) // MOST_LINES))]:
+            parts.append(_line(place, at, _thinned(line[None], steps), colour, 0.5, 0.45))
     for own, colour in groups:
         parts += [_line(place, at, _thinned(own, steps), colour, 2.0, 1.0)] if len(own) else []
-    return document(svg_document(title, 190, "none", parts, CHART_PX), 13)
+    return document(svg_document(one.title, 190, "none", parts, CHART_PX), 13)
 
 
 def course(title: str, days: Sequence[str], low: Any, value: Any, high: Any) -> str:
@@ -140,11 +157,13 @@ def city(outlines: NDArray[np.object_], category: NDArray[np.intp], listed: Sequ
     middles = [at(*shapely.get_coordinates(shapely.centroid(outlines[row]))[0]) for row in rows]
     parts += _numbers(middles, width, height)
     frame = f'<rect x="1" y="1" width="{width - 2:.0f}" height="{height - 2:.0f}" fill="none" stroke="#888"/>'
-    corner = f'<rect x="0" y="{height - 34}" width="250" height="34" fill="#fff" fill-opacity="0.8"/>'
-    parts += [corner, scale_bar(scale, 12, height - 10, 160), north_arrow(0.0, width - 26, 46), frame]
+    parts += [north_arrow(0.0, width - 26, 46), frame]
     clip = f'<clipPath id="map"><rect width="{width}" height="{height}"/></clipPath>'
-    body = f'{clip}<g clip-path="url(#map)">{"".join(parts)}</g>'
-    return document(f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="Map">{body}</svg>', 17)
+    below = scale_bar(scale, 12, height + SCALE_PX - 10, 160)  # not over the buildings
+    body = f'{clip}<g clip-path="url(#map)">{"".join(parts)}</g>{below}'
+    return document(
+        f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>', 17
+    )
 
 
 def _extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, float]:
@@ -163,7 +182,7 @@ def _numbers(middles: Sequence[tuple[float, float]], width: float, height: float
             for far in range(20, 400, 14)
             for turn in np.linspace(-math.pi / 4, 7 * math.pi / 4, 12, endpoint=False)
         ]
-        inside = [(a, b) for a, b in spots if 18 < a < width - 18 and 12 < b < height - 46]
+        inside = [(a, b) for a, b in spots if 18 < a < width - 18 and 12 < b < height - 12]
         free = ((a, b) for a, b in inside if all(abs(a - c) > 30 or abs(b - d) > 20 for c, d in taken))
         a, b = next(free, (x, y))
         taken.append((a, b))

@@ -50,6 +50,10 @@ WORDS = (
     ("More", "in the documentation of Plumbline, docs/answers.md and docs/report.md."),
 )
 """How to read a report."""
+MISSING = (
+    "No figure against neighbours: the points do not tell the building's own settlement, or fewer than 3 buildings "
+    "around it can be compared."
+)
 
 
 def plain(text: object, longest: int = LONGEST_TEXT) -> str:
@@ -116,12 +120,17 @@ def facts_of(one: Any) -> list[Fact]:
     return found
 
 
+def _of_hundred(share: float) -> str:
+    return "fewer than 1" if share < 0.01 else "more than 99" if share > 0.99 else f"about {100 * share:.0f}"
+
+
 def reading_of_it(one: Any, explanation: str) -> list[str]:
     """Say how to read the judgement; of a building that is not judged, why."""
     if one.status == "ok":
         whole = one.severity_low >= 0.5
         return [
-            "Of ten buildings with a probability of 80 %, about eight should have a strain of 0.5 permille or more. "
+            f"Of 100 buildings with this probability, {_of_hundred(one.p_damaged)} should have a strain of "
+            "0.5 permille or more. "
             + (
                 "The entire interval of the severity lies in category 1 or above."
                 if whole
@@ -142,7 +151,10 @@ def reading_of_it(one: Any, explanation: str) -> list[str]:
 def whole_facts(one: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
     """Say how the whole building moved, and against its neighbours."""
     if math.isnan(one.settlement_mm):
-        return [Fact("Settlement, tilt", "not known", "Three points at least are needed.")]
+        return [
+            Fact("Settlement, tilt", "not known", "Three points at least are needed."),
+            Fact("Against neighbours", "not known", "Its own settlement is not known."),
+        ]
     sides = {side_of(tracks[number]) for number in seen.track.tolist()}
     along = (
         "" if len(sides) > 1 else " along the line of sight of one track: sinking cannot be told from a sideways move"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyogrio
 import shapely
+from numpy.typing import NDArray
 from pyogrio.errors import DataSourceError
 from pyproj.exceptions import ProjError
 
@@ -24,8 +26,8 @@ from plumbline.sources.footprints.buildings import check_crs, reprojected
 from plumbline.sources.footprints.open import read_vector
 
 COLUMNS = ("name", "reach_m", "from", "until")
-MOVING_AREAS = "moving_areas"
-"""Layer of a GeoPackage of `predict`, which may be causes of the next one."""
+MOVING_AREAS, PREDICTIONS = "moving_areas", "predictions"
+"""Layers of a GeoPackage of `predict`: the first may be causes of the next one."""
 MOST = 1000
 """Features of a file: more are something else, such as all objects of a region."""
 
@@ -37,6 +39,8 @@ class Cause(NamedTuple):
     geometry: Any
     reach_m: float | None
     """None: to be estimated."""
+    swapped: Any = None
+    """The place with both coordinates swapped, as they may have been written; None where there is no such place."""
 
 
 class CausesFile(NamedTuple):
@@ -76,13 +80,20 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
 
 
 def _areas(path: Path) -> str | None:
-    """Return the name of the layer of moving areas, if it is a file that `predict` has written."""
+    """Return the name of the layer of moving areas, if it is a file that `predict` has written.
+
+    Raises:
+        InputError: it is, and has none: its buildings are no causes.
+    """
     if path.suffix.lower() != ".gpkg" or not path.is_file():
         return None
     try:
-        return next((str(name) for name, _ in pyogrio.list_layers(path) if name == MOVING_AREAS), None)
+        layers = [str(name) for name, _ in pyogrio.list_layers(path)]
     except DataSourceError:
         return None  # `read_vector` says what is wrong
+    if MOVING_AREAS not in layers and PREDICTIONS in layers:
+        raise InputError(f"{path}: a result of predict in which no area moves. Give other causes, or leave them out.")
+    return MOVING_AREAS if MOVING_AREAS in layers else None
 
 
 def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
@@ -99,6 +110,7 @@ def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
     except ProjError as error:
         raise InputError(f"{file.path}: cannot be reprojected from {file.frame.crs.name} to {crs} ({error}).") from None
     shown = np.isfinite(shapely.bounds(shapes)).all(axis=1)
+    swapped = _swapped(file, crs)
     found = []
     for about in dict.fromkeys(file.about):
         name, reach_m, window = about
@@ -106,8 +118,24 @@ def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
             log.info("%s: left out, as it is %s, and the record %s", name, window, record)
             continue
         mine = shown & np.array([one == about for one in file.about])
-        found.append(Cause(name, shapely.union_all(shapely.make_valid(shapes[mine])), reach_m))
+        found.append(Cause(name, _union(shapes[mine]), reach_m, None if swapped is None else _union(swapped[mine])))
     return found
+
+
+def _union(shapes: NDArray[np.object_]) -> Any:
+    return shapely.union_all(shapely.make_valid(shapes))
+
+
+def _swapped(file: CausesFile, crs: str) -> NDArray[np.object_] | None:
+    """Return the shapes with both coordinates swapped; None if they cannot be places then."""
+    turned = shapely.transform(file.frame.geometry.to_numpy(), lambda at: at[:, ::-1])
+    frame = file.frame.set_geometry(geopandas.GeoSeries(turned, file.frame.index, file.frame.crs))
+    with suppress(ProjError, InputError):
+        check_crs(file.path, frame)
+        shapes = reprojected(str(file.path), frame, crs).geometry.to_numpy()
+        shapes[~np.isfinite(shapely.bounds(shapes)).all(axis=1)] = None
+        return np.asarray(shapes, object)
+    return None
 
 
 def _about(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, float | None, Window]:
