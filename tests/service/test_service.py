@@ -6,6 +6,7 @@ import signal
 import stat
 import time
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import psutil
@@ -78,10 +79,17 @@ def test_a_token_is_read_from_a_file_of_ones_own(tmp_path):
     path.write_text(f"{TOKEN}\n")
     path.chmod(0o600)
     assert read_token(path) == TOKEN
-    path.chmod(0o600 | stat.S_IROTH)
-    with pytest.raises(InputError, match="chmod 600"):
-        read_token(path)
-    path.chmod(0o600)
+    for mode in (0o600 | stat.S_IROTH, 0o444):
+        path.chmod(mode)
+        with pytest.raises(InputError, match=r"everybody may read it.* `chmod 600"):
+            read_token(path)
+    path.chmod(0o440)
+    assert read_token(path) == TOKEN  # the group is this process's own, as a Secret's is by fsGroup
+    with mock.patch("os.getegid", return_value=path.stat().st_gid + 1), mock.patch("os.getgroups", return_value=[]):
+        with pytest.raises(InputError, match="the foreign group"):
+            read_token(path)
+        path.chmod(0o600)
+        assert read_token(path) == TOKEN
     path.write_text("two words")
     with pytest.raises(InputError, match="one word"):
         read_token(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Annotated
@@ -83,18 +84,21 @@ def serve(
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file.
+    """Return the token in a file that its owner and this process's groups alone may read.
 
     Raises:
         InputError: the file is missing, others may read it, or it holds no single word.
     """
+    shared = f"for a container `chown :{os.getegid()} {path} && chmod 440 {path}`"
     try:
-        mode = path.stat().st_mode
+        about = path.stat()
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--token-file {path}: not readable ({error}).") from None
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise InputError(f"--token-file {path}: everybody may read it. Run `chmod 600 {path}`.")
+        raise InputError(f"--token-file {path}: not readable ({error}). If it is there, {shared}.") from None
+    own_group = about.st_gid in (os.getegid(), *os.getgroups())
+    if about.st_mode & stat.S_IRWXO or (about.st_mode & stat.S_IRWXG and not own_group):
+        who = "everybody" if about.st_mode & stat.S_IRWXO else f"the foreign group {about.st_gid}"
+        raise InputError(f"--token-file {path}: {who} may read it. Run `chmod 600 {path}`, or {shared}.")
     if len(text.split()) != 1 or not text.isascii():
         raise InputError(f"--token-file {path}: one word of ASCII characters is needed.")
     return text
