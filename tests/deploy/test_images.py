@@ -171,3 +171,10 @@ def test_the_image_has_what_service_and_signatures_need_in_the_versions_of_the_p
     assert not {"torch", "mlflow-skinny", "prefect", "dvc"} & set(got)
     known = pinned("pipeline")
     assert {name: known[name] for name in got if name in known} == {name: got[name] for name in got if name in known}
+
+
+def test_images_are_skipped_with_a_reason_where_there_is_no_podman(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "deploy/images.py"]
+    ended = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert "skipped" in ended.stdout
+    assert "podman" in ended.stdout

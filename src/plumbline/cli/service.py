@@ -89,12 +89,12 @@ def read_token(path: Path) -> str:
     Raises:
         InputError: the file is missing, others may read it, or it holds no single word.
     """
-    shared = f"for a container `chown :{os.getegid()} {path} && chmod 440 {path}`"
+    shared = f"`chown :{os.getegid()} {path} && chmod 440 {path}` for a container"
     try:
         about = path.stat()
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--token-file {path}: not readable ({error}). If it is there, {shared}.") from None
+        raise InputError(f"--token-file {path}: not readable ({error}). If it is there, run {shared}.") from None
     own_group = about.st_gid in (os.getegid(), *os.getgroups())
     if about.st_mode & stat.S_IRWXO or (about.st_mode & stat.S_IRWXG and not own_group):
         who = "everybody" if about.st_mode & stat.S_IRWXO else f"the foreign group {about.st_gid}"
