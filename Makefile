@@ -35,7 +35,7 @@ wheel: $(VENV)/.run $(PAGE)  ## Build the wheel into dist/, with the page of the
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 IMAGES := serve cpu
-images: wheel  ## Build, start and check the images, or one: IMAGES=serve (needs podman; BUILD_ARGS for `podman build`)
+images: wheel  ## Build, start and check the images serve and cpu, or IMAGES=gpu (needs podman; BUILD_ARGS for its build)
 	BUILD_ARGS="$(BUILD_ARGS)" $(BIN)/python deploy/images.py $(IMAGES)
 
 run: $(VENV)/.run $(PAGE)  ## Run the whole pipeline: simulate ... package, release, map

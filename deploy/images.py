@@ -75,10 +75,9 @@ def served(token: Path) -> Iterator[tuple[str, httpx.Client]]:
     port = free_port()
     mounted = (f"--publish=127.0.0.1:{port}:8000", f"--volume={token}:/run/secrets/token:ro")
     name = podman("run", "--detach", *GUARDS, *mounted, "plumbline:serve").stdout.strip().splitlines()[-1]
-    host = podman("inspect", "--format={{.HostConfig.NetworkMode}}", name).stdout.strip() == "host"
     headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{8000 if host else port}", headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
             wait(lambda: answers(client), START_S, lambda: podman("logs", name).stderr)
             yield name, client
     finally:
@@ -123,7 +122,7 @@ def check_serve(note: Note) -> None:
             note("/metrics without and with the token", f"{bare}, {client.get('/metrics').status_code}", bare == 401)
             page = client.get("/").text
             note("page at /, kB", len(page) // 1000, "not built" not in page and len(page) > 100_000)
-            check_job(note, client)
+            check_jobs(note, client)
             health = podman("healthcheck", "run", name, check=False).returncode
             note("exit code of the image's health check", health, health == 0)
             check_end(note, name)
@@ -157,29 +156,40 @@ def check_rights(note: Note, name: str) -> None:
 PLACES = ("/opt/plumbline", "/usr", "/tmp", "/srv/uploads")
 
 
-def check_job(note: Note, client: httpx.Client) -> None:
-    """Judge a city over HTTP, and take the result in each format."""
+def check_jobs(note: Note, client: httpx.Client) -> None:
+    """Judge a city and restore its field over HTTP; take the results in each format."""
     products, footprints = city()
-    sent = [("points", (path.name, path.read_bytes())) for path in products]
-    begun = time.monotonic()
-    answer = client.post("/v1/predict", files=[*sent, ("buildings", (footprints.name, footprints.read_bytes()))])
-    note("answer to a job", answer.status_code, answer.status_code == 202)
-    job: dict[str, Any] = answer.json()
-
-    def over() -> bool:
-        job.update(client.get(f"/v1/jobs/{job['id']}").json())
-        return job["status"] in ("done", "failed", "cancelled")
-
-    wait(over, JOB_S, lambda: job)
-    note("job", f"{job['status']} {job['problem'] or ''}".strip(), job["status"] == "done")
-    note("from the upload to the result, s", f"{time.monotonic() - begun:.1f}")
-    result = client.get(f"/v1/jobs/{job['id']}/result").json()["features"]
+    points = [("points", (path.name, path.read_bytes())) for path in products]
+    buildings = ("buildings", (footprints.name, footprints.read_bytes()))
+    address = job(note, client, "predict", [*points, buildings], {})
+    result = client.get(address).json()["features"]
     judged = sum(one["properties"]["status"] == "ok" for one in result)
     where = "Ustica" if USTICA.is_dir() else "a fixture"
-    note(f"footprints of {where}, judged", f"{len(result)}, {judged}", judged > 0)
-    kinds = ("csv", "gpkg", "parquet", "html", "pdf")
-    codes = [client.get(f"/v1/jobs/{job['id']}/result", params={"format": kind}).status_code for kind in kinds]
-    note(f"result as {', '.join(kinds)}", codes, set(codes) == {200})
+    note(f"predict: footprints of {where}, judged", f"{len(result)}, {judged}", judged > 0)
+    formats(note, client, address, "csv", "gpkg", "parquet", "html", "pdf")
+    formats(note, client, job(note, client, "restore", points, {"num_inference_steps": "1", "samples": "2"}), "tif")
+
+
+def job(note: Note, client: httpx.Client, kind: str, files: list[Any], options: dict[str, str]) -> str:
+    """Return the address of the result of a job, once it is done."""
+    begun = time.monotonic()
+    answer = client.post(f"/v1/{kind}", files=files, data=options)
+    found: dict[str, Any] = answer.json()
+
+    def over() -> bool:
+        found.update(client.get(f"/v1/jobs/{found['id']}").json())
+        return found["status"] in ("done", "failed", "cancelled")
+
+    if answer.status_code == 202:
+        wait(over, JOB_S, lambda: found)
+    note(f"{kind}, s", f"{time.monotonic() - begun:.1f}", found["status"] == "done")
+    return f"/v1/jobs/{found['id']}/result"
+
+
+def formats(note: Note, client: httpx.Client, address: str, *kinds: str) -> None:
+    """Take a result in each format."""
+    codes = [client.get(address, params={"format": kind}).status_code for kind in kinds]
+    note(f"result as {', '.join(kinds)}", ", ".join(map(str, codes)), set(codes) == {200})
 
 
 def check_end(note: Note, name: str) -> None:
@@ -192,13 +202,14 @@ def check_end(note: Note, name: str) -> None:
 
 
 WORK = """set -e
-python -c "import flows.pipeline, torch, plumbline; print(plumbline.__file__)"
+python -c "import flows.pipeline, torch, plumbline; print(plumbline.__file__, torch.version.cuda)"
 plumbline predict --points /city/* --buildings /footprints/* --output /tmp/judged.csv --map /tmp/map.html
-id -u; grep -c ,ok, /tmp/judged.csv; wc -c < /tmp/map.html; if : 2> /dev/null > /opt/x; then echo written; fi"""
+id -u; grep -c ,ok, /tmp/judged.csv; wc -c < /tmp/map.html
+touch /opt/x 2> /dev/null || echo read-only"""
 
 
-def check_cpu(note: Note) -> None:
-    """Check a worker: it clones the repository when it starts, and predicts with the code of the clone."""
+def check_worker(note: Note, image: str) -> None:
+    """Check a worker, without a GPU: it clones the repository when it starts, and predicts with that code."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         place.chmod(0o755)
@@ -212,29 +223,33 @@ def check_cpu(note: Note) -> None:
         words = [f"--volume={place / name}:{there}:ro" for name, there in mounts.items()]
         words += [f"--volume={footprints}:/footprints/{footprints.name}:ro", "--volume=/srv/plumbline", *GUARDS]
         begun = time.monotonic()
-        ended = podman(
-            "run", "--rm", "--env=PLUMBLINE_REPOSITORY=/origin.git", *words, "plumbline:cpu", "sh", "-c", WORK
-        )
-    code, *_, user, judged, map_bytes = ended.stdout.split()
+        words += ["--env=PLUMBLINE_REPOSITORY=/origin.git", f"plumbline:{image}"]
+        ended = podman("run", "--rm", *words, "sh", "-c", WORK)
+    code, cuda, user, judged, map_bytes, root = ended.stdout.split()
     note("code that runs", code, code.startswith("/srv/plumbline/clone/"))
-    note("user", user, user == "1000")
+    note("PyTorch's CUDA", cuda, (cuda == "None") == (image == "cpu"))
+    note("user, root", f"{user}, {root}", (user, root) == ("1000", "read-only"))
     note("footprints judged by its `predict`; map, kB", f"{judged}; {int(map_bytes) // 1000}", int(judged) > 0)
     note("from the start to the map, s", f"{time.monotonic() - begun:.1f}")
 
 
-CHECKS = {"serve": check_serve, "cpu": check_cpu}
+CHECKS: dict[str, Callable[[Note], None]] = {
+    "serve": check_serve,
+    "cpu": partial(check_worker, image="cpu"),
+    "gpu": partial(check_worker, image="gpu"),
+}
 
 
 def main(names: list[str]) -> None:
-    """Build and check the images of these names, or all."""
+    """Build and check the images of these names."""
     if shutil.which("podman") is None:
-        print("Images: skipped, since podman is not installed (Debian: apt install podman).")
+        print("Images: skipped. podman is not installed (Debian: apt install podman).")
         return
     if not list((ROOT / "dist").glob("plumbline_insar-*.whl")):
         sys.exit("dist/ holds no wheel. Run `make wheel` first.")
     version = podman("--version").stdout.strip()
     print(f"{datetime.date.today()}, {version}\n\n| image | what | found |\n|---|---|---|", flush=True)
-    for name in names or CHECKS:
+    for name in names:
         note = partial(line, name)
         build(note, name)
         CHECKS[name](note)
