@@ -6,6 +6,7 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
 LOCK_ARGS ?=
+BUILD_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -20,8 +21,8 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plumbline/mypy
 PAGE := src/plumbline/serve/map/page/app.js
 
 .DEFAULT_GOAL := help
-.PHONY: help install web wheel run run-restoration up down test test-quick test-all tests chaos soak load kernel gpu gpu-wheels docs lint format bench \
-	pretrained pretrained-restoration lock sbom clean
+.PHONY: help install web wheel images run run-restoration up down test test-quick test-all tests chaos soak load kernel gpu \
+	gpu-wheels docs lint format bench pretrained pretrained-restoration lock sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -32,6 +33,10 @@ web: $(PAGE)  ## Build the page of the map from web/, where it has changed (need
 
 wheel: $(VENV)/.run $(PAGE)  ## Build the wheel into dist/, with the page of the map
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+IMAGES := serve cpu
+images: wheel  ## Build, start and check the images serve and cpu, or IMAGES=gpu (needs podman; BUILD_ARGS for its build)
+	BUILD_ARGS="$(BUILD_ARGS)" $(BIN)/python deploy/images.py $(IMAGES)
 
 run: $(VENV)/.run $(PAGE)  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline

@@ -24,7 +24,7 @@ DOCKERFILE = ROOT / "deploy/Dockerfile.serve"
 
 def image_environment() -> dict[str, str]:
     """Return the image's markers: Linux, and the newest release of the Python that its Dockerfile names."""
-    (version,) = re.findall(r"^FROM python:(\d+\.\d+)-slim$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    (version,) = re.findall(r"^ARG BASE=python:(\d+\.\d+)-slim$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     system = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
     runs = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     return {**system, **runs, "python_version": version, "python_full_version": f"{version}.99"}

@@ -6,6 +6,7 @@ import signal
 import stat
 import time
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import psutil
@@ -98,11 +99,19 @@ def test_tokens_are_read_from_a_file_of_ones_own(tmp_path):
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n\n{TOKEN}-too\n")
     path.chmod(0o600)
-    assert read_tokens(path) == (SecretStr(TOKEN), SecretStr(f"{TOKEN}-too"))
-    path.chmod(0o600 | stat.S_IROTH)
-    with pytest.raises(InputError, match="chmod 600"):
-        read_tokens(path)
-    path.chmod(0o600)
+    both = (SecretStr(TOKEN), SecretStr(f"{TOKEN}-too"))
+    assert read_tokens(path) == both
+    for mode in (0o600 | stat.S_IROTH, 0o444):
+        path.chmod(mode)
+        with pytest.raises(InputError, match=r"everybody may read it.* `chmod 600"):
+            read_tokens(path)
+    path.chmod(0o440)
+    assert read_tokens(path) == both  # the group is this process's own, as a Secret's is by fsGroup
+    with mock.patch("os.getegid", return_value=path.stat().st_gid + 1), mock.patch("os.getgroups", return_value=[]):
+        with pytest.raises(InputError, match="the foreign group"):
+            read_tokens(path)
+        path.chmod(0o600)
+        assert read_tokens(path) == both
     for wrong in ("two words", "", "\n"):
         path.write_text(wrong)
         with pytest.raises(InputError, match="one word"):

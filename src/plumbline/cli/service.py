@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Annotated
@@ -89,18 +90,21 @@ def serve(
 
 
 def read_tokens(path: Path) -> tuple[SecretStr, ...]:
-    """Return the tokens in a file, one a line.
+    """Return the tokens, one a line, in a file that its owner and this process's groups alone may read.
 
     Raises:
         InputError: the file is missing or empty, others may read it, or a line holds no single word.
     """
+    shared = f"`chown :{os.getegid()} {path} && chmod 440 {path}` for a container"
     try:
-        mode = path.stat().st_mode
+        about = path.stat()
         words = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--token-file {path}: not readable ({error}).") from None
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise InputError(f"--token-file {path}: everybody may read it. Run `chmod 600 {path}`.")
+        raise InputError(f"--token-file {path}: not readable ({error}). If it is there, run {shared}.") from None
+    own_group = about.st_gid in (os.getegid(), *os.getgroups())
+    if about.st_mode & stat.S_IRWXO or (about.st_mode & stat.S_IRWXG and not own_group):
+        who = "everybody" if about.st_mode & stat.S_IRWXO else f"the foreign group {about.st_gid}"
+        raise InputError(f"--token-file {path}: {who} may read it. Run `chmod 600 {path}`, or {shared}.")
     if not words or any(len(line) != 1 or not line[0].isascii() for line in words):
         raise InputError(f"--token-file {path}: one word of ASCII characters is needed in each line.")
     return tuple(SecretStr(word) for (word,) in words)

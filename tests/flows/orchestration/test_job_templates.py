@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,16 +90,10 @@ def test_the_command_prints_json_and_lists_the_names(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_a_dockerfile_copies_what_is_there_and_starts_the_entrypoint(name: str) -> None:
-    lines = (ROOT / f"deploy/Dockerfile.{name}").read_text().replace("\\\n", " ").splitlines()
-    words = [line.split() for line in lines if line and not line.startswith("#")]
-    known = {"FROM", "RUN", "WORKDIR", "COPY", "ARG", "USER", "ENV", "ENTRYPOINT", "CMD"}
-    assert {line[0] for line in words} <= known
-    for line in words:
-        if line[0] == "COPY" and not line[1].startswith("--from="):  # another step of the build has made those
-            assert all((ROOT / source).exists() for source in line[1:-1])
-    assert any(line[:3] == ["COPY", "deploy/entrypoint.sh", "/usr/local/bin/plumbline-entrypoint"] for line in words)
-    assert re.search(r"^FROM python:3\.11", "\n".join(lines), re.MULTILINE)
+def test_a_dockerfile_starts_the_entrypoint(name: str) -> None:
+    lines = (ROOT / f"deploy/Dockerfile.{name}").read_text().splitlines()
+    assert "COPY deploy/entrypoint.sh /usr/local/bin/plumbline-entrypoint" in lines
+    assert 'ENTRYPOINT ["sh", "/usr/local/bin/plumbline-entrypoint"]' in lines
 
 
 @pytest.mark.parametrize("volume", [False, pytest.param(True, marks=pytest.mark.slow)])
