@@ -276,16 +276,19 @@ def _panel(
 def write_labels(houses: Sequence[House], compared: Compared, path: Path) -> None:
     """Write the levelled severities and quadrants that are known well enough as labels of `adapt`.
 
+    Severities are raised to the true ones that levels at this spacing let expect, see `raised`.
+
     Raises:
         NotWritable: the disk refused.
     """
     told = [one for one in houses if one.severity_std <= LABEL_ERROR and one.spacing <= LABEL_SPACING_M]
     ids = dict(zip((one.row for one in houses), compared.table["building_id"], strict=True))
-    damaged = [one.severity >= CATEGORY_BOUNDS_PERMILLE[0] for one in told]
+    severity = [float(one.severity * raised(one.spacing)) for one in told]
+    damaged = [one >= CATEGORY_BOUNDS_PERMILLE[0] for one in severity]
     table = pd.DataFrame(
         {
             "building_id": [ids[one.row] for one in told],
-            "severity_permille": [round(one.severity, 4) for one in told],
+            "severity_permille": [round(one, 4) for one in severity],
             "quadrant": [one.quadrant if bad else "" for one, bad in zip(told, damaged, strict=True)],
             "accepted": [one.accepted if bad else "" for one, bad in zip(told, damaged, strict=True)],
         }
