@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -148,4 +149,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     commands = (tmp_path / "site" / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
     assert "plumbline predict" in commands
     assert "prepare_buildings" in (tmp_path / "site" / "program" / "index.html").read_text(encoding="utf-8")
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
+    assert {"Line of sight", "Telemetry: what leaves the machine"} <= {entry["title"] for entry in index["docs"]}
+    separator = index["config"]["separator"]
+    assert re.split(separator, "of sight, `severity_low`: 0.5") == ["of", "sight", "severity_low", "0.5"]
     shutil.rmtree(tmp_path / "site")
