@@ -60,6 +60,15 @@ def test_links_lead_to_files_and_headings(page: Path):
     assert links.dead(page, ROOT) == []
 
 
+def test_what_the_pages_import_is_on_the_page_of_python():
+    public = re.findall(r"^::: (\S+)", (DOCS / "reference/python.md").read_text(encoding="utf-8"), re.MULTILINE)
+    texts = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
+    imports = [found for text in texts for found in re.findall(r"^from (plumbline\S*) import (\w+)$", text, re.MULTILINE)]
+    names = {f"{module}.{name}" for module, name in imports if module != "plumbline.pretrained"}
+    assert len(names) > 5
+    assert names <= {*public}
+
+
 def test_generated_pages_are_not_kept():
     assert not [name for name in GENERATED if (DOCS / name).exists()]
 
@@ -148,7 +157,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     assert ended.returncode == 0, ended.stderr
     commands = (tmp_path / "site" / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
     assert "plumbline predict" in commands
-    assert "prepare_buildings" in (tmp_path / "site" / "program" / "index.html").read_text(encoding="utf-8")
+    assert "prepare_buildings" in (tmp_path / "site" / "reference" / "python" / "index.html").read_text(encoding="utf-8")
     index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert {"Line of sight", "Telemetry: what leaves the machine"} <= {entry["title"] for entry in index["docs"]}
     separator = index["config"]["separator"]
