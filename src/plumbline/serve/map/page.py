@@ -91,7 +91,8 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
     except for the host of its `basemap`, if it has one.
 
     Args:
-        document: see `make_document`. basemap: address of the base map in documents that the service will give.
+        document: see `make_document`.
+        basemap: address of the base map in documents that the service will give.
 
     Raises:
         InputError: the page was not built.
