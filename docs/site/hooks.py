@@ -12,7 +12,9 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import notebooks
 from links import LINK, prose, slug
+from notebooks import NOTEBOOKS
 from reference import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,11 +30,14 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the README, CONTRIBUTING and the pages that the code tells."""
+    """Add the README, CONTRIBUTING, the notebooks and the pages that are made from the code."""
     for name, place in BESIDE.items():
         files.append(File.generated(config, place, content=(ROOT / name).read_text(encoding="utf-8")))
     for place, page in PAGES.items():
         files.append(File.generated(config, place, content=page()))
+    for notebook in NOTEBOOKS:
+        for place, content in notebooks.files(notebook):
+            files.append(File.generated(config, place, content=content))
     return files
 
 

@@ -25,10 +25,11 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "site"))
 
 import links  # noqa: E402
+import notebooks  # noqa: E402
 import parameters  # noqa: E402
 import reference  # noqa: E402
 
-GENERATED = {"index.md", "contributing.md", *reference.PAGES}
+GENERATED = {"index.md", "contributing.md", *reference.PAGES, *notebooks.NOTEBOOKS}
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "data").glob("*/README.md")])
 
 
@@ -64,9 +65,9 @@ def test_links_lead_to_files_and_headings(page: Path):
 def test_what_the_pages_import_is_on_the_page_of_python():
     public = re.findall(r"^::: (\S+)", (DOCS / "reference/python.md").read_text(encoding="utf-8"), re.MULTILINE)
     texts = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
-    imports = [
-        found for text in texts for found in re.findall(r"^from (plumbline\S*) import (\w+)$", text, re.MULTILINE)
-    ]
+    texts += ["\n".join(notebooks.code(path)) for path in notebooks.NOTEBOOKS.values()]
+    lines = re.findall(r"^from (plumbline\S*) import (.+)$", "\n".join(texts), re.MULTILINE)
+    imports = [(module, name) for module, names in lines for name in names.split(", ")]
     names = {f"{module}.{name}" for module, name in imports if module != "plumbline.pretrained"}
     assert len(names) > 5
     assert names <= {*public}
