@@ -1,4 +1,4 @@
-"""Remove what a system piles up over months; docs/operations.md lists what stays.
+"""Remove what a system piles up over months; docs/operations/retention.md lists what stays.
 
 Run it with `python -m flows.tidy [--dry-run]` from the project's root. It exits 0, 2 for bad input, else 1; a checkout
 in which a run is at work is left alone, and that is no failure.

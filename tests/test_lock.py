@@ -140,7 +140,7 @@ def test_the_promised_pythons_are_the_same_everywhere():
         "README.md",
         "CONTRIBUTING.md",
         "docs/install.md",
-        "docs/operations.md",
+        "docs/operations/machines.md",
         "src/plumbline/doctor/installation.py",
     ):
         assert told in (ROOT / page).read_text(), page

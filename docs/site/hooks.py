@@ -12,12 +12,15 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import notebooks
 from links import LINK, prose, slug
+from notebooks import NOTEBOOKS
 from reference import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages of the project's root, and where the site has them."""
+LOGO = "src/plumbline/reporting/logo.svg"
 _ITEM = re.compile(r"( {0,3})([-*+]|\d+\.) ")
 
 
@@ -28,11 +31,14 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the README, CONTRIBUTING and the pages that the code tells."""
-    for name, place in BESIDE.items():
+    """Add the README, CONTRIBUTING, the notebooks and the pages that are made from the code."""
+    for name, place in (*BESIDE.items(), (LOGO, "images/logo.svg")):
         files.append(File.generated(config, place, content=(ROOT / name).read_text(encoding="utf-8")))
     for place, page in PAGES.items():
         files.append(File.generated(config, place, content=page()))
+    for notebook in NOTEBOOKS:
+        for place, content in notebooks.files(notebook):
+            files.append(File.generated(config, place, content=content))
     return files
 
 

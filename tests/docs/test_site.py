@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -24,9 +25,11 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "site"))
 
 import links  # noqa: E402
+import notebooks  # noqa: E402
+import parameters  # noqa: E402
 import reference  # noqa: E402
 
-GENERATED = {"index.md", "contributing.md", *reference.PAGES}
+GENERATED = {"index.md", "contributing.md", *reference.PAGES, *notebooks.NOTEBOOKS}
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "data").glob("*/README.md")])
 
 
@@ -57,6 +60,17 @@ def test_navigation_names_every_page_once():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_files_and_headings(page: Path):
     assert links.dead(page, ROOT) == []
+
+
+def test_what_the_pages_import_is_on_the_page_of_python():
+    public = re.findall(r"^::: (\S+)", (DOCS / "reference/python.md").read_text(encoding="utf-8"), re.MULTILINE)
+    texts = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
+    texts += ["\n".join(notebooks.code(path)) for path in notebooks.NOTEBOOKS.values()]
+    lines = re.findall(r"^from (plumbline\S*) import (.+)$", "\n".join(texts), re.MULTILINE)
+    imports = [(module, name) for module, names in lines for name in names.split(", ")]
+    names = {f"{module}.{name}" for module, name in imports if module != "plumbline.pretrained"}
+    assert len(names) > 5
+    assert names <= {*public}
 
 
 def test_generated_pages_are_not_kept():
@@ -101,25 +115,32 @@ def _all_commands(before: tuple[str, ...] = ()) -> list[str]:
     return [one for name in names for one in (_all_commands((*before, name)) or [" ".join((*before, name))])]
 
 
-def test_every_parameter_is_on_the_page_of_parameters():
-    page = reference.params_page()
-    told = re.findall(r"^### (\w+): ([^\n]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
-    parts = {f"{family}: {path}": text for family, path, text in told}
-    for family, whole in (("Diagnosis", Params), ("Restoration", RestorationParams)):
-        for path, section in reference.sections(whole):
-            text = parts[f"{family}: {path or 'the file'}"]
-            again = re.search(r"The same keys as \[.*\]\(#(.+)\)", text)
+def test_every_parameter_is_on_a_page_of_parameters():
+    pages = parameters.params_pages()
+    for family, (whole, folder) in parameters.FAMILIES.items():
+        for path, section in parameters.sections(whole):
+            name = path.partition(".")[0] or "file"
+            heading = path if "." in path else f"Parameters: {name} ({family})"
+            text = _part(pages[f"reference/params/{folder}{name}.md"], links.slug(heading))
+            again = re.search(r"The same keys as \[.*\]\((?:\.\./)?(\w+\.md)#(.+)\)", text)
             if again:
-                text = next(other for name, other in parts.items() if links.slug(name) == again[1])
-            for name, field in section.model_fields.items():
-                assert f"| `{field.alias or name}` |" in text, (path, name)
-    assert "| `bay_m` |" not in page  # no such parameter
-    assert "| `buffer_m` | number | ≥ 0, ≤ 20 | `2.0` | m |" in page
+                text = _part(pages[f"reference/params/{again[1]}"], again[2])
+            for key, field in section.model_fields.items():
+                assert f"| `{field.alias or key}` |" in text, (path, key)
+    assert not [page for page in pages.values() if "| `bay_m` |" in page]  # no such parameter
+    assert "| `buffer_m` | number | ≥ 0, ≤ 20 | `2.0` | m |" in pages["reference/params/prepare.md"]
+    assert max(page.count("\n| `") for page in pages.values()) < 80  # none too long to read
+
+
+def _part(page: str, anchor: str) -> str:
+    """The text below a heading."""
+    parts = re.split(r"^#+ (.+)$", page, flags=re.MULTILINE)
+    return dict(zip(map(links.slug, parts[1::2]), parts[2::2], strict=True))[anchor]
 
 
 def test_every_section_of_the_params_file_is_reached():
     """By a walk of its own over all models that the whole files hold."""
-    reached = {section for whole in (Params, RestorationParams) for _, section in reference.sections(whole)}
+    reached = {section for whole in (Params, RestorationParams) for _, section in parameters.sections(whole)}
     module = sys.modules
     defined = {
         kind
@@ -147,5 +168,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     assert ended.returncode == 0, ended.stderr
     commands = (tmp_path / "site" / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
     assert "plumbline predict" in commands
-    assert "prepare_buildings" in (tmp_path / "site" / "program" / "index.html").read_text(encoding="utf-8")
+    assert "prepare_buildings" in (tmp_path / "site" / "reference" / "python" / "index.html").read_text(
+        encoding="utf-8"
+    )
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
+    assert {"Line of sight", "Telemetry: what leaves the machine"} <= {entry["title"] for entry in index["docs"]}
+    separator = index["config"]["separator"]
+    assert re.split(separator, "of sight, `severity_low`: 0.5") == ["of", "sight", "severity_low", "0.5"]
     shutil.rmtree(tmp_path / "site")

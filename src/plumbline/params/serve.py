@@ -237,7 +237,7 @@ class Score(Section):
 
 
 class Tidy(Section):
-    """What to keep on a system that runs for months; see docs/operations.md, "Retention"."""
+    """What to keep on a system that runs for months; see docs/operations/retention.md."""
 
     former_champions: int = Field(default=5, ge=1, le=99)
     """How many times in a row `plumbline release rollback` can go back: their packages stay."""

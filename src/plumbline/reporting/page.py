@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+LOGO = Path(__file__).with_name("logo.svg")
 _SKELETON = Environment(autoescape=True, keep_trailing_newline=True, undefined=StrictUndefined).from_string(
     Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 )
@@ -17,6 +19,11 @@ _SKELETON = Environment(autoescape=True, keep_trailing_newline=True, undefined=S
 def html_page(title: str, style: str, parts: Sequence[str]) -> str:
     """Put `parts`, which are HTML, and a style sheet into a page; the title is text."""
     return _SKELETON.render(title=title, style=style, parts=parts)
+
+
+def icon() -> str:
+    """Return the logo as an address that holds the picture itself, for the icon of a page."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(LOGO.read_bytes()).decode()}"
 
 
 def say(text: object) -> str:

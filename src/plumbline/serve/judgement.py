@@ -106,7 +106,9 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
     """Prepare, ask the model, and judge: what commands and the service say of a city; `score` does so tile by tile.
 
     Args:
-        city: points and footprints. model: who answers. options: what the user asks for.
+        city: points and footprints.
+        model: who answers.
+        options: what the user asks for.
         areas: whether moving areas are looked for, too.
     """
     limits, where = options.limits(model.prepare), where_of(options, city)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.errors import InputError
+from plumbline.reporting.page import icon
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.page import page_html, write_map
 from tests.full_disk import largest_file
@@ -55,7 +56,7 @@ def test_the_page_is_whole_and_asks_for_nothing(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     tags = Tags(text)
     fetched = [own for _, own in tags.found if {"src", "href", "data", "action"} & own.keys()]
-    assert fetched == [{"rel": "icon", "href": "data:,"}]
+    assert fetched == [{"rel": "icon", "href": icon()}]
     assert not {"img", "i", "b", "iframe", "object"} & {tag for tag, _ in tags.found}
     assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in tags.found
     assert "<title>Ours &lt;i&gt;&amp; theirs&lt;/i&gt;</title>" in text

@@ -95,9 +95,13 @@ def restore(
     Windows that are done are kept in `.plumbline`: a run that was killed goes on with them.
 
     Args:
-        points: product files, each one track. package: of a model of fields. output: GeoTIFF.
-        asked: how. reading: what the files do not say.
-        buildings: footprints. buildings_output: table of them, see `footprints.write_buildings`.
+        points: product files, each one track.
+        package: folder of a model of fields.
+        output: GeoTIFF.
+        asked: how.
+        reading: what the files do not say.
+        buildings: footprints.
+        buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
         workers: processes, each on one core; 1: this one, on all cores.
 

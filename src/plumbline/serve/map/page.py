@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plumbline.core.errors import InputError
+from plumbline.reporting.page import icon
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
 from plumbline.serve.predictions import write_text
@@ -91,7 +92,8 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
     except for the host of its `basemap`, if it has one.
 
     Args:
-        document: see `make_document`. basemap: address of the base map in documents that the service will give.
+        document: see `make_document`.
+        basemap: address of the base map in documents that the service will give.
 
     Raises:
         InputError: the page was not built.
@@ -108,7 +110,7 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document, basemap))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'  # else a browser asks the server for one
+        f'<link rel="icon" href="{icon()}">\n'  # else a browser asks the server for one
         f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
         f'<body><div id="app"></div>\n<noscript>This map needs JavaScript.</noscript>\n{data}'
         f"<script>{script}</script>\n</body></html>\n"
