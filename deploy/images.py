@@ -71,7 +71,7 @@ def build(note: Note, name: str) -> None:
 
 @contextmanager
 def served(token: Path) -> Iterator[tuple[str, httpx.Client]]:
-    """Start the service as docs/operations.md does; yield the container's id and a client, once it answers."""
+    """Start the service as docs/operations says; yield the container's id and a client, once it answers."""
     port = free_port()
     mounted = (f"--publish=127.0.0.1:{port}:8000", f"--volume={token}:/run/secrets/token:ro")
     name = podman("run", "--detach", *GUARDS, *mounted, "plumbline:serve").stdout.strip().splitlines()[-1]
@@ -129,7 +129,7 @@ def check_serve(note: Note) -> None:
 
 
 def check_tokens(note: Note, token: Path) -> None:
-    """Check that tokens of the usual modes are refused with exit code 2; leave the mode of docs/operations.md."""
+    """Check that tokens of the usual modes are refused with exit code 2; leave the documented one."""
     subprocess.run([*(["podman", "unshare"] if os.geteuid() else []), "chgrp", str(SERVICE_GROUP), token], check=True)
     for mode, why in ((0o444, "everybody may read it"), (0o600, "not readable")):
         token.chmod(mode)
