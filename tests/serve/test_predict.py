@@ -156,13 +156,18 @@ def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by
     assert count[count > 0].sort_index().to_dict() == judged["n_points"].sort_index().to_dict()
 
 
+def upright(table):
+    """Those that lean too far are judged only if damage was found, which small differences may decide."""
+    return ~(table["tilt_mm_m"] >= 9)
+
+
 def test_few_points_are_a_reason_to_abstain(tiny, tmp_path):
     """By a package that takes whatever is measured: with the shipped one noise is a reason too."""
     table = answers(Case(tiny, tiny.data("package"), tmp_path))
     few, enough = table["n_points"] < 6, table["n_points"] > 6  # of one track 6 are enough, of two 7
     assert few.any()
     assert (table.loc[few, "status"] == "insufficient_points").all()
-    assert (table.loc[enough, "status"] != "insufficient_points").all()
+    assert (table.loc[enough & upright(table), "status"] != "insufficient_points").all()
 
 
 @pytest.mark.parametrize("empty", [slice(0, 6), slice(-6, None), slice(10, 12)], ids=["first", "last", "between"])
@@ -251,14 +256,17 @@ def test_a_map_without_its_page_is_refused_before_anything_is_read(case, monkeyp
 
 
 def test_each_model_of_the_package_may_be_asked(case):
-    found = {}
+    """At one share: an estimate may tip over a building that is nearly unsure."""
+    found, rate = {}, ["--damage-rate", "0.3"]
     for artifact in ("pruned", "int8"):
-        case.more = ["--artifact", artifact]
+        case.more = [*rate, "--artifact", artifact]
         found[artifact] = answers(case)
-    case.more = []
+    case.more = rate
     pd.testing.assert_frame_equal(found["pruned"], answers(case))
     judged = found["pruned"]["status"] == "ok"
-    assert (found["int8"]["status"] == found["pruned"]["status"]).all()
+    same = found["int8"]["status"] == found["pruned"]["status"]
+    assert same[upright(found["pruned"])].all()
+    judged &= same
     near = found["int8"]["severity_permille"][judged] - found["pruned"]["severity_permille"][judged]
     assert 0 < near.abs().max() < 0.3
 
@@ -367,13 +375,14 @@ def test_footprints_in_degrees_and_in_metres_answer_the_same(case):
 
 
 def test_all_is_worked_in_the_crs_that_params_name(case):
+    case.more = ["--damage-rate", "0.3"]
     plain = answers(case)
     (case.folder / "utm.yaml").write_text("ingest: {crs: EPSG:32631}\n")
-    case.more = ["--params", case.folder / "utm.yaml"]
+    case.more += ["--params", case.folder / "utm.yaml"]
     case.output = case.folder / "utm.gpkg"
     there = answers(case)
     assert there.crs == "EPSG:32631"
-    assert there["status"].tolist() == plain["status"].tolist()
+    assert (there["status"] == plain["status"])[upright(plain)].all()
     apart = there.geometry.to_crs("EPSG:3035").centroid.distance(plain.geometry.set_crs("EPSG:3035").centroid)
     assert apart.max() < 0.1
 

@@ -34,9 +34,11 @@ QUESTIONS = ("quadrant", "severity")
 
 
 def arguments(city: City, command: str, output: Path, *more: object) -> list[object]:
+    """The words of a command; an option in `more` takes the place of a usual one."""
     points = [word for path in city.products() for word in ("--points", path)]
-    inputs = [*points, "--buildings", city.footprints, "--model", pretrained.PACKAGE]
-    return [command, *inputs, "--output", output, *more]
+    usual = {"--model": pretrained.PACKAGE, "--output": output}
+    usual = [word for pair in usual.items() if pair[0] not in more for word in pair]
+    return [command, *points, "--buildings", city.footprints, *usual, *more]
 
 
 @pytest.fixture(scope="module")
