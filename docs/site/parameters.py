@@ -9,7 +9,7 @@ import posixpath
 import textwrap
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from links import slug
 from pydantic.fields import FieldInfo
@@ -45,7 +45,9 @@ _ABOUT = """# Parameters
 
 A page for each section of `params.yaml`, made from `src/plumbline/params`. A key without a default must be given.
 Unknown keys and values out of range are refused, with what is allowed.
-"""
+
+| section | of | holds |
+|---|---|---|"""
 FAMILIES: Mapping[str, tuple[type[Section], str]] = {
     "diagnosis": (Params, ""),
     "restoration": (RestorationParams, "restoration/"),
@@ -53,29 +55,49 @@ FAMILIES: Mapping[str, tuple[type[Section], str]] = {
 """Of each family: the class of its file, and the folder of its pages below that of the index."""
 
 
+class _Spot(NamedTuple):
+    """Where a section stands: its family, and its path in the file."""
+
+    family: str
+    path: str
+
+    @property
+    def top(self) -> str:
+        return self.path.partition(".")[0] or "file"
+
+    @property
+    def page(self) -> str:
+        return posixpath.join(posixpath.dirname(INDEX), FAMILIES[self.family][1], f"{self.top}.md")
+
+    @property
+    def heading(self) -> str:
+        return self.path if "." in self.path else f"Parameters: {self.top} ({self.family})"
+
+
 def params_pages() -> dict[str, str]:
     """Return the text of each page by its path."""
-    index = [_ABOUT]
-    pages: dict[str, list[str]] = {INDEX: index}
-    shown: dict[type[Section], tuple[str, str]] = {}
-    for family, (whole, folder) in FAMILIES.items():
-        index += [f"## {family.capitalize()}", ""]
-        for path, section in sections(whole):
-            name = path.partition(".")[0] or "file"
-            place = posixpath.join(posixpath.dirname(INDEX), folder, f"{name}.md")
-            if place not in pages:
-                index.append(f"- [`{name}`]({_link(INDEX, place)}): {plain(inspect.getdoc(section))}")
-            mark, heading = ("##", path) if place in pages else ("#", f"Parameters: {name} ({family})")
-            body = _again(place, *shown[section]) if section in shown else _table(section)
-            shown.setdefault(section, (heading, f"{place}#{slug(heading)}"))
-            pages.setdefault(place, []).extend([f"{mark} {heading}", "", *body])
-        index.append("")
-    return {place: "\n".join(lines) for place, lines in pages.items()}
+    spots = [(_Spot(family, path), kind) for family, (file, _) in FAMILIES.items() for path, kind in sections(file)]
+    homes: dict[type[Section], _Spot] = {}
+    for spot, section in sorted(spots, key=lambda one: one[0].path.count(".")):
+        homes.setdefault(section, spot)
+    pages: dict[str, list[str]] = {INDEX: [_ABOUT]}
+    for spot, section in spots:
+        if spot.page not in pages:
+            pages[INDEX].append(_entry(spot, section))
+        mark = "##" if spot.page in pages else "#"
+        body = _table(section) if homes[section] == spot else _again(spot.page, homes[section])
+        pages.setdefault(spot.page, []).extend([f"{mark} {spot.heading}", "", *body])
+    return {place: "\n".join([*lines, ""]) for place, lines in pages.items()}
 
 
-def _again(page: str, heading: str, target: str) -> list[str]:
-    """Return the line that leads to where the same class was shown."""
-    return [f"The same keys as [{heading}]({_link(page, target)}).", ""]
+def _entry(spot: _Spot, section: type[Section]) -> str:
+    """Return the row of the index for a page."""
+    return f"| [`{spot.top}`]({_link(INDEX, spot.page)}) | {spot.family} | {plain(inspect.getdoc(section))} |"
+
+
+def _again(page: str, home: _Spot) -> list[str]:
+    """Return the line that leads to where the same class is shown."""
+    return [f"The same keys as [{home.heading}]({_link(page, home.page)}#{slug(home.heading)}).", ""]
 
 
 def _link(page: str, target: str) -> str:
