@@ -25,7 +25,11 @@ from tests.serve.map.town import EAST, HOSTILE, NORTH, town, track
 pytestmark = pytest.mark.browser
 REST = """async () => {
     const {map} = window.plumbline.view
-    await new Promise(done => { map.once("idle", done); map.triggerRepaint() })
+    await new Promise((done, fail) => {
+        map.once("idle", done)
+        map.triggerRepaint()
+        setTimeout(() => fail(Error("the map never rests")), 60000)
+    })
 }"""
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="  # one, red
 
