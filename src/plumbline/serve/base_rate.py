@@ -35,7 +35,7 @@ DEVIATION = 0.15
 """Of the logarithm of the factor on all odds: in a city whose noise the training did not have, they are off by it."""
 DEVIATIONS = (0.1, 0.15, 0.2, 0.4)
 """The same for each quarter of the buildings, from the smallest noise to the largest: what says more is less wrong."""
-FEWEST = 200
+FEWEST = 400
 """Buildings, from which quarters are looked at."""
 RATES = 1 / (1 + np.exp(-np.linspace(-11.5, 7, 287)))
 STEPS = np.linspace(-3, 3, 49)
