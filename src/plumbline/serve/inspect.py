@@ -25,9 +25,10 @@ from plumbline.reporting.page import html_page, say
 from plumbline.reporting.plans import PlanPoints, draw_histories, draw_plan
 from plumbline.serve.predictions import write_text
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_shared_names
+from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
 from plumbline.sources.crs import GLOBE, transformer, unrolled
+from plumbline.sources.distinct import check_distinct
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
