@@ -60,6 +60,13 @@ def test_the_same_buildings_without_a_warning(tmp_path, caplog, change, suffix):
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
+def test_the_web_s_mercator_ends_there_too(tmp_path, caplog):
+    degrees(lambda shape: cut(np.array([shape]))[0]).to_crs("EPSG:3857").to_file(tmp_path / "f.gpkg")
+    found = read_buildings(tmp_path / "f.gpkg", CRS)
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses().geometry.to_numpy()).max() < 0.05
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_two_features_of_one_building_are_one(tmp_path, caplog):
     pieces = degrees(lambda shape: cut(np.array([shape]))[0]).explode(ignore_index=True)
     pieces["building_id"] = list("abBc")

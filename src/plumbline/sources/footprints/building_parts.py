@@ -16,6 +16,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
+from plumbline.sources.crs import turn_in
 from plumbline.sources.footprints.geometry import unlike_polygons
 from plumbline.sources.footprints.ids import text_of
 from plumbline.sources.footprints.selection import FeatureFilter, Objects
@@ -102,11 +103,9 @@ def whole_at_180(
 
     RFC 7946 asks for the cut, as parts of one feature; some programs write two features.
     """
-    if frame.crs is None or not frame.crs.is_geographic:
-        return frame, geometry
-    turn = 2 * np.pi / frame.crs.axis_info[0].unit_conversion_factor
+    turn = None if frame.crs is None else turn_in(frame.crs)
     west, _, east, _ = shapely.total_bounds(geometry)
-    if not east - west > turn / 2:  # as nearly always
+    if turn is None or not east - west > turn / 2:  # as nearly always
         return frame, geometry
     usable = np.flatnonzero([reason is None for reason in unlike_polygons(geometry)])
     geometry = geometry.copy()
