@@ -188,6 +188,20 @@ def test_geojson_is_rfc_7946(tmp_path: Path) -> None:
     assert 38.6 < ring[0][1] < 38.8
 
 
+def test_geojson_is_cut_at_180_degrees(tmp_path: Path) -> None:
+    path = tmp_path / "out.geojson"
+    written = predictions(["a", "b"])
+    across = shapely.box(819_779, 8_140_000, 819_795, 8_140_010)
+    written = written.set_geometry(geopandas.GeoSeries([across, across], crs="EPSG:32760"))
+    write_predictions(written, path)
+    for feature in json.loads(path.read_text(encoding="utf-8"))["features"]:
+        parts = shapely.get_parts(shapely.geometry.shape(feature["geometry"]))
+        bounds = sorted(part.bounds for part in parts)
+        assert [bound[0] for bound in bounds] == [-180.0, pytest.approx(179.9999, abs=1e-4)]
+        assert [bound[2] for bound in bounds] == [pytest.approx(-179.9999, abs=1e-4), 180.0]
+        assert all(part.exterior.is_ccw for part in parts)
+
+
 def test_csv_is_plain(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     write_predictions(predictions(["a", "b"], ["insufficient_points", "ok"]), path)

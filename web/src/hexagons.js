@@ -20,15 +20,22 @@ export function resolutionAt(zoom, lat) {
     return fits.length ? Math.min(FINEST, Math.max(...fits)) : Math.min(...Object.keys(EDGE_M).map(Number))
 }
 
+/** A longitude of the city: near to it, longitudes go on beyond 180 degrees. */
+let about = 0
+const near = lon => lon - 360 * Math.round((lon - about) / 360)
+const cornersOf = cell => cellToBoundary(cell, true).map(([lon, lat]) => [near(lon), lat])
+const middleOf = cell => [near(cellToLatLng(cell)[1]), cellToLatLng(cell)[0]]
+
 /** Give each building its cell of the finest resolution, once. */
 export function assignCells(buildings) {
+    about = buildings[0]?.centre[0] ?? 0
     for (const building of buildings) building.cell = latLngToCell(building.centre[1], building.centre[0], FINEST)
 }
 
 /** West, south, east and north of all hexagons. */
 export function boundsOf(buildings, resolution) {
     const cells = [...new Set(buildings.map(({ cell }) => cell))]
-    const corners = [...new Set(cells.map(cell => parentOf(cell, resolution)))].flatMap(cell => cellToBoundary(cell, true))
+    const corners = [...new Set(cells.map(cell => parentOf(cell, resolution)))].flatMap(cornersOf)
     const [lons, lats] = [0, 1].map(axis => corners.map(corner => corner[axis]))
     return [Math.min(...lons), Math.min(...lats), Math.max(...lons), Math.max(...lats)]
 }
@@ -58,7 +65,7 @@ export const middles = ({ features }) => ({
     type: "FeatureCollection",
     features: features.map(({ properties }) => ({
         type: "Feature",
-        geometry: { type: "Point", coordinates: cellToLatLng(properties.cell).reverse() },
+        geometry: { type: "Point", coordinates: middleOf(properties.cell) },
         properties,
     })),
 })
@@ -66,10 +73,9 @@ export const middles = ({ features }) => ({
 /** GeoJSON of the hexagons: `share` flagged of those judged (-1: none was judged), counts, and a text. */
 export function hexagons(buildings, resolution) {
     const features = [...tally(buildings, resolution)].map(([cell, { all, judged, flagged }]) => {
-        const boundary = cellToBoundary(cell, true)
         return {
             type: "Feature",
-            geometry: { type: "Polygon", coordinates: [boundary] },
+            geometry: { type: "Polygon", coordinates: [cornersOf(cell)] },
             properties: {
                 cell,
                 share: judged ? flagged / judged : -1,

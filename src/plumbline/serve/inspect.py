@@ -25,9 +25,10 @@ from plumbline.reporting.page import html_page, say
 from plumbline.reporting.plans import PlanPoints, draw_histories, draw_plan
 from plumbline.serve.predictions import write_text
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_shared_names
+from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
-from plumbline.sources.crs import GLOBE, transformer
+from plumbline.sources.crs import GLOBE, transformer, unrolled
+from plumbline.sources.distinct import check_distinct
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -38,7 +39,7 @@ from plumbline.sources.points.source import PointSource, ProductFile
 from plumbline.sources.points.track import Track
 
 Kind = Literal["points", "footprints", "not readable"]
-WORLD_M = "EPSG:6933"
+WORLD_M = "+proj=cea +lat_ts=30 +datum=WGS84 +units=m +over"
 """Of equal areas, for footprints without points."""
 NO_SHAPES = ("a table without geometry", "not recognized as being in a supported")
 """What the reader of footprints says of a file that is none."""
@@ -194,8 +195,9 @@ def _statistics(steps: np.ndarray[Any, Any]) -> dict[str, float]:
 
 
 def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
-    degrees = zip(("longitude", "latitude"), transformer(crs, GLOBE).transform(x, y), strict=True)
-    return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees}
+    longitude, latitude = transformer(crs, GLOBE).transform(x, y)
+    degrees = {"longitude": unrolled(longitude), "latitude": latitude}
+    return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees.items()}
 
 
 def _line_of_sight(track: Track) -> dict[str, Any]:

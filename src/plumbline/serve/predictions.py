@@ -23,6 +23,8 @@ from plumbline.core.files import atomic_file, check_writable, told_unwritten, wh
 from plumbline.core.strain import MECHANISMS, category
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
+from plumbline.sources.crs import GLOBE
+from plumbline.sources.globe import cut, to_degrees
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
 """`ok`: judged. The others say why the model abstained."""
@@ -283,9 +285,8 @@ def _refuse(table: geopandas.GeoDataFrame, bad: NDArray[np.bool_], what: str) ->
 
 
 def geojson_text(table: geopandas.GeoDataFrame) -> str:
-    """Return the table as RFC 7946: longitude and latitude, outer rings counter-clockwise, without `crs`."""
-    degrees = shapely.transform(table.geometry.to_crs("EPSG:4326").to_numpy(), lambda position: position.round(7))
-    oriented = table.set_geometry(shapely.orient_polygons(degrees), crs="EPSG:4326")
+    """Return the table as RFC 7946: degrees, cut at 180, outer rings counter-clockwise, without `crs`."""
+    oriented = table.set_geometry(shapely.orient_polygons(cut(to_degrees(table.geometry))), crs=GLOBE)
     # Plain UTF-8, because GDAL misreads some characters that are escaped as two halves.
     return str(oriented.to_json(drop_id=True, to_wgs84=True, ensure_ascii=False))
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pyproj
 import shapely
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from plumbline import params
 from plumbline.core.console import log
@@ -214,50 +213,6 @@ def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: st
         f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "
         f"in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} to {north:.4f} degrees north"
     )
-
-
-SAME_LOS = 0.05
-"""Largest difference of the mean line of sight of two copies."""
-SAME_SHARE = 0.5
-"""Two tracks that share so many of the days and of the places of the smaller one are of the same data."""
-SAME_PLACE_M = 1.0
-"""Another release of a product, or another program, places a point within decimetres."""
-
-
-def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
-    """Refuse data given twice: as a copy, a part, or another release of a product, or by another program.
-
-    Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
-
-    Args:
-        tracks: as read. names: of their files, for the message.
-
-    Raises:
-        InputError: two tracks are the same; the message names both files.
-    """
-    for second in range(len(tracks)):
-        for first in range(second):
-            looks_alike = np.abs(tracks[first].los.mean(0) - tracks[second].los.mean(0)).max() < SAME_LOS
-            days = len(np.intersect1d(tracks[first].epochs, tracks[second].epochs))
-            if not looks_alike or days < SAME_SHARE * min(len(tracks[first].epochs), len(tracks[second].epochs)):
-                continue
-            shared = _shared(tracks[first], tracks[second])
-            if shared >= SAME_SHARE * min(len(tracks[first]), len(tracks[second])):
-                raise InputError(
-                    f"{names[second]}: {shared} of its points lie where those of {names[first]} do, seen from the same "
-                    f"side, on {days} days of both. These are the same data, and would count twice. Give one of both."
-                )
-
-
-def _shared(one: Track, other: Track) -> int:
-    """Count the points of the smaller product that have a point of the other at their place."""
-    few, many = sorted((one, other), key=len)
-    near, _ = KDTree(_places(many)).query(_places(few), distance_upper_bound=SAME_PLACE_M)
-    return int(np.isfinite(near).sum())
-
-
-def _places(track: Track) -> NDArray[np.float64]:
-    return np.column_stack([track.easting, track.northing])
 
 
 def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:

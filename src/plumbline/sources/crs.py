@@ -65,6 +65,7 @@ PLANE = (-20_040_000.0, 20_040_000.0)
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
 """Degrees that may be found: longitudes are counted from -180 to 180, and by some from 0 to 360."""
 UTM_LATITUDES = (-80.0, 84.0)
+WEB_MERCATOR, WEB_GIRTH_M = "Popular Visualisation Pseudo Mercator", 2 * np.pi * 6_378_137.0
 SAME_M, SAME_DEG = 1.0, 1e-5
 """WGS 84 and a continent's own datum, such as ETRS89, drift apart by some decimetres."""
 AREA_MARGIN_DEG = 3.0
@@ -199,8 +200,10 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
     return f"EPSG:{32600 + zone if latitude >= 0 else 32700 + zone}"
 
 
-def most_of(x: Floats, y: Floats) -> Box:
-    """Return west, south, east, north of nine tenths of the points (N,), in any unit."""
+def most_of(x: Floats, y: Floats, crs: str = GLOBE) -> Box:
+    """Return west, south, east, north of nine tenths of the points (N,), in the unit of `crs`; as `typical_box`."""
+    turn = turn_in(CRS.from_user_input(crs))
+    x = x if turn is None else unrolled(x, turn=turn)
     (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
     return float(west), float(south), float(east), float(north)
 
@@ -226,13 +229,21 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
     return most_of(turned, y)
 
 
-def unrolled(longitude: Floats, about: float | None = None) -> Floats:
+def unrolled(longitude: Floats, about: float | None = None, turn: float = 360.0) -> Floats:
     """Return longitudes (N,) without the step at the date line, within half a turn of `about` or of the bulk."""
     if about is None:
-        if np.ptp(longitude) <= 180:
+        if np.ptp(longitude) <= turn / 2:
             return longitude
-        about = float(np.degrees(np.angle(np.exp(1j * np.radians(longitude)).sum())))
-    return np.asarray(about + (longitude - about + 180) % 360 - 180, float)
+        about = float(np.angle(np.exp(2j * np.pi / turn * longitude).sum())) * turn / (2 * np.pi)
+    return np.asarray(about + (longitude - about + turn / 2) % turn - turn / 2, float)
+
+
+def turn_in(crs: CRS) -> float | None:
+    """Return by how much x differs once around the Earth: degrees, or metres of the web's maps; None in other CRSs."""
+    if crs.is_geographic:
+        return 2 * np.pi / float(crs.axis_info[0].unit_conversion_factor)
+    operation = crs.coordinate_operation
+    return WEB_GIRTH_M if operation is not None and operation.method_name == WEB_MERCATOR else None
 
 
 def _parse(source: str, crs: str) -> CRS:

@@ -19,7 +19,7 @@ from plumbline.fields.model.sampling import read_spread
 from plumbline.fields.prepare.grid import Grid, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore import outputs as style
-from plumbline.fields.restore.field import BANDS, Box, parse_box
+from plumbline.fields.restore.field import BANDS, Box, cut_to_box, parse_box
 from plumbline.fields.restore.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
@@ -430,3 +430,14 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
         assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
     assert left_in(here) == ["f.qml", "f.tif"]
     assert open_fields(tiny_fields.package).name == "plumbline-restoration"
+
+
+@pytest.mark.parametrize("box", [(179.9995, 180.0005), (-180.0005, -179.9995), (179.9995, -179.9995)])
+def test_a_box_across_180_degrees_is_found_however_it_is_counted(box):
+    crs, east, north = "EPSG:32760", 819_787.0, 8_140_000.0
+    grid = Grid(east - 200, north + 200, 10.0, 40, 40)
+    asked = parse_box(f"{box[0]},-17,{box[1]},-16")
+    part = cut_to_box(grid, crs, asked, np.array([[east - 150, north], [east, north], [east + 150, north]]))
+    assert part.rows == 40
+    assert part.left == pytest.approx(east - 54, abs=15)
+    assert part.columns * part.cell_m == pytest.approx(107, abs=15)

@@ -51,6 +51,13 @@ def test_points_and_footprints_are_told_apart_and_described() -> None:
     assert ascending.facts["longitude"] == [round(xy[0].min(), 5), round(xy[0].max(), 5)]
 
 
+def test_a_place_at_180_degrees_is_some_metres_wide() -> None:
+    (found,) = look([BASE.parent / "fiji-geojson" / "fp_fj.geojson"]).files
+    west, east = found.facts["longitude"]
+    assert 0 < east - west < 0.002
+    assert (found.facts["repaired"], found.doubts) == (0, [])
+
+
 def test_a_page_has_the_points_on_the_footprints_three_histories_a_track_and_no_address() -> None:
     page = as_page(look(FILES))
     assert page.count("<circle") >= 864 + 6 * 60

@@ -1,6 +1,7 @@
 """The map document says what the table says, in WGS 84, without NaN, within its bounds."""
 
 import json
+from dataclasses import replace
 
 import geopandas
 import numpy as np
@@ -195,3 +196,23 @@ def test_the_ends_of_the_velocity_colours_are_those_of_most_points() -> None:
     points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101, np.arange(101))
     assert velocity_limit([points]) == 3
     assert velocity_limit([]) == 2
+
+
+def test_a_city_on_both_sides_of_180_degrees_is_in_one_piece() -> None:
+    """Its bounds would else be those of the Earth."""
+    east, north, crs = 819_787.0, 8_140_000.0, "EPSG:32760"
+    houses = [shapely.box(east + x - 8, north, east + x + 8, north + 10) for x in (-50, 0, 50)]
+    frame = geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs=crs)
+    figures = ([[0.7, 0.1, 0.1, 0.1]] * 3, [1.0, 4.0, 2.0], [0.1] * 3, [9.0] * 3, "1")
+    table = table_of(frame, ["ok"] * 3, [9] * 3, *figures, [0.99, 0.6, 0.8])
+    points = replace(track(3), crs=crs, easting=east + np.array([-50.0, 0.0, 50.0]), northing=np.full(3, north + 5))
+    said = made(table, [points])
+    west, south, end, _ = said["bounds"]
+    assert 179.999 < west < 180 < end < 180.001
+    assert south < -16
+    shapes = [shapely.geometry.shape(one["geometry"]) for one in said["buildings"]["features"]]
+    assert shapely.total_bounds(shapes).tolist() == said["bounds"]
+    assert all(part.geom_type == "Polygon" for part in shapes)
+    longitudes = said["points"][0]["lon"] + [one["lon"] for one in said["histories"]["series"]]
+    assert len(longitudes) == 6
+    assert all(west <= longitude <= end for longitude in longitudes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.sources.checks import check_distinct
+from plumbline.sources.distinct import check_distinct
 from plumbline.sources.points.track import Track
 
 PLACES = np.arange(0, 600, 30.0)

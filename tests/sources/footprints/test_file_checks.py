@@ -106,14 +106,12 @@ def test_map_tiles_are_refused(tmp_path):
         read_buildings(tmp_path / "f.mbtiles", CRS)
 
 
-def test_an_answer_that_is_one_page_of_several_is_warned_of(tmp_path, caplog):
-    path = tmp_path / "f.geojson"
-    squares().to_crs("EPSG:4326").to_file(path)
-    read_buildings(path, CRS)
-    assert "not complete" not in caplog.text
-    path.write_text(path.read_text().rstrip()[:-1] + ', "properties": {"exceededTransferLimit": true}}')
-    assert len(read_buildings(path, CRS)) == 3
-    assert "f.geojson: a server's answer that says it is not complete" in caplog.text
+def test_lines_that_are_cut_off_are_refused(tmp_path):
+    path = tmp_path / "f.geojsonl"
+    squares().to_crs("EPSG:4326").to_file(path, driver="GeoJSONSeq")
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"f\.geojsonl: cut off: its last line is no whole feature"):
+        read_buildings(path, CRS)
 
 
 def test_an_answer_of_arcgis_in_its_own_json_is_read(tmp_path):

@@ -213,6 +213,11 @@ class Box(NamedTuple):
     def __str__(self) -> str:
         return ",".join(f"{value:.6g}" for value in self)
 
+    def turned(self, other: Box) -> Box:
+        """Return the box with its longitudes counted as those of another: 181 is -179, too."""
+        turns = 360 * np.round((other.west + other.east - self.west - self.east) / 720)
+        return self._replace(west=self.west + turns, east=self.east + turns)
+
 
 def parse_box(text: str) -> Box:
     """Read `WEST,SOUTH,EAST,NORTH`.
@@ -228,6 +233,8 @@ def parse_box(text: str) -> Box:
         raise _refused(text, "degrees of WGS 84 are needed")
     if not (abs(box.south) <= 90 and abs(box.north) <= 90):
         raise _refused(text, "latitudes lie between -90 and 90; SOUTH is second and NORTH is last")
+    if box.west - box.east > 180:  # across 180 degrees, as RFC 7946 writes it
+        box = box._replace(east=box.east + 360)
     if not (box.west < box.east and box.south < box.north):
         raise _refused(text, "WEST must be less than EAST, and SOUTH less than NORTH")
     return box
@@ -235,6 +242,12 @@ def parse_box(text: str) -> Box:
 
 def _refused(text: str, why: str) -> InputError:
     return InputError(f"--bbox {text}: {why}. Give {FORM} in degrees, as {EXAMPLE}.")
+
+
+def _in_degrees(crs: str, left: float, bottom: float, right: float, top: float) -> Box:
+    """Return bounds in m as degrees, the east beyond 180 where they lie across it."""
+    west, south, east, north = transformer(crs, GLOBE).transform_bounds(left, bottom, right, top)
+    return Box(west, south, east + 360 * (east < west), north)
 
 
 def cut_to_box(grid: Grid, crs: str, box: Box, east_north: NDArray[np.floating]) -> Grid:
@@ -248,12 +261,13 @@ def cut_to_box(grid: Grid, crs: str, box: Box, east_north: NDArray[np.floating])
         InputError: no point lies in the box.
     """
     to_plane = transformer(GLOBE, crs)
-    there = Box(*transformer(crs, GLOBE).transform_bounds(*east_north.min(axis=0), *east_north.max(axis=0)))
-    if box.west < there.east and box.east > there.west and box.south < there.north and box.north > there.south:
+    bottom, right = grid.top - grid.rows * grid.cell_m, grid.left + grid.columns * grid.cell_m
+    whole = _in_degrees(crs, grid.left, bottom, right, grid.top)
+    there = _in_degrees(crs, *east_north.min(axis=0), *east_north.max(axis=0)).turned(whole)
+    asked = box.turned(whole)
+    if asked.west < there.east and asked.east > there.west and box.south < there.north and box.north > there.south:
         # Far from the points the CRS may have no coordinates: never reproject a box larger than the grid.
-        bottom, right = grid.top - grid.rows * grid.cell_m, grid.left + grid.columns * grid.cell_m
-        whole = Box(*transformer(crs, GLOBE).transform_bounds(grid.left, bottom, right, grid.top))
-        near = Box(*np.maximum(box, whole)[:2], *np.minimum(box, whole)[2:])
+        near = Box(*np.maximum(asked, whole)[:2], *np.minimum(asked, whole)[2:])
         part = grid.cut(*to_plane.transform_bounds(*near))
         if part.near(east_north, 0).any():
             return part

@@ -31,6 +31,7 @@ from plumbline.reporting.colours import DIVERGING
 from plumbline.serve.map.document import FORMAT
 from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
+from plumbline.sources.globe import TURN_DEG
 
 GRADIENT = "gradient_mm_m"
 BLOCK = 512
@@ -244,6 +245,8 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
         shape = (math.ceil(source.height / step), math.ceil(source.width / step))
         left, bottom, right, top = source.bounds
         east, north = transform(source.crs, "EPSG:4326", [left, right, right, left], [top, top, bottom, bottom])
+        if max(east) - min(east) > TURN_DEG / 2:  # counted as the map of such a city does
+            east = [x % TURN_DEG for x in east]
         corners = [[round(x, 7), round(y, 7)] for x, y in zip(east, north, strict=True)]
         overlays = []
         for band, name, about_zero in LAYERS:

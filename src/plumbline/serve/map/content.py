@@ -10,10 +10,12 @@ from typing import Any
 import geopandas
 import numpy as np
 import pyproj
+import shapely
 from numpy.typing import NDArray
 
 from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.map.over_time import when_text
+from plumbline.sources.globe import DECIMALS, TURN_DEG
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -94,6 +96,31 @@ def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:
     lon_ahead, lat_ahead = to_degrees.transform(ahead[:, 0], ahead[:, 1])
     east = (lon_ahead - lon) * np.cos(np.radians(lat))
     return np.asarray(np.degrees(np.arctan2(lat_ahead - lat, east)))
+
+
+def count_from_0(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the map document of a city on both sides of 180 degrees with all longitudes from 0 to 360."""
+    for part in [*document["points"], *document["histories"]["series"]]:
+        part["lon"] = _from_0(part["lon"])
+    features = [one for name in ("buildings", "areas", "causes", "levelling") for one in document[name]["features"]]
+    for feature in features:
+        feature["geometry"]["coordinates"] = _places_from_0(feature["geometry"]["coordinates"])
+    edges = [
+        place
+        for feature in document["buildings"]["features"]
+        for place in shapely.get_coordinates(shapely.geometry.shape(feature["geometry"]))
+    ]
+    return {**document, "bounds": [*np.min(edges, axis=0).tolist(), *np.max(edges, axis=0).tolist()]}
+
+
+def _places_from_0(coordinates: Any) -> Any:
+    if isinstance(coordinates[0], int | float):
+        return [_from_0(coordinates[0]), *coordinates[1:]]
+    return [_places_from_0(part) for part in coordinates]
+
+
+def _from_0(longitude: Any) -> Any:
+    return (np.asarray(longitude) % TURN_DEG).round(DECIMALS).tolist()
 
 
 def isolated(name: object) -> str:

@@ -22,6 +22,7 @@ from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map.content import (
     WGS84,
     MapPoints,
+    count_from_0,
     east_angles_deg,
     map_crs,
     points_near_buildings,
@@ -29,6 +30,7 @@ from plumbline.serve.map.content import (
 from plumbline.serve.map.histories import histories
 from plumbline.serve.map.over_time import courses
 from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES, WHOLE
+from plumbline.sources.globe import TURN_DEG, to_degrees
 from plumbline.sources.points.track import Track
 
 Document = dict[str, Any]
@@ -40,8 +42,6 @@ ORDER = ["p_damaged", "severity_permille"]
 """Columns that buildings are sorted by, the most probably damaged first: fewest false alarms among the first."""
 CHANCE = ["chance", *(f"chance_{name}" for name in PROBABILITIES)]
 """What the model says of buildings that are asked, also if they are not judged."""
-DECIMALS = 7
-"""Of longitude and latitude: 1 cm."""
 ROUNDING = {
     **dict.fromkeys(("quadrant_confidence", *PROBABILITIES, "p_damaged", *CATEGORIES), 4),
     **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
@@ -63,7 +63,8 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         every: one in this many points is in `tracks`.
 
     Returns:
-        `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
+        `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north; across 180
+        degrees, all longitudes are from 0 to 360), `columns` (their
         order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
         `reason_groups`, `buildings` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
         `histories`, `courses`, `areas`, `causes` and `levelling` (GeoJSON). No NaN is in it.
@@ -74,13 +75,14 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
     shown[CHANCE] = np.nan if judged.chance is None else judged.chance
     shown = shown.sort_values(ORDER, ascending=False, na_position="last", kind="stable").reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
-    return {
+    bounds = shapely.total_bounds(to_degrees(shown.geometry))
+    document = {
         "format": FORMAT,
         "title": title,
         "subtitle": _subtitle(shown, tracks),
         "footer": _footer(shown, points, every, judged.rate),
         "damage_rate": {**judged.rate._asdict(), "text": str(judged.rate)},
-        "bounds": [round(float(edge), DECIMALS) for edge in shown.to_crs(WGS84).total_bounds],
+        "bounds": bounds.tolist(),
         "columns": list(DTYPES),
         "constants": _constants(shown),
         "categories": list(CATEGORY_NAMES),
@@ -94,6 +96,7 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),
         "levelling": _places(judged.levelling, {}),
     }
+    return count_from_0(document) if bounds[2] - bounds[0] > TURN_DEG / 2 else document
 
 
 def _chance(shown: geopandas.GeoDataFrame) -> NDArray[np.float64]:
@@ -147,8 +150,7 @@ def _places(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) 
 
 def _degrees(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:
     """Convert to WGS 84, rounded, with outer rings counter-clockwise as RFC 7946 wants them."""
-    degrees = shapely.transform(geometry.to_crs(WGS84).to_numpy(), lambda position: position.round(DECIMALS))
-    return np.asarray(shapely.orient_polygons(degrees))
+    return np.asarray(shapely.orient_polygons(to_degrees(geometry)))
 
 
 def _collection(

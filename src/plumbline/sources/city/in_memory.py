@@ -14,10 +14,11 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum, warn_of_shared_names
+from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.parts import drop_poor
 from plumbline.sources.city.window import ALL_TIME, Window
 from plumbline.sources.crs import check_asked
+from plumbline.sources.distinct import check_distinct
 from plumbline.sources.files.opened import AnyFile, as_file, fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings

@@ -25,7 +25,7 @@ from plumbline.core.files import atomic_file, atomic_folder, read_json, write_js
 from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.checks import check_distinct, check_overlap, warn_of_datum
+from plumbline.sources.checks import check_overlap, warn_of_datum
 from plumbline.sources.city.files import is_simulated
 from plumbline.sources.city.parts import (
     HALO,
@@ -43,6 +43,7 @@ from plumbline.sources.city.parts import (
 )
 from plumbline.sources.city.profile_city import place_profiles, read_profile_city
 from plumbline.sources.city.tiles import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan, read_city
+from plumbline.sources.distinct import check_distinct
 from plumbline.sources.points.epochs import observed
 from plumbline.sources.points.missing import Sizes, warn_of_unit
 from plumbline.sources.points.read import NUMBERED_ANEW, can_state_units

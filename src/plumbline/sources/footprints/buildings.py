@@ -24,7 +24,7 @@ from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
-from plumbline.sources.footprints.building_parts import parts_in_outlines, warn_of_nested
+from plumbline.sources.footprints.building_parts import parts_in_outlines, warn_of_nested, whole_at_180
 from plumbline.sources.footprints.geometry import (
     has_holes,
     leave_out_hidden,
@@ -69,8 +69,8 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         # Half a turn in the unit of the CRS: 180 degrees, 200 grads.
         half = np.pi / frame.crs.axis_info[0].unit_conversion_factor
         west, south, east, north = frame.total_bounds
-        round_ = 0 <= west <= east <= 2 * half  # longitudes counted from 0 to 360
-        if (max(-west, east) > half and not round_) or max(-south, north) > half / 2:
+        # Some count longitudes from 0 to 360, or on beyond 180 on either side.
+        if max(-west, east) > 2 * half or max(-south, north) > half / 2:
             raise InputError(
                 f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
                 f"of longitude and latitude, as the CRS ({name}) says"
@@ -199,7 +199,8 @@ def read_buildings(
     frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
-    frame, geometry = _without_parts(path, frame, take_polygons(frame.geometry.to_numpy()))
+    frame, geometry = whole_at_180(path, frame, take_polygons(frame.geometry.to_numpy()))
+    frame, geometry = _without_parts(path, frame, geometry)
     why = unlike_polygons(geometry)
     polygonal = np.array([reason is None for reason in why], bool)
     named = identify(path, frame, id_column, np.flatnonzero(polygonal))

@@ -25,6 +25,7 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
 from plumbline.sources.footprints.ids import mend_integers
+from plumbline.sources.footprints.pages import warn_of_page, warn_of_request
 from plumbline.sources.footprints.selection import (
     OSM_BUILDINGS,
     OSM_LAYER,
@@ -118,6 +119,10 @@ def read_vector(
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
+    if source.ends is not None:
+        warn_of_page(source.content or path, *source.ends, read=len(frame) if area is None else None)
+        if source.content is not None and source.content.member is not None and area is None:
+            warn_of_request(path, len(frame))
     frame = _with_crs(path, frame.reset_index(drop=True), crs)
     if area is not None:
         log.warning(

@@ -11,7 +11,6 @@ from typing import IO, Any, NamedTuple
 
 import pyproj
 
-from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
@@ -51,6 +50,12 @@ class Ends(NamedTuple):
         except ValueError:
             return False
         return isinstance(feature, dict) and feature.get("type") == "Feature"
+
+    @property
+    def has_whole_end(self) -> bool:
+        """Return whether the last line is whole JSON, or too long to see its beginning."""
+        before, _, last = self.end.rpartition("\n")
+        return not before or _is_json(last.strip(SEPARATOR))
 
 
 def read_ends(path: Path, member: str | None = None) -> Ends:
@@ -185,8 +190,6 @@ NO_FOOTPRINTS = {
     re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
 }
 """What a file has at its start that holds no footprints -> what it is, and what to do."""
-CUT = (re.compile(r'"exceededTransferLimit"\s*:\s*true'), re.compile(r'"next"\s*:\s*"https?://'))
-"""How servers (ArcGIS, Django REST) say that an answer is one page of several."""
 TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
@@ -240,11 +243,10 @@ def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | Non
     for sign, found in NO_FOOTPRINTS.items():
         if content is not None and sign.search(ends.start):
             raise InputError(f"{content}: {found}")
-    if content is not None and any(cut.search(ends.start + ends.end) for cut in CUT):
-        log.warning(
-            "%s: a server's answer that says it is not complete: further buildings are missing. Ask for the rest in "
-            "pages, or download the whole file.",
-            content,
+    if content is not None and ends.is_lines and not ends.has_whole_end:
+        raise InputError(
+            f"{content}: cut off: its last line is no whole feature. Download it again; the buildings at its end are "
+            "missing."
         )
     return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts, content)
 

@@ -148,7 +148,7 @@ class _Reader:
         if not places:
             return None
         x, y = (np.concatenate(values) for values in zip(*places, strict=True))
-        return typical_box(self.source, x, y) if globe else most_of(x, y)
+        return typical_box(self.source, x, y) if globe else most_of(x, y, self.layout.crs)
 
     def positions(self, first: int, table: pa.Table) -> tuple[Floats, Floats]:
         layout = self.layout

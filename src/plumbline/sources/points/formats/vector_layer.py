@@ -22,6 +22,8 @@ from plumbline.sources.files.csv_table import refuse_cell
 from plumbline.sources.files.opened import ZIP_START, OpenedFile, gdal_name, vector_members
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
+from plumbline.sources.footprints.pages import warn_of_page
+from plumbline.sources.footprints.source import read_ends
 from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -88,6 +90,9 @@ class PointLayer(CsvFile):
                 columns = {name: places[own[name]] if own[name] in places else batch[own[name]] for name in types}
                 yield self._typed(columns, types, row)
                 row += len(batch)
+        # Once: for the extent, the places alone are read.
+        if len(types) > len(self.places) and self.source == str(self.path) and self.path.suffix.lower() in TEXTS:
+            warn_of_page(self, *read_ends(self.path), read=row)
         count = self._count()
         if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
             raise InputError(

@@ -1,0 +1,164 @@
+"""Warn of a server's answer that is one page of several, or was broken off, by what the answer says of itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plumbline.core.console import log
+
+FEATURES = re.compile(r'"features"\s*:\s*\[')
+AFTER_ARRAY = re.compile(r'\]\s*,\s*(?=")')
+ROOT = re.compile(r"<(?:\w+:)?FeatureCollection\b([^>]*)>")
+"""Of GML."""
+ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']([^"']*)["']""")
+BROKEN_OFF = re.compile(r"<(?:\w+:)?truncatedResponse\b")
+REMARK = re.compile(r"<remark>\s*([^<]*)")
+ERROR = re.compile(r"error|timed out|timeout|out of memory", re.IGNORECASE)
+MATCHED, RETURNED = ("numberMatched", "totalFeatures", "matched"), ("numberReturned", "returned")
+"""Of WFS and OGC API Features; GeoServer; STAC (in `context`)."""
+WITH_PAGES = ("properties", "context", "links", "_links", "pagination")
+"""Members that servers put such words in."""
+NEXT = ("next", "@odata.nextLink", "@iot.nextLink")
+REQUEST = "wfsrequest.txt"
+"""GeoServer puts the request into its zip of Shapefiles; its preview of a layer asks for 50 features."""
+LOOKED_AT = 2**16
+LIMIT = re.compile(r"[?&](?:maxFeatures|count)=(\d+)", re.IGNORECASE)
+SIGNS = ("exceededTransferLimit", "remark", *MATCHED, *RETURNED, *NEXT)
+
+
+class Page(NamedTuple):
+    """What an answer says of itself."""
+
+    matched: int | None = None
+    """Features that the server has."""
+    returned: int | None = None
+    """Features of this page."""
+    says_more: bool = False
+    """It names a next page, or that a limit was exceeded."""
+    fault: str | None = None
+    """Why the server broke off."""
+
+
+def read_page(start: str, end: str) -> Page:
+    """Read what an answer says of itself in its beginning and end (JSON, GML, OpenStreetMap's XML)."""
+    if start[:1] == "<":
+        return _of_xml(start, end)
+    if start[:1] != "{" or not any(f'"{sign}"' in part for sign in SIGNS for part in (start, end)):
+        return Page()
+    said = list(_members({**_head(start), **_tail(end)}))
+    matched = _number(said, MATCHED)
+    # Django REST: `count` is of all pages where these are said of the one.
+    if matched is None and any(name in ("next", "previous") for name, _ in said):
+        matched = _number(said, ("count",))
+    remark = next((text for name, text in said if name == "remark" and ERROR.search(str(text))), None)
+    more = any((name == "exceededTransferLimit" and value is True) or _is_next(name, value) for name, value in said)
+    return Page(matched, _number(said, RETURNED), more, None if remark is None else str(remark))
+
+
+def warn_of_page(source: object, start: str, end: str, read: int | None) -> None:
+    """Warn if a file is less than the server has.
+
+    Args:
+        source: names it. start, end: how it begins and ends, as text.
+        read: features in it; None if not all were looked at.
+    """
+    page = read_page(start, end)
+    # Pages that were joined keep the number of the first.
+    here = max((number for number in (page.returned, read) if number is not None), default=None)
+    if page.fault is not None:
+        log.warning(
+            "%s: the server broke off (%s): features are missing. Ask for a smaller area, or allow more time.",
+            source,
+            " ".join(page.fault.split())[:120],
+        )
+    elif page.matched is not None and here is not None and here < page.matched:
+        log.warning(
+            "%s: not complete: %d features of %d that the server has. Ask for the rest in pages (startIndex or offset) "
+            "and join them, or download the whole file.",
+            source,
+            here,
+            page.matched,
+        )
+    elif page.matched is None and page.says_more:
+        log.warning(
+            "%s: a server's answer that says it is not complete: %s features, and more on the next page. Ask for the "
+            "rest in pages and join them, or download the whole file.",
+            source,
+            "some" if here is None else here,
+        )
+
+
+def warn_of_request(path: Path, read: int) -> None:
+    """Warn if a zip of GeoServer has as many features (`read`) as its request allowed."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(REQUEST)]
+        asked = LIMIT.search(archive.read(names[0])[:LOOKED_AT].decode("utf-8", "replace")) if names else None
+    if asked and read >= int(asked[1]):
+        log.warning(
+            "%s: %d features, the most that the request in its %s allows (%s): others may be missing. Leave that out.",
+            path,
+            read,
+            REQUEST,
+            asked[0][1:],
+        )
+
+
+def _of_xml(start: str, end: str) -> Page:
+    root = ROOT.search(start)
+    said = dict(ATTRIBUTE.findall(root[1])) if root else {}
+    numbers = list(said.items())
+    remark = REMARK.search(end) if "<osm" in start else None
+    fault = remark[1] if remark and ERROR.search(remark[1]) else None
+    return Page(
+        _number(numbers, MATCHED),
+        _number(numbers, RETURNED),
+        bool(said.get("next")),
+        "truncatedResponse" if BROKEN_OFF.search(end) else fault,
+    )
+
+
+def _head(start: str) -> dict[str, Any]:
+    """Return the collection's members before its features."""
+    found = FEATURES.search(start)
+    return {} if found is None else _object(f"{start[: found.end()]}]}}")
+
+
+def _tail(end: str) -> dict[str, Any]:
+    """Return the collection's members after its features: only the rest of the outermost object is JSON."""
+    rests = (_object("{" + end[found.end() :]) for found in AFTER_ARRAY.finditer(end))
+    return next((rest for rest in rests if rest), {})
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _members(collection: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of the collection's own members, and of those that tell of pages."""
+    for name, value in collection.items():
+        yield name, value
+        if name in WITH_PAGES:
+            for inner in value if isinstance(value, list) else [value]:
+                yield from inner.items() if isinstance(inner, dict) else ()
+                if isinstance(inner, dict) and inner.get("rel") == "next":
+                    yield "next", inner.get("href")
+
+
+def _number(said: list[tuple[str, Any]], names: tuple[str, ...]) -> int | None:
+    """Return the number under the first of the names that has one: some servers write `unknown`."""
+    known = {name: int(value) for name, value in said if str(value).isdigit()}
+    return next((known[name] for name in names if name in known), None)
+
+
+def _is_next(name: str, value: Any) -> bool:
+    address = value.get("href") if isinstance(value, dict) else value
+    return name in NEXT and isinstance(address, str) and bool(address)

@@ -1,0 +1,85 @@
+"""Join geometries that lie on both sides of 180 degrees, and cut them there for GeoJSON (RFC 7946, section 3.1.9)."""
+
+from __future__ import annotations
+
+import geopandas
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.sources.crs import GLOBE
+
+TURN_DEG = 360.0
+DECIMALS = 7
+"""Of longitude and latitude: 1 cm."""
+Objects = NDArray[np.object_]
+
+
+def to_degrees(geometry: geopandas.GeoSeries) -> Objects:
+    """Convert to longitude and latitude of WGS 84, rounded; what lies across 180 degrees goes on beyond 180."""
+    degrees = shapely.transform(geometry.to_crs(GLOBE).to_numpy(), lambda position: position.round(DECIMALS))
+    return unrolled(np.asarray(degrees, object))[0]
+
+
+def unrolled(geometry: Objects, turn: float = TURN_DEG) -> tuple[Objects, NDArray[np.bool_]]:
+    """Return geometries (B,) that lie across 180 degrees with longitudes from 0 to a turn, and which (B,) these are.
+
+    No building is half as wide as the Earth: one that seems so has corners on both sides.
+    """
+    west, _, east, _ = shapely.bounds(geometry).T
+    across = np.asarray(east - west > turn / 2)
+    if not across.any():
+        return geometry, across
+    turned, high = geometry.copy(), shapely.has_z(geometry)
+    for rows, has_z in ((across & ~high, False), (across & high, True)):
+        turned[rows] = shapely.transform(
+            geometry[rows], lambda at: np.column_stack([at[:, 0] % turn, at[:, 1:]]), include_z=has_z
+        )
+    return turned, across
+
+
+def joined(geometry: Objects, turn: float = TURN_DEG) -> Objects:
+    """Return polygons (B,) in degrees with the parts that were cut apart at 180 degrees as one."""
+    whole, across = unrolled(geometry, turn)
+    several = across & (shapely.get_num_geometries(whole) > 1) & ~shapely.has_z(whole)
+    for row in np.flatnonzero(several):
+        parts = shapely.get_parts(whole[row])
+        if shapely.is_valid(parts).all():
+            whole[row] = shapely.union_all(parts)
+    return whole
+
+
+def halves(geometry: Objects, turn: float = TURN_DEG) -> NDArray[np.intp]:
+    """Return rows (N, 2) of polygons (B,): one that ends at 180 degrees, and one that goes on from there at -180.
+
+    They are one building in two features: both have the same two ends on the meridian.
+    """
+    west, _, east, _ = shapely.bounds(geometry).T
+    at = turn / 2
+    before = {_ends(geometry[row], at): row for row in np.flatnonzero((east == at) & (west > 0))}
+    after = {_ends(geometry[row], -at): row for row in np.flatnonzero((west == -at) & (east < 0))}
+    both = [(row, after[ends]) for ends, row in before.items() if ends in after]
+    return np.array(both, np.intp).reshape(-1, 2)
+
+
+def _ends(polygon: shapely.Geometry, longitude: float) -> tuple[float, float]:
+    corners = shapely.get_coordinates(polygon)
+    latitudes = corners[corners[:, 0] == longitude, 1].round(DECIMALS)
+    return float(latitudes.min()), float(latitudes.max())
+
+
+def cut(geometry: Objects) -> Objects:
+    """Cut geometries (B,), as `to_degrees` gives them, at 180 degrees; each part has the longitudes of its side."""
+    done = geometry.copy()
+    for row in np.flatnonzero(shapely.bounds(geometry)[:, 2] > TURN_DEG / 2):
+        sides = [_side(geometry[row], turns) for turns in (0, 1)]
+        done[row] = shapely.union_all([side for side in sides if side is not None])
+    return done
+
+
+def _side(shape: shapely.Geometry, turns: int) -> shapely.Geometry | None:
+    """Return what of a geometry lies in the given turn about 0 degrees; None for nothing, or its edge alone."""
+    west = (turns - 0.5) * TURN_DEG
+    found = shapely.get_parts(shapely.intersection(shape, shapely.box(west, -90, west + TURN_DEG, 90)))
+    kept = found[shapely.get_dimensions(found) == shapely.get_dimensions(shape)]
+    return shapely.transform(shapely.union_all(kept), lambda at: at - [turns * TURN_DEG, 0]) if len(kept) else None

@@ -1,0 +1,105 @@
+"""Data beside what was made from them."""
+
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.sources.distinct import check_distinct
+from tests.sources.checks.test_consistency import PLACES, track
+
+UP, EAST = (0.0, 0.0, 1.0), (1.0, 0.0, 0.0)
+CELLS = np.arange(0, 600, 100.0)
+L2A, L2B = "EGMS_L2a_088_0282_IW2_VV", "EGMS_L2b_088_0282_IW2_VV"
+UP_2022, UP_2023 = "EGMS_L3_E45N17_100km_U_2018_2022_1.zip", "EGMS_L3_E45N17_100km_U_2019_2023_1.zip"
+OWN, TRACK = "own_tsx.shp", track()
+ELSEWHERE = track(PLACES + 5000)
+MOVED = track(PLACES + 15)
+"""As another level or release may place points."""
+
+
+def cells(start="2020-01-03", epochs=10, los=UP):
+    """Other days than those of a track: the series are resampled."""
+    return track(CELLS, start, epochs, los)
+
+
+REFUSED = [
+    ((TRACK, f"{L2B}_2019_2023_1.zip"), (cells(), UP_2023), "vertical or eastward motion, made from tracks such as"),
+    ((TRACK, f"{L2A}.csv"), (cells(los=EAST), UP_2023.replace("_U_", "_E_")), "vertical or eastward motion"),
+    ((TRACK, f"{L2A}.csv"), (MOVED, f"{L2B}.csv"), r"L2A and L2B of one track \(088 0282 IW2\)"),
+    ((TRACK, f"{L2B}_2018_2022_1.zip"), (MOVED, f"{L2B}_2019_2023_1.zip"), "two releases of the same product"),
+    ((TRACK, f"{L2B}.csv"), (track(PLACES + 15, "2020-02-18"), f"{L2B}_2020_2024_1.parquet"), "two releases"),
+    ((cells("2020-01-01"), UP_2022), (cells(), UP_2023), "two releases of the same product"),
+    # SqueeSAR's components have the days of one of the tracks.
+    ((TRACK, "asc.shp"), (track(PLACES + 15, los=UP), "vertical.shp"), "made from tracks such as asc.shp"),
+    ((replace(TRACK, name=L2A), "a/points.zip"), (replace(MOVED, name=L2B), "b/points.zip"), "L2A and L2B"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "said"), REFUSED)
+def test_they_are_refused_with_both_files(one, other, said):
+    for pair in ([one, other], [other, one]):
+        with pytest.raises(InputError, match=said.replace("L2A and L2B", "L2[AB] and L2[AB]")) as caught:
+            check_distinct(*map(list, zip(*pair, strict=True)))
+        assert one[1] in str(caught.value)
+        assert other[1] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ((TRACK, OWN), (cells(), UP_2023), f"{UP_2023}: vertical or eastward motion beside the track {OWN}: if"),
+        (
+            (TRACK, "a.csv"),
+            (track(start="2020-02-12"), "b.csv"),
+            "a.csv and b.csv: the same places .* 3 days are in both",
+        ),
+    ],
+)
+def test_what_is_not_sure_is_warned_of(caplog, one, other, said):
+    check_distinct(*map(list, zip(one, other, strict=True)))
+    (message,) = caplog.messages
+    assert said.split(" .* ")[0] in message
+    assert said.split(" .* ")[-1] in message
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((cells(), UP_2023), (cells(los=EAST), UP_2023.replace("_U_", "_E_"))),
+        ((cells(), UP_2023), (track(CELLS + 5000, los=UP), UP_2023.replace("E45", "E46"))),
+        ((ELSEWHERE, f"{L2B}.csv"), (cells(), UP_2023)),
+        ((TRACK, f"{L2B}.csv"), (cells("2021-01-01"), UP_2023)),
+        ((TRACK, f"{L2B}.csv"), (track(PLACES + 590), f"{L2B.replace('0282', '0283')}.csv")),
+        ((TRACK, f"{L2B}.csv"), (MOVED, f"{L2B.replace('IW2', 'IW3')}.csv")),
+        ((TRACK, f"{L2B}.csv"), (track(PLACES + 15, "2021-01-01"), f"{L2B}_2021_2025_1.csv")),
+        ((TRACK, "PS.shp"), (MOVED, "DS.shp")),  # of one processor, in two files
+    ],
+)
+def test_what_goes_together_does(caplog, one, other):
+    check_distinct(*map(list, zip(one, other, strict=True)))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("attributes", "away", "is_same"),
+    [
+        (({"WIDTH": 9}, {"WIDTH": 9, "X_FIRST": 13}), 15, True),
+        (({"WIDTH": 9}, {"WIDTH": 9}), 15, False),  # two swaths
+        (({"WIDTH": 9}, {"WIDTH": 9, "X_FIRST": 13}), 5000, False),
+        (({}, {"WIDTH": 9, "X_FIRST": 13}), 15, False),
+    ],
+)
+def test_a_stack_beside_what_was_geocoded_from_it(tmp_path, attributes, away, is_same):
+    names = [str(tmp_path / name) for name in ("timeseries.h5", "geo_timeseries.h5")]
+    for name, own in zip(names, attributes, strict=True):
+        with h5py.File(name, "w") as file:
+            file.attrs.update(own)
+    tracks = [TRACK, track(PLACES + away)]
+    if not is_same:
+        check_distinct(tracks, names)
+        return
+    with pytest.raises(InputError, match=r"geo_timeseries\.h5: beside .*/timeseries\.h5, one is in radar coordinates"):
+        check_distinct(tracks, names)

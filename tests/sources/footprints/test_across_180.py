@@ -1,0 +1,85 @@
+"""Footprints at 180 degrees: one building each, whatever their longitudes count from."""
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.globe import cut, to_degrees
+from tests.sources.footprints.test_cases import CASES
+
+FIJI = CASES / "fiji-geojson"
+CRS = "EPSG:32760"
+EAST, NORTH = 819_787.0, 8_140_000.0
+"""180 degrees in that zone."""
+
+
+def houses():
+    """One on each side, and one across."""
+    shapes = [shapely.box(EAST + x - 8, NORTH, EAST + x + 8, NORTH + 10) for x in (-50, 0, 50)]
+    return geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=shapes, crs=CRS)
+
+
+def degrees(change):
+    frame = houses()
+    found = [change(shape) for shape in to_degrees(frame.geometry)]
+    return geopandas.GeoDataFrame(frame[["building_id"]], geometry=found, crs=4326)
+
+
+def turned(from_, shape):
+    """Longitudes within a turn from `from_` on."""
+    return shapely.transform(shape, lambda at: np.column_stack([(at[:, 0] - from_) % 360 + from_, at[:, 1]]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shape: cut(np.array([shape]))[0],  # RFC 7946
+        lambda shape: turned(-180, shape),  # around the Earth, as programs write that do not cut
+        lambda shape: turned(0, shape),
+        lambda shape: turned(-360, shape),
+        lambda shape: shape,  # beyond 180
+        lambda shape: turned(-180, shape) if shape.bounds[2] < 180 else turned(-360, shape),  # beyond -180
+        lambda shape: shapely.force_3d(turned(-180, shape), 4.0),
+    ],
+    ids=["cut", "around", "0 to 360", "-360 to 0", "beyond 180", "beyond -180", "heights"],
+)
+@pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet"])
+def test_the_same_buildings_without_a_warning(tmp_path, caplog, change, suffix):
+    path = tmp_path / f"f.{suffix}"
+    frame = degrees(change)
+    if suffix == "geojson":
+        path.write_text(frame.to_json())
+    else:
+        (frame.to_parquet if suffix == "parquet" else frame.to_file)(path)
+    found = read_buildings(path, CRS)
+    assert found["building_id"].tolist() == list("abc")
+    assert shapely.get_num_geometries(found.geometry.to_numpy()).tolist() == [1, 1, 1]
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses().geometry.to_numpy()).max() < 0.05
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_the_web_s_mercator_ends_there_too(tmp_path, caplog):
+    degrees(lambda shape: cut(np.array([shape]))[0]).to_crs("EPSG:3857").to_file(tmp_path / "f.gpkg")
+    found = read_buildings(tmp_path / "f.gpkg", CRS)
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses().geometry.to_numpy()).max() < 0.05
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_two_features_of_one_building_are_one(tmp_path, caplog):
+    pieces = degrees(lambda shape: cut(np.array([shape]))[0]).explode(ignore_index=True)
+    pieces["building_id"] = list("abBc")
+    pieces.to_file(tmp_path / "f.gpkg")
+    with caplog.at_level("INFO"):
+        found = read_buildings(tmp_path / "f.gpkg", CRS)
+    assert found["building_id"].tolist() == list("abc")
+    assert found.area.to_numpy() == pytest.approx([160] * 3, abs=0.5)
+    assert "1 buildings cut at 180 degrees into two features" in caplog.text
+
+
+def test_the_case_of_fiji(caplog):
+    found = read_buildings(FIJI / "fp_fj.geojson", CRS)
+    assert found.attrs["repaired"] == []
+    assert found.attrs["multipart"] == 0
+    assert "invalid" not in caplog.text

@@ -1,0 +1,158 @@
+"""Answers of servers that are a part of what the server has."""
+
+import json
+import shutil
+import zipfile
+
+import pytest
+
+from plumbline.params import Product
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.footprints.pages import Page, read_page
+from plumbline.sources.points.read import read_points
+from tests.sources.footprints.test_cases import CASES, CRS
+from tests.sources.make import squares
+
+HEAD, TAIL = '{"type": "FeatureCollection"', "}"
+NEXT = {"rel": "next", "href": "https://example.org/items?offset=20"}
+SELF = {"rel": "self", "href": "https://example.org/items"}
+
+
+def collection(before="", after="", **properties):
+    feature = {"type": "Feature", "properties": properties, "geometry": {"type": "Point", "coordinates": [1, 2]}}
+    return f'{HEAD}{before}, "features": [{json.dumps(feature)}]{after}{TAIL}'
+
+
+def members(**found):
+    return "".join(f", {json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
+
+
+@pytest.mark.parametrize(
+    ("said", "page"),
+    [
+        ({"totalFeatures": 36, "numberReturned": 20}, Page(36, 20)),  # GeoServer
+        ({"totalFeatures": "unknown", "numberReturned": 20}, Page(None, 20)),
+        ({"numberMatched": 36, "numberReturned": 20, "links": [SELF, NEXT]}, Page(36, 20, True)),  # pygeoapi
+        ({"links": [NEXT]}, Page(says_more=True)),  # ldproxy, without a count
+        ({"links": [SELF, {"rel": "prev", "href": "https://example.org"}]}, Page()),  # the last page
+        ({"links": {"next": "https://example.org/?page=2"}}, Page(says_more=True)),  # JSON:API
+        ({"_links": {"next": {"href": "/items?page=2"}}}, Page(says_more=True)),  # HAL
+        ({"exceededTransferLimit": True}, Page(says_more=True)),  # ArcGIS
+        ({"exceededTransferLimit": False}, Page()),
+        ({"properties": {"exceededTransferLimit": True}}, Page(says_more=True)),  # ArcGIS Online
+        ({"count": 36, "next": "https://example.org/?page=2", "previous": None}, Page(36, None, True)),  # Django REST
+        ({"count": 36, "next": None, "previous": "https://example.org/?page=1"}, Page(36)),
+        ({"count": 36}, Page()),
+        ({"context": {"matched": 36, "returned": 20}}, Page(36, 20)),  # STAC
+        ({"@odata.nextLink": "https://example.org/?skip=20"}, Page(says_more=True)),
+        ({"remark": "runtime error: Query timed out"}, Page(fault="runtime error: Query timed out")),  # Overpass
+        ({"remark": "Buildings of 2026"}, Page()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_json_says_it_before_or_after_the_features(said, page, place):
+    text = collection(**{place: members(**said)})
+    assert read_page(text, text) == page
+    # Of a large file, beginning and end are apart.
+    cut = text.index('"geometry"')
+    assert read_page(text[:cut], text[cut:]) == page
+
+
+def test_a_column_of_such_a_name_says_nothing():
+    text = collection(numberMatched=36, next="https://example.org", exceededTransferLimit=True, links=[NEXT])
+    assert read_page(text, text) == Page()
+
+
+GML = '<?xml version="1.0"?>\n<wfs:FeatureCollection xmlns:wfs="w" {}><wfs:member/>{}</wfs:FeatureCollection>'
+OSM = '<?xml version="1.0"?>\n<osm version="0.6" generator="Overpass API"><node id="1"/><remark> {} </remark></osm>'
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        (GML.format('numberMatched="36" numberReturned="20"', ""), Page(36, 20)),
+        (GML.format("numberMatched='unknown' numberReturned='20' next='https://x/?s=20'", ""), Page(None, 20, True)),
+        (GML.format('numberMatched="unknown" numberReturned="20"', ""), Page(None, 20)),
+        (GML.format('numberOfFeatures="20"', ""), Page()),  # WFS 1.1 counts what it gives
+        (GML.format('numberReturned="20"', "<wfs:truncatedResponse/>"), Page(None, 20, fault="truncatedResponse")),
+        (
+            OSM.format("runtime error: Query timed out"),
+            Page(fault="runtime error: Query timed out "),
+        ),
+        (OSM.format("from the extract of Monday"), Page()),
+    ],
+)
+def test_xml_says_it_at_its_root_or_its_end(text, page):
+    assert read_page(text, text) == page
+
+
+@pytest.mark.parametrize("name", ["wfs_page.geojson", "oapif_page.geojson", "wfs4326_page.gml"])
+def test_a_page_is_read_with_a_warning_of_both_numbers(tmp_path, caplog, name):
+    for path in (CASES / "wfs-page").glob(f"{name.partition('.')[0]}.*"):
+        shutil.copyfile(path, tmp_path / path.name)  # GDAL writes beside a GML
+    assert len(read_buildings(tmp_path / name, CRS)) == 20
+    assert f"{name}: not complete: 20 features of 36 that the server has. Ask for the rest in pages" in caplog.text
+
+
+@pytest.fixture
+def path(tmp_path):
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.geojson")
+    return tmp_path / "f.geojson"
+
+
+def add(path, text):
+    path.write_text(path.read_text().rstrip()[:-1] + text + "}")
+
+
+@pytest.mark.parametrize(
+    ("said", "warning"),
+    [
+        ({}, None),
+        ({"numberMatched": 3, "numberReturned": 3, "links": [NEXT]}, None),
+        ({"numberMatched": 3, "numberReturned": 1}, None),  # pages that were joined keep the number of the first
+        ({"numberMatched": 4, "numberReturned": 4}, None),  # of several layers
+        ({"numberMatched": 4}, "not complete: 3 features of 4 "),
+        ({"exceededTransferLimit": True}, "says it is not complete: 3 features, and more on the next page"),
+        ({"remark": "runtime error: out of memory"}, r"the server broke off (runtime error: out of memory)"),
+    ],
+)
+def test_what_a_file_has_counts(path, caplog, said, warning):
+    add(path, members(**said))
+    assert len(read_buildings(path, CRS)) == 3
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == (0 if warning is None else 1)
+    assert all(warning in message for message in warned)
+
+
+@pytest.mark.parametrize(("asked", "said"), [("maxFeatures=3", True), ("count=3", True), ("maxFeatures=50", False)])
+def test_a_zip_of_geoserver_has_the_limit_of_its_request(tmp_path, caplog, asked, said):
+    squares().rename(columns={"building_id": "id"}).to_file(tmp_path / "f.shp")
+    with zipfile.ZipFile(tmp_path / "f.zip", "w") as archive:
+        for part in tmp_path.glob("f.*"):
+            if part.suffix != ".zip":
+                archive.write(part, part.name)
+        archive.writestr("wfsrequest.txt", f"https://example.org/wfs?{asked}&outputFormat=SHAPE-ZIP")
+    read_buildings(tmp_path / "f.zip", CRS)
+    assert (
+        f"f.zip: 3 features, the most that the request in its wfsrequest.txt allows ({asked})" in caplog.text
+    ) == said
+
+
+def test_points_are_warned_of_too(tmp_path, caplog):
+    days = {f"D2020{month:02}01": 0.5 for month in range(1, 11)}
+    about = {
+        "CODE": "a",
+        "HEIGHT": 3.0,
+        "H_STDEV": 1.0,
+        "VEL": 0.0,
+        "V_STDEV": 0.1,
+        "COHERENCE": 0.9,
+        "EFF_AREA": 1.0,
+        **days,
+    }
+    point = {"type": "Feature", "properties": about, "geometry": {"type": "Point", "coordinates": [12.5, 41.9]}}
+    said = {"type": "FeatureCollection", "numberMatched": 9, "numberReturned": 1, "features": [point]}
+    (tmp_path / "p.geojson").write_text(json.dumps(said))
+    read_points(tmp_path / "p.geojson", {"*": Product(incidence_deg=38.0, heading_deg=350.0)})
+    assert caplog.text.count("p.geojson: not complete: 1 features of 9 that the server has") == 1

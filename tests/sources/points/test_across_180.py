@@ -1,0 +1,53 @@
+"""Points at 180 degrees are at one place, whatever their longitudes count from."""
+
+import csv
+
+import numpy as np
+import pytest
+import yaml
+from pyproj import Transformer
+
+from plumbline.params import Ingest
+from plumbline.sources.points.read import read_points
+from tests.sources.footprints.test_cases import CASES
+
+FIJI = CASES / "fiji-geojson"
+
+
+def read(tmp_path, change, **columns):
+    """The points with other coordinates, in the CRS and columns given."""
+    about = yaml.safe_load((FIJI / "my.yaml").read_text())["ingest"]
+    (product,) = about["products"].values()
+    product |= columns
+    with (FIJI / "fj_asc.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        row["X"], row["Y"] = (f"{value:.9f}" for value in change(float(row["X"]), float(row["Y"])))
+    path = tmp_path / "fj_asc.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return read_points(path, Ingest(**about).products)
+
+
+WEB = {
+    "crs": "EPSG:3857",
+    "columns": {"point_id": "id", "easting": "X", "northing": "Y", "height": "h", "incidence": "inc", "heading": "az"},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "columns"),
+    [
+        (lambda lon, lat: (lon % 360, lat), {}),
+        (lambda lon, lat: ((lon + 180) % 360 - 180, lat), {}),
+        (Transformer.from_crs("EPSG:4326", "EPSG:3857", always_xy=True).transform, WEB),
+    ],
+    ids=["from 0", "from -180", "web"],
+)
+def test_their_zone_is_the_one_there(tmp_path, caplog, change, columns):
+    track = read(tmp_path, change, **columns)
+    assert track.crs in ("EPSG:32760", "EPSG:32701")
+    assert np.ptp(track.easting) < 150
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
