@@ -20,6 +20,7 @@ import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.csv_lines import WESTERN
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
@@ -33,7 +34,7 @@ from plumbline.sources.footprints.selection import (
     name_openstreetmap,
 )
 from plumbline.sources.footprints.shapefile import SHP, text_encoding
-from plumbline.sources.footprints.source import LINES, Source, check_named_crs, find_source
+from plumbline.sources.footprints.source import LINES, Source, are_degrees, assumes_crs, check_named_crs, find_source
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
@@ -45,6 +46,8 @@ OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO"}
 """No file makes GDAL ask a server for its schema."""
 UNQUOTABLE = ('"', "\\", "\n")
 """What a name in a command of GDAL cannot have."""
+SAMPLE = 1000
+"""Features by which metres are told from degrees."""
 WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
@@ -82,7 +85,7 @@ def read_vector(
     is_parquet = _is_columnar(path)
     if is_parquet and layer is not None:
         raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
-    source = Source(str(path), None) if is_parquet else find_source(path)
+    source = Source(str(path), None) if is_parquet else find_source(path)._replace(stated=crs)
     area = area.of_file(path) if area is not None else None
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -118,7 +121,11 @@ def read_vector(
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
-    frame = _with_crs(path, frame.reset_index(drop=True), crs)
+    frame = frame.reset_index(drop=True)
+    is_assumed = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
+    if is_assumed and not are_degrees(frame.geometry.to_numpy()[:SAMPLE]):
+        frame = frame.set_crs(None, allow_override=True)
+    frame = _with_crs(path, frame, crs, is_assumed)
     if area is not None:
         log.warning(
             "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
@@ -199,14 +206,27 @@ def _chosen_layer(path: Path, source: Source, wanted: str | None) -> str | None:
     return choose_layer(path, source.name, wanted)
 
 
-def _with_crs(path: Path, frame: geopandas.GeoDataFrame, stated: str | None) -> geopandas.GeoDataFrame:
-    """Set the CRS that the user states if the file lacks one."""
+def _with_crs(
+    path: Path, frame: geopandas.GeoDataFrame, stated: str | None, is_assumed: bool
+) -> geopandas.GeoDataFrame:
+    """Set the CRS that the user states if the file lacks one; `is_assumed`: GDAL says that of the frame, not the file."""
     if stated is None or frame.crs == stated:
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    log.warning("%s: crs %s of ingest.footprints does not count, the file states %s.", path, stated, frame.crs.name)
+    why = "coordinates in a GeoJSON without `crs` are degrees of" if is_assumed else "the file states"
+    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, why, frame.crs.name)
     return frame
+
+
+def _crs_of(source: Source, layer: str | None) -> str | None:
+    """Return the CRS that the coordinates are in, by the file or by its user."""
+    if assumes_crs(source.ends):
+        first = geopandas.read_file(source.name, layer=layer, max_features=SAMPLE, on_invalid="ignore")
+        if not are_degrees(first.geometry.to_numpy()):
+            return source.stated
+    crs: str | None = pyogrio.read_info(source.name, layer=layer)["crs"]
+    return crs
 
 
 def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
@@ -218,7 +238,7 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     is_osm = layer == OSM_LAYER and source.ends is not None and is_openstreetmap(source.ends.start)
     if is_osm:
         options["where"] = OSM_BUILDINGS
-    if area is not None and (own := pyogrio.read_info(source.name, layer=layer)["crs"]) is not None:
+    if area is not None and (own := _crs_of(source, layer)) is not None:
         bounds = area.bounds_in(pyproj.CRS(own))
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(

@@ -9,7 +9,10 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
+import numpy as np
 import pyproj
+import shapely
+from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -26,6 +29,7 @@ LOOKED_AT = 2**16
 CHUNK_BYTES = 2**22
 SEPARATOR = "\x1e\r\n \t"
 """What may stand before a feature: white space, and the separator of RFC 8142."""
+WHOLE_TURN = 360.0
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
@@ -39,6 +43,11 @@ class Ends(NamedTuple):
     def is_collection(self) -> bool:
         """Return whether this is a GeoJSON feature collection."""
         return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
+
+    @property
+    def is_json(self) -> bool:
+        """Return whether this is JSON: GeoJSON in one of its ways."""
+        return self.start.lstrip(SEPARATOR)[:1] == "{"
 
     @property
     def is_lines(self) -> bool:
@@ -102,6 +111,17 @@ def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
             '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove it where the '
             "coordinates are degrees of longitude and latitude (WGS 84)."
         )
+
+
+def assumes_crs(ends: Ends | None) -> bool:
+    """Return whether a file is a GeoJSON without `crs`, for which GDAL says WGS 84."""
+    return ends is not None and ends.is_json and _named_crs(ends) is None
+
+
+def are_degrees(geometry: NDArray[np.object_]) -> bool:
+    """Return whether most coordinates (N,) may be degrees, counted from -180 or 0, whichever stands first."""
+    places = shapely.get_coordinates(geometry)
+    return not len(places) or bool((np.nanmedian(np.abs(places), axis=0) <= WHOLE_TURN).all())
 
 
 def _named_crs(ends: Ends) -> Any:
@@ -201,6 +221,8 @@ class Source(NamedTuple):
     """How the texts of a Shapefile are read."""
     content: CsvFile | None = None
     """What gives its bytes; None of a folder."""
+    stated: str | None = None
+    """CRS that the user states."""
 
 
 def find_source(path: Path) -> Source:

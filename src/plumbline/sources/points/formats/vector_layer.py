@@ -16,12 +16,13 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import is_elsewhere
+from plumbline.sources.crs import GLOBE, is_elsewhere
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
 from plumbline.sources.files.opened import ZIP_START, OpenedFile, gdal_name, vector_members
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
+from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
 from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -191,8 +192,10 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         several = " `ogr2ogr OUT.gpkg IN LAYER` writes one of them." if len(points) > 1 else ""
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, batches):
-        crs = pyproj.CRS(about["crs"]) if about["crs"] else None
-        attributes = _attributes(batches.schema, about["geometry_name"] or "wkb_geometry")
+        crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
+        if crs == GLOBE and _assumes_crs(file, source) and not _begins_in_degrees(batches, geometry):
+            crs = None
+        attributes = _attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
     return PointLayer(
@@ -204,6 +207,16 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         has_heights=kind.startswith("2.5D") or " Z" in kind,
         attributes=attributes,
     )
+
+
+def _assumes_crs(file: OpenedFile, source: str) -> bool:
+    is_text = PurePosixPath(source).suffix.lower() in TEXTS or file.start.startswith(b"{")
+    return is_text and assumes_crs(find_source(file.path).ends)
+
+
+def _begins_in_degrees(batches: Any, geometry: str) -> bool:
+    first = next(iter(batches), None)
+    return first is None or are_degrees(shapely.from_wkb(first[geometry].to_pylist(), on_invalid="ignore"))
 
 
 def _attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
