@@ -138,7 +138,7 @@ def ranges(source: str, crs: str) -> tuple[Range, Range]:
 
     def about(axis: str) -> Range:
         names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
-        found = (one.value * one.unit_conversion_factor for one in lengths if one.name.lower() in names)
+        found = (float(one.value) * one.unit_conversion_factor for one in lengths if one.name.lower() in names)
         middle_m = float(next(found, 0.0))
         return (PLANE[0] + middle_m) / unit_m, (PLANE[1] + middle_m) / unit_m
 

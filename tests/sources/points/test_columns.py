@@ -369,8 +369,8 @@ def test_points_in_feet_and_in_web_mercator_come_in_metres_of_utm(tmp_path, code
 
 def test_a_stated_code_in_a_column_of_angles_leaves_its_points_out(tmp_path, caplog):
     cells = [row | {"INC": "-77" if number in (1, 4) else "38"} for number, row in enumerate(rows())]
-    about = described(columns=COLUMNS | {"incidence": "INC"}, incidence_deg=None, missing=[-77, -78])
-    about = about.model_copy(update={"units": about.units.model_copy(update={"angle": "deg"})})
+    columns, units = COLUMNS | {"incidence": "INC"}, {"displacement": "cm", "angle": "deg"}
+    about = described(columns=columns, incidence_deg=None, units=units, missing=[-77, -78])
     track = read_points(write(tmp_path, text(cells)), {"*": about})
     assert track.point_id.tolist() == [IDS[number] for number in (0, 2, 3, 5)]
     assert "2 points have no line of sight and are left out" in caplog.text

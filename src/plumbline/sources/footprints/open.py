@@ -209,7 +209,7 @@ def _chosen_layer(path: Path, source: Source, wanted: str | None) -> str | None:
 def _with_crs(
     path: Path, frame: geopandas.GeoDataFrame, stated: str | None, is_assumed: bool
 ) -> geopandas.GeoDataFrame:
-    """Set the CRS that the user states if the file lacks one; `is_assumed`: GDAL says that of the frame, not the file."""
+    """Set the CRS that the user states if the file lacks one; `is_assumed`: only GDAL says that of the frame."""
     if stated is None or frame.crs == stated:
         return frame
     if frame.crs is None:

@@ -270,7 +270,7 @@ def test_missing_is_of_every_column_that_may_be_empty_and_the_refusal_names_it(t
     path = tmp_path / "a.csv"
     path.write_text(text(cells))
     with pytest.raises(
-        InputError, match=r"line 2, column height_ortho: -7777 .*state missing: \[-7777\] in ingest.prod"
+        InputError, match=r"line 3, column temporal_coherence: -7777 .*state missing: \[-7777\] in ingest.prod"
     ):
         read_points(path)
     track = read_points(path, {"*": Product(missing=[-7777])})
