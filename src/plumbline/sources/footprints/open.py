@@ -34,16 +34,27 @@ from plumbline.sources.footprints.selection import (
     name_openstreetmap,
 )
 from plumbline.sources.footprints.shapefile import SHP, text_encoding
-from plumbline.sources.footprints.source import LINES, Source, are_degrees, assumes_crs, check_named_crs, find_source
+from plumbline.sources.footprints.source import (
+    FILE_SUFFIXES,
+    FOLDER_SUFFIXES,
+    LINES,
+    Source,
+    are_degrees,
+    assumes_crs,
+    check_named_crs,
+    find_source,
+)
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
+VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
+"""Of files that `read_vector` reads."""
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
 UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
 """What pyogrio and GEOS say of polyhedral surfaces and triangulated ones."""
-OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO"}
-"""No file makes GDAL ask a server for its schema."""
+OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO", "CPL_VSIL_GZIP_WRITE_PROPERTIES": "NO"}
+"""No file makes GDAL ask a server for its schema, or write beside the file."""
 UNQUOTABLE = ('"', "\\", "\n")
 """What a name in a command of GDAL cannot have."""
 SAMPLE = 1000
@@ -154,6 +165,13 @@ def first_line_of(error: Exception) -> str:
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def is_folder_of_footprints(path: Path) -> bool:
+    """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts in Parquet."""
+    return path.is_dir() and (
+        any(one.suffix.lower() in FOLDER_SUFFIXES for one in path.iterdir()) or _is_columnar(path)
+    )
 
 
 def _is_columnar(path: Path) -> bool:

@@ -171,10 +171,16 @@ ZIPPED_SUFFIXES = (
     ".tab",
     ".mif",
     ".kml",
+    ".osm",
+    ".pbf",
     ".csv",
     ".xml",
 )
 """Of files to look for in a zip, the likelier first; .xml often describes another."""
+FILE_SUFFIXES = (*(suffix for suffix in ZIPPED_SUFFIXES if suffix not in (GDBTABLE, ".csv", ".xml")), ".kmz")
+"""Of files that are footprints by their name; of a table, the content decides."""
+FOLDER_SUFFIXES = (GDBTABLE, SHP, ".tab")
+"""Of files in a folder that is read as one: a file geodatabase, a Shapefile, MapInfo's tables."""
 UNREAD_PACKINGS = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
