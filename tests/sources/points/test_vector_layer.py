@@ -204,7 +204,9 @@ def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
 def test_of_several_layers_of_points_it_is_said_how_to_write_one(tmp_path):
     for name in ("asc", "desc"):
         frame(rows(), "Lon", "Lat", 4326).to_file(tmp_path / "both.gpkg", layer=name)
-    with pytest.raises(InputError, match=r"Its layers: asc \(Point\), desc \(Point\). `ogr2ogr OUT.gpkg IN LAYER`"):
+    with pytest.raises(
+        InputError, match=r"Its layers: asc \(Point\), desc \(Point\). `ogr2ogr OUT.gpkg both.gpkg asc`"
+    ):
         read_points(tmp_path / "both.gpkg")
 
 

@@ -165,14 +165,10 @@ def _unpacked_suffix(path: Path) -> str:
 def _holds_outlines(file: OpenedFile) -> bool:
     """Return whether a csv, packed or not, holds footprints: lines of JSON, as Microsoft's, or outlines as text."""
     name = file.path.name.lower()
-    if name.endswith(".csv"):
-        start = file.start[:LOOKED_AT]
-    elif name.endswith(".csv.gz") or (name.endswith(".zip") and _has_one_table(file)):
-        with find_csv(file).open() as stream:
-            start = stream.read(LOOKED_AT)
-    else:
+    if not (name.endswith((".csv", ".csv.gz")) or (name.endswith(".zip") and _has_one_table(file))):
         return False
-    text = start.decode("utf-8-sig", "replace").lstrip(SEPARATOR)
+    start = file.start if name.endswith(".csv") else file.table_start
+    text = start[:LOOKED_AT].decode("utf-8-sig", "replace").lstrip(SEPARATOR)
     return text.startswith("{") or has_outlines(text)
 
 

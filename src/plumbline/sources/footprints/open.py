@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.files.opened import for_command
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
@@ -120,7 +122,8 @@ def read_vector(
         if any(said in str(error) for said in UNSUPPORTED):
             raise InputError(
                 f"{path}: geometries of a kind that is not read ({first_line_of(error)}), such as solids drawn as "
-                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
+                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
+                f"{for_command(path, source.name)}`."
             ) from None
         raise InputError(
             f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
@@ -128,7 +131,8 @@ def read_vector(
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
-            f"{path}: a table without geometry, or with two columns of one name; footprints are needed.{_wkt(frame)}"
+            f"{path}: a table without geometry, or with two columns of one name; footprints are needed."
+            f"{_wkt(frame, for_command(path, source.name))}"
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
@@ -167,6 +171,27 @@ def first_line_of(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
+def is_gml(path: Path) -> bool:
+    """Return whether a file of footprints is GML, packed or not, and no city model."""
+    if not path.is_file():
+        return False
+    start = "" if (ends := find_source(path).ends) is None else ends.start
+    return start[:1] == "<" and "http://www.opengis.net/gml" in start and not is_city_gml(start)
+
+
+def turned_back(path: Path) -> str:
+    """Return advice that turns the axes of footprints back: a command of GDAL for GML, a tool of QGIS for others."""
+    if not is_gml(path):
+        return "Exchange them (QGIS: Swap X and Y coordinates)."
+    source = find_source(path).name
+    with _nothing_beside(path):
+        taken, kept = (
+            geopandas.read_file(source, max_features=1, **way).total_bounds for way in ({}, {"SWAP_COORDINATES": "NO"})
+        )
+    order = "YES" if np.array_equal(taken, kept) else "NO"
+    return f"Read it in the other order: `ogr2ogr OUT.gpkg {for_command(path, source)} -oo SWAP_COORDINATES={order}`."
+
+
 def is_folder_of_footprints(path: Path) -> bool:
     """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts in Parquet."""
     return path.is_dir() and (
@@ -181,10 +206,23 @@ def _is_columnar(path: Path) -> bool:
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 
+@contextmanager
+def _nothing_beside(path: Path) -> Iterator[None]:
+    """Remove the file in which GDAL notes what it finds out about a GML, if it has made one."""
+    beside = path.with_suffix(".gfs")
+    was_there = beside.exists()
+    try:
+        yield
+    finally:
+        if not was_there:
+            beside.unlink(missing_ok=True)
+
+
 def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
     pyogrio.set_gdal_config_options(OFFLINE)
     try:
-        return _read_features(path, source, layer, area)
+        with _nothing_beside(path):
+            return _read_features(path, source, layer, area)
     except READ_FAULTS as error:
         if not any(said in str(error) for said in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
             raise
@@ -282,13 +320,10 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     return frame
 
 
-def _wkt(frame: pd.DataFrame) -> str:
-    """Return advice for a table with its geometry as text; empty for other tables."""
+def _wkt(frame: pd.DataFrame, named: str) -> str:
+    """Return advice for a table with its geometry as text; empty for other tables. `named`: see `for_command`."""
     for name in frame.columns[~frame.columns.duplicated()]:
         text = frame[name].dropna().astype(str).head(1).str.lstrip().str.upper()
         if text.str.startswith(WKT_STARTS).any():
-            return (
-                f" Its column {name} holds them as text (WKT): `ogr2ogr -f GPKG OUT.gpkg IN.csv -oo "
-                f"GEOM_POSSIBLE_NAMES={name} -a_srs EPSG:4326` makes a file of it, with the CRS that they are in."
-            )
+            return f" Its column {name} holds them as text (WKT): `ogr2ogr OUT.csv {named}` makes a csv, which is read."
     return ""

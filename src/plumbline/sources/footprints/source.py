@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import GZIP_START, ZIP_START, gdal_name, vector_members, zip_members
+from plumbline.sources.files.opened import GZIP_START, TAR, UNPACK, ZIP_START, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
 from plumbline.sources.footprints.selection import (
     NAMED,
@@ -196,10 +196,20 @@ NO_FOOTPRINTS = {
         "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
         "the file that it points at."
     ),
-    re.compile(r'"osm3s"\s*:'): (
-        "an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with `(._;>;); out body;`, or make "
-        "a GeoJSON of it (overpass-turbo: Export)."
+    re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
+    re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
+        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON (overpass-turbo: Export; or "
+        "`osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with `(._;>;); out body;`."
     ),
+    re.compile(r'\A\{\s*"error"\s*:'): (
+        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
+    ),
+    re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
+        "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
+    ),
+    re.compile(
+        r"<qgis[\s>]|<!DOCTYPE qgis"
+    ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
     re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
         "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
     ),
@@ -264,10 +274,14 @@ def find_source(path: Path) -> Source:
     return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
 
 
+def what_else(start: str) -> str | None:
+    """Say what a file with this beginning is that holds no features, and what to do; None for another."""
+    return next((found for sign, found in NO_FOOTPRINTS.items() if sign.search(start)), None)
+
+
 def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
-    for sign, found in NO_FOOTPRINTS.items():
-        if content is not None and sign.search(ends.start):
-            raise InputError(f"{content}: {found}")
+    if content is not None and (found := what_else(ends.start)) is not None:
+        raise InputError(f"{content}: {found}")
     if content is not None and any(cut.search(ends.start + ends.end) for cut in CUT):
         log.warning(
             "%s: a server's answer that says it is not complete: further buildings are missing. Ask for the rest in "

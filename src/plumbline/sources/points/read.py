@@ -123,7 +123,8 @@ def take_points(file: ProductFile, source: PointSource, folder: Path | None = No
         if not len(track):
             raise InputError(f"{path}: none of its points has a line of sight, as `missing` is stated. Correct it.")
         log.warning("%s: %d points have no line of sight and are left out.", path, track.dropped[NO_SIGHT])
-    if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and track.height[0] != 0:
+    has_heights = not source.columns.get("height", "none").startswith("none")
+    if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
         log.warning(
             "%s: all of its points have the height %g m. Tilts need differences of height: is it the right column?",
             path,
