@@ -18,9 +18,11 @@ from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from tests.sources.advised import run_advised
 from tests.sources.footprints.test_cases import BASE, CASES, CRS
-from tests.sources.make import squares
+from tests.sources.make import squares, text
 from tests.sources.points.test_vector_layer import frame
 from tests.sources.points.write_columns import COLUMNS, described, rows
+from tests.sources.points.write_depsi import rows as depsi_rows
+from tests.sources.points.write_ortho import cells as ortho_cells
 
 LAYER = COLUMNS | {"latitude": "geometry_latitude", "longitude": "geometry_longitude"}
 
@@ -132,6 +134,17 @@ def test_a_wrong_crs_of_points_is_mended_by_the_command(tmp_path, monkeypatch):
     said = refused(read_points, tmp_path / "p.gpkg", about)
     out = run_advised(said, tmp_path, monkeypatch)
     assert len(read_points(out, about)) == 6
+
+
+@pytest.mark.parametrize("name", ["it's a[1].csv", 'a "b".csv', "\u00e4 # b: c.csv"])
+def test_lines_for_points_fit_the_very_file(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(text(ortho_cells()))
+    line = "ingest:" + refused(read_points, path).partition("ingest:")[2]
+    assert len(read_points(path, Ingest.model_validate(yaml.safe_load(line)["ingest"]).products)) == 6
+    path.write_text(text(depsi_rows()))
+    line = "ingest:" + refused(read_points, path).partition("ingest:")[2]
+    assert len(read_points(path, Ingest.model_validate(yaml.safe_load(line)["ingest"]).products)) == 6
 
 
 def test_restated_footprints_without_crs_are_read_by_the_line_of_the_message(tmp_path):

@@ -141,7 +141,7 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
 
 
 def outside(value: float, bounds: Range, unit: str = "") -> tuple[str, str]:
-    """Return what was found and what is wanted, for a column whose cells may have no value."""
+    """Return what was found and what is wanted, for a column with cells that may be empty."""
     wanted = f"a number from {bounds[0]:g} to {bounds[1]:g}{unit} is needed"
     return (
         f"{value:.10g}{unit}",
