@@ -1,5 +1,6 @@
 """Tensors in, answers out, by the Open Inference Protocol."""
 
+import gzip
 import json
 import struct
 
@@ -66,6 +67,9 @@ def test_json_and_binary_tensors_have_the_models_answers(served, batch):
     for one in content["outputs"]:
         found = np.array(one["data"], np.float32).reshape(one["shape"])
         np.testing.assert_allclose(found, expected[one["name"]], rtol=1e-6)
+    packed = gzip.compress(json.dumps(as_json(inputs, id="a7")).encode())
+    headers = {"content-encoding": "gzip", "content-type": "application/json"}
+    assert served.post(where, content=packed, headers=headers).json()["outputs"] == content["outputs"]
     body, headers = as_binary(inputs, parameters={"binary_data_output": True})
     told = served.post(f"/v2/models/{manifest.name}/versions/{manifest.version}/infer", content=body, headers=headers)
     size = int(told.headers[JSON_LENGTH])
@@ -158,7 +162,10 @@ def test_a_public_client_is_understood(package, batch, tmp_path):
                 one.set_data_from_numpy(values, binary_data=binary)
                 given_.append(one)
             wanted = [client.InferRequestedOutput(name, binary_data=binary) for name in expected]
-            found = asking.infer(manifest.name, given_, outputs=wanted, request_id="7")
+            packing = "gzip" if binary else "deflate"
+            found = asking.infer(
+                manifest.name, given_, outputs=wanted, request_id="7", request_compression_algorithm=packing
+            )
             assert found.get_response()["id"] == "7"
             for name, values in expected.items():
                 np.testing.assert_allclose(found.as_numpy(name), values, rtol=1e-6)

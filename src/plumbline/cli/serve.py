@@ -148,7 +148,7 @@ def inspect(
     if output is not None:
         check_report(output)
     reading = reading_of(params, format_, id_column, layer)
-    findings = look(point_files(files, "FILE"), reading)
+    findings = look(point_files(files, "FILE", footprints=True), reading)
     print_text(findings, Console(soft_wrap=True, highlight=False))
     if output is not None:
         write_report(findings, output)

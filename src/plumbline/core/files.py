@@ -302,3 +302,8 @@ def sha256_folder(folder: Path, pattern: str = "*") -> str:
     for path in sorted(p for p in folder.rglob(pattern) if p.is_file()):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_file(path)}\n".encode())
     return digest.hexdigest()
+
+
+def sha256_path(path: Path) -> str:
+    """Return `sha256_folder` of a folder, `sha256_file` of a file."""
+    return sha256_folder(path) if path.is_dir() else sha256_file(path)

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from fastapi import APIRouter, Response
@@ -16,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plumbline.service.bodies import Unpacking, encoding_of
 from plumbline.service.job_store import JobStore
 from plumbline.service.models import Models
 from plumbline.service.problems import Problem, problem_of, refusals
@@ -161,11 +163,16 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *SAFE_HEADERS]
             await send(message)
 
-        problem = self._refusal(path, headers, holder)
-        if problem is not None:
+        try:
+            self._check(path, headers, holder)
+            encoding = encoding_of(scope["headers"])
+        except Problem as problem:
             await problem.response()(scope, receive, counted)
         else:
-            await self._bounded(scope, receive, counted, self._most(path))
+            if encoding is not None:  # the length is that of the packed body
+                left = [pair for pair in scope["headers"] if pair[0] not in (b"content-encoding", b"content-length")]
+                scope = {**scope, "headers": left}
+            await self._bounded(scope, receive, counted, self._most(path), encoding)
         route = getattr(scope.get("route"), "path", "other")
         self._meters.count(scope["method"], route, status, time.perf_counter() - began)
 
@@ -174,14 +181,15 @@ class Guard:
         sent = headers.get(b"authorization", b"")
         return next((holder for known, holder in self._holders if hmac.compare_digest(sent, known)), None)
 
-    def _refusal(self, path: str, headers: dict[bytes, bytes], holder: str | None) -> Problem | None:
+    def _check(self, path: str, headers: dict[bytes, bytes], holder: str | None) -> None:
         if self._holders and holder is None and path not in OPEN:
-            return Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
+            raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
-            return Problem(400, "Content-Length is not a number.")
+            raise Problem(400, "Content-Length is not a number.")
         most = self._most(path)
-        return self._too_large(most) if int(length) > most else None
+        if int(length) > most:
+            raise self._too_large(most)
 
     def _most(self, path: str) -> int:
         limits = self._settings.limits
@@ -189,30 +197,25 @@ class Guard:
             return limits.infer_mb * MB
         return limits.upload_mb * MB if path in ("/v1/predict", "/v1/restore") else JSON_MB * MB
 
-    def _too_large(self, most: int) -> Problem:
-        return Problem(413, f"The request has more than {most // MB} MB, the most that this service takes here.")
+    def _too_large(self, most: int, has: str = "has") -> Problem:
+        return Problem(413, f"The request {has} more than {most // MB} MB, the most that this service takes here.")
 
-    async def _bounded(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
+    async def _bounded(
+        self, scope: Scope, receive: Receive, send: Send, most: int, encoding: str | None = None
+    ) -> None:
         """Limit the body by counting its bytes, since a length may be wrong, and limit the wait for them."""
-        came, begun, whole = 0, False, False
+        begun = False
         refused: Problem | None = None
+        coming = self._unpacked(receive, most, encoding) if encoding else self._counted(receive, most)
 
         async def bounded() -> Message:
-            nonlocal came, whole, refused
-            if whole:  # there is only the client's leaving to wait for
-                return await receive()
+            nonlocal refused
             try:
-                async with asyncio.timeout(SILENT_SECONDS):
-                    message = await receive()
-            except TimeoutError:
-                refused = Problem(408, f"Nothing came for {SILENT_SECONDS:g} seconds. Send the request again.")
+                message = await anext(coming, None)
+            except Problem as problem:
+                refused = problem
                 raise _Refused from None
-            whole = not message.get("more_body", False)
-            came += len(message.get("body", b""))
-            if came > most:
-                refused = self._too_large(most)
-                raise _Refused
-            return message
+            return message or await receive()  # there is only the client's leaving to wait for
 
         async def noted(message: Message) -> None:
             nonlocal begun
@@ -228,3 +231,37 @@ class Guard:
             refused = refused or problem_of(error)
         if refused is not None and not begun:
             await refused.response()(scope, receive, send)
+
+    async def _counted(self, receive: Receive, most: int) -> AsyncIterator[Message]:
+        """Yield the messages of a body.
+
+        Raises:
+            Problem: it is larger than `most` bytes, or does not go on.
+        """
+        came, more = 0, True
+        while more:
+            try:
+                async with asyncio.timeout(SILENT_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                raise Problem(408, f"Nothing came for {SILENT_SECONDS:g} seconds. Send the request again.") from None
+            more = message.get("more_body", False)
+            came += len(message.get("body", b""))
+            if came > most:
+                raise self._too_large(most)
+            yield message
+
+    async def _unpacked(self, receive: Receive, most: int, encoding: str) -> AsyncIterator[Message]:
+        """Yield the messages of a packed body unpacked, as `_counted` does."""
+        came, unpacking = 0, Unpacking(encoding)
+        async for message in self._counted(receive, most):
+            if message["type"] != "http.request":
+                yield message
+                return
+            for piece in unpacking.pieces(message.get("body", b""), not message.get("more_body", False)):
+                came += len(piece)
+                if came > most:
+                    raise self._too_large(most, "unpacks to")
+                yield {"type": "http.request", "body": piece, "more_body": True}
+                await asyncio.sleep(0)  # others are answered meanwhile
+        yield {"type": "http.request", "body": b"", "more_body": False}

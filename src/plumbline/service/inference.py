@@ -38,7 +38,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     waiting = 0
     unknown = refusals(404)
     tensors: dict[str, Any] = {
-        "responses": {200: {"content": _CONTENT}, **refusals(400, 404, 408, 413, 503)},
+        "responses": {200: {"content": _CONTENT}, **refusals(400, 404, 408, 413, 415, 503)},
         "openapi_extra": {"requestBody": {"required": True, "content": _CONTENT}},
         "response_class": Response,
     }

@@ -145,7 +145,7 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
         run_jobs(restore_part, plan.jobs, 1, STAGE)
         for suffix in SUFFIXES if buildings is not None else ():
             assert buildings is not None
-            write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", given.get("layer"))
+            write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)
         picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
         finish(plan, folder / RESULTS / FIELD, None, None, picture)
     _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))

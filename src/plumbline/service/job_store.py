@@ -19,6 +19,7 @@ import psutil  # type: ignore[import-untyped]
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
+from plumbline.sources.footprints.open import PARQUET_SUFFIXES
 
 Kind = Literal["predict", "restore"]
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -273,6 +274,8 @@ MEDIA = {
     "application/pdf": REPORT,
 }
 """Kind of content -> file among the results."""
+MAIN_PARTS = (".shp", ".tab", ".mif", ".gml")
+"""Of footprints in several files."""
 LONGEST_NAME = 120
 ORPHAN_SECONDS = 3600.0
 """After which an upload that never became a job is removed."""
@@ -344,16 +347,18 @@ def _write(upload: Upload, path: Path) -> None:
 
 
 def buildings_file(folder: Path) -> Path | None:
-    """Return the footprints file of a job; for a Shapefile, the part `.shp`.
+    """Return the footprints of a job: a file, of several that are one its main part, or the folder of Parquet parts.
 
     Raises:
-        InputError: there are several, and none is a Shapefile.
+        InputError: there are several that are not one.
     """
     found = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
-    main = [path for path in found if path.suffix.lower() == ".shp"] if len(found) > 1 else found
+    if len(found) > 1 and all(path.suffix.lower() in PARQUET_SUFFIXES for path in found):
+        return folder / BUILDINGS
+    main = [path for path in found if path.suffix.lower() in MAIN_PARTS] if len(found) > 1 else found
     if len(main) > 1 or (found and not main):
         names = ", ".join(path.name for path in found)
-        raise InputError(f"buildings: {names} found; one file is needed, or the parts of one Shapefile.")
+        raise InputError(f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet.")
     return main[0] if main else None
 
 

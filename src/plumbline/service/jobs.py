@@ -126,7 +126,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         "status_code": 202,
         "responses": {
             202: {"model": Job, "description": "The job is on the list."},
-            **refusals(400, 408, 413, 422, 429, 503, 507),
+            **refusals(400, 408, 413, 415, 422, 429, 503, 507),
         },
         "dependencies": [Depends(refuse_odd_fields)],
     }

@@ -32,6 +32,7 @@ TITLES = {
     408: "The request came too slowly",
     409: "Not possible now",
     413: "Too large",
+    415: "This encoding is not read",
     422: "The request is not accepted",
     429: "Too many jobs",
     500: "Something went wrong in the service",
@@ -39,6 +40,8 @@ TITLES = {
     507: "No space left",
 }
 BUSY_SECONDS = 2
+ENCODINGS = "gzip, deflate"
+"""Of bodies that are read."""
 NO_JOB = "There is no such job. Ended jobs are removed after some hours; send the files again."
 MOST_NAMED, MOST_LETTERS = 5, 50
 """Of unknown form fields, in a message."""
@@ -80,6 +83,8 @@ class Problem(Exception):
     def response(self) -> JSONResponse:
         """Return the HTTP response."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 415:
+            headers["Accept-Encoding"] = ENCODINGS
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(self.content, self.status, headers, MEDIA_TYPE)

@@ -25,6 +25,7 @@ from plumbline.sources.crs import (
     utm_zone,
 )
 from plumbline.sources.files.opened import product_params
+from plumbline.sources.footprints.open import is_gml, turned_back
 from plumbline.sources.points.track import Track
 
 NEAR_M = 50.0
@@ -96,7 +97,7 @@ def check_overlap(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
         f"  points     {points}: {_extent(easting, northing, crs)}\n"
         f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
-        f"{_swapped(easting, northing, box, source, crs)}"
+        f"{_swapped(easting, northing, box, source, crs, footprints)}"
         "Give the points and the footprints of one place, and check the CRS the footprints' file states."
     )
 
@@ -160,13 +161,23 @@ def points_near_footprints(
 
 
 def _swapped(
-    easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], source: str, crs: str
+    easting: NDArray[np.float64],
+    northing: NDArray[np.float64],
+    box: NDArray[np.float64],
+    source: str,
+    crs: str,
+    footprints: str,
 ) -> str:
     """Return a line for the message if points or footprints would overlap with x and y exchanged, else an empty one."""
     if not len(easting):
         return ""
     if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
-        return "The points would overlap with easting and northing exchanged: check their columns.\n"
+        if _are_footprints_turned(_box(easting, northing), box, footprints, crs):
+            return f"{footprints} has easting and northing exchanged. {turned_back(Path(footprints))}\n"
+        return (
+            "The points would overlap with easting and northing exchanged: check their columns, or the order in the "
+            "footprints.\n"
+        )
     try:
         given, wanted = pyproj.CRS.from_user_input(source), pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError:
@@ -178,10 +189,29 @@ def _swapped(
     if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
         return _globe_swapped(_box(easting, northing), box, wanted)
     order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
+    if is_gml(Path(footprints)):
+        return f"{footprints} has {order[0]} and {order[1]} exchanged. {turned_back(Path(footprints))}\n"
     return (
         f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
         f"the {order[0]} has to stand first; in that of the points, check which column is which.\n"
     )
+
+
+def _are_footprints_turned(points: NDArray[np.float64], box: NDArray[np.float64], footprints: str, crs: str) -> bool:
+    """Return whether the exchanged ones of points and footprints, boxes in `crs`, are the footprints.
+
+    They are if they alone lie where nobody uses the CRS. Else a GML is suspect: its CRS says which axis stands first,
+    and servers differ in whether they follow it.
+    """
+    area = pyproj.CRS.from_user_input(crs).area_of_use
+    if area is None:
+        return is_gml(Path(footprints))
+    to_globe = transformer(crs, GLOBE)
+    usual = []
+    for west, south, east, north in (points, box):
+        x, y = to_globe.transform((west + east) / 2, (south + north) / 2)
+        usual.append(area.west <= x <= area.east and area.south <= y <= area.north)
+    return bool(usual[0] and not usual[1]) if usual[0] != usual[1] else is_gml(Path(footprints))
 
 
 def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
@@ -260,7 +290,17 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
         products: what is stated of them already (`ingest.products`), which has raised their heights.
     """
     for track, name in zip(tracks[1:], names[1:], strict=True):
+        flat = [float(one.height[0]) for one in (track, tracks[0]) if len(one) and np.ptp(one.height) == 0]
         more_m = height_difference_m(track, tracks[0])
+        if len(flat) == 1 and more_m is not None and abs(more_m) >= LEAST_RAISED_M:
+            log.warning(
+                "%s, %s: all heights of one are %g m, those of the other are not. Tilts are told apart by differences "
+                "of height: export that product with its heights. raised_m does not help here.",
+                names[0],
+                name,
+                flat[0],
+            )
+            continue
         if more_m is not None and abs(more_m) >= LEAST_RAISED_M:
             stated_m = product_params(Path(name), products).raised_m
             instead = "" if stated_m is None else f", and not {stated_m:g},"

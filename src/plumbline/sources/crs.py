@@ -96,10 +96,10 @@ def is_globe(source: str, crs: str) -> bool:
     """Return whether coordinates in `crs` are degrees.
 
     Raises:
-        InputError: `crs` is no CRS, or neither degrees nor metres; `source` names who says so.
+        InputError: `crs` is no CRS, or neither geographic nor projected; `source` names who says so.
     """
     parsed = _parse(source, crs)
-    if not parsed.is_geographic:
+    if not (parsed.is_geographic or parsed.is_projected):
         _check_metres(source, crs, parsed)
     return bool(parsed.is_geographic)
 
@@ -126,20 +126,22 @@ def is_elsewhere(source: str, one: str, other: str) -> bool:
 
 
 def ranges(source: str, crs: str) -> tuple[Range, Range]:
-    """Return the possible eastings and northings of a projected CRS: half the Earth's circumference about its middle.
+    """Return the possible eastings and northings of a projected CRS, in its unit: half the Earth about its middle.
 
     Some have the number of their zone in front of the easting (EPSG:4647), so that the middle is at 32,500,000 m.
 
     Raises:
         InputError: `crs` is no CRS.
     """
-    operation = _parse(source, crs).coordinate_operation
-    lengths = [] if operation is None else [one for one in operation.params if one.unit_name == "metre"]
+    parsed = _parse(source, crs)
+    operation, unit_m = parsed.coordinate_operation, float(parsed.axis_info[0].unit_conversion_factor)
+    lengths = [] if operation is None else operation.params
 
     def about(axis: str) -> Range:
         names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
-        middle = float(next((one.value for one in lengths if one.name.lower() in names), 0.0))
-        return PLANE[0] + middle, PLANE[1] + middle
+        found = (float(one.value) * one.unit_conversion_factor for one in lengths if one.name.lower() in names)
+        middle_m = float(next(found, 0.0))
+        return (PLANE[0] + middle_m) / unit_m, (PLANE[1] + middle_m) / unit_m
 
     return about("easting"), about("northing")
 
@@ -150,8 +152,9 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     Args:
         source: names the file in messages.
         file_crs: CRS of the file's coordinates.
-        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees, stretches lengths
-            (`MAX_STRETCH`) or has other axes than east and north (`MAX_TURN_DEG`), the UTM zone of the middle of `box`.
+        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees or feet, stretches
+            lengths (`MAX_STRETCH`) or has other axes than east and north (`MAX_TURN_DEG`), the UTM zone of the middle
+            of `box`.
         box: gives the extent of the points in the file's CRS, None where there are none; called only where needed.
 
     Raises:
@@ -263,13 +266,7 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
     units = {axis.unit_name for axis in crs.axis_info[:2]}
     if not crs.is_projected or units != {"metre"}:
         wrong = f"its unit is the {', '.join(sorted(units))}" if crs.is_projected else "it is not projected"
-        advice = (
-            "Bring the points into one that is (`ogr2ogr -t_srs EPSG:32631 OUT.gpkg IN`): another name alone would "
-            "move them"
-            if crs.is_projected
-            else "Write one, such as EPSG:32631"
-        )
-        raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. {advice}.")
+        raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as EPSG:32631.")
 
 
 def _to(file_crs: str, crs: str) -> Projection:
@@ -277,7 +274,8 @@ def _to(file_crs: str, crs: str) -> Projection:
 
 
 def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
-    """Choose the file's own CRS if its metres are true on the ground to east and north, else UTM."""
+    """Choose the file's own CRS if it has metres that are true on the ground to east and north, else UTM."""
+    unit = crs.axis_info[0].unit_name
     if box is not None:
         try:
             longitude, latitude = transformer(crs, GLOBE).transform(*_middle(box))
@@ -285,10 +283,12 @@ def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
             scale, turn = length_of_a_metre(*place), turn_of_axes(*place)
         except ProjError:
             scale, turn = 1.0, 0.0  # of some CRSs nobody can tell
-        if abs(scale - 1) > MAX_STRETCH or turn > MAX_TURN_DEG:
+        if unit != "metre" or abs(scale - 1) > MAX_STRETCH or turn > MAX_TURN_DEG:
             zone = utm_zone(source, longitude, latitude)
             why = (
-                f"a metre there is drawn as {scale:.2f} m"
+                f"the unit is the {unit}"
+                if unit != "metre"
+                else f"a metre there is drawn as {scale:.2f} m"
                 if turn <= MAX_TURN_DEG
                 else f"the axes there are {turn:.0f} degrees off east and north"
             )

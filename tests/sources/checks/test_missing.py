@@ -92,8 +92,19 @@ def test_what_is_stated_counts_alone():
     assert np.isnan(block[0, 1])
     assert (block[3:9, 4] == -999).all()
     heights = np.array([77.5, 3.0])
-    Missing("a.csv", [77.5]).drop_stated(heights)
+    Missing("a.csv", [77.5]).drop_in_column(heights)
     assert_array_equal(heights, [np.nan, 3.0])
+
+
+@pytest.mark.parametrize(
+    "written", ["-3.402823466e+38", "-3.40282e+38", "3.4028235e38", "1.70141e+38", "9.96921e+36", "1e20"]
+)
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_what_rasters_have_for_no_value_is_missing_with_any_number_of_digits(written, kind):
+    for stated in (None, [], [-3.4028234663852886e38]):
+        column = np.array([float(written), 61.5, 1e18], kind)
+        Missing("a.csv", stated).drop_in_column(column)
+        assert_array_equal(column, np.array([np.nan, 61.5, 1e18], kind))
 
 
 @pytest.mark.parametrize("shape", [(0, 70), (1, 2), (3, 5)])

@@ -549,7 +549,10 @@ def test_a_gzip_that_unpacks_to_far_more_than_footprints_do_is_refused(tmp_path)
 @pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])
 def test_footprints_without_crs_are_refused(tmp_path, name):
     path = tmp_path / name
-    for crs, example, told in ((CRS, "EPSG:32633", "are not degrees"), ("EPSG:4326", "EPSG:4326", "look like degrees")):
+    for crs, example, told in (
+        (CRS, "EPSG:32633", "cannot be degrees"),
+        ("EPSG:4326", "EPSG:4326", "look like degrees"),
+    ):
         with pytest.raises(InputError, match=f"{name}: the footprints have no CRS") as refused:
             read_buildings(save(squares().to_crs(crs).set_crs(None, allow_override=True), path), CRS)
         said, _, line = str(refused.value).partition("\n")

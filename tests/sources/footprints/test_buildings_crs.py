@@ -1,13 +1,18 @@
 """Footprints in many CRSs, in whatever unit and order of axes, end up at one place."""
 
 import json
+import zipfile
 
 import geopandas
 import numpy as np
 import pytest
 import shapely
+import yaml
 
 from plumbline.core.errors import InputError
+from plumbline.params import Footprints, Ingest
+from plumbline.sources.footprints import area as area_module
+from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings, reprojected
 from tests.sources.make import EAST, NORTH, squares, unless_refused
 
@@ -179,3 +184,46 @@ def test_without_a_way_the_datum_is_taken_for_the_other_and_that_is_said(caplog)
     assert "f.gpkg: no way is known from" in caplog.text
     assert "footprints may lie up to 100 m off" in caplog.text
     assert np.isfinite(moved.total_bounds).all()
+
+
+def unnamed(path, frame, kind):
+    """Write features without a `crs`, as a collection, as lines, with a `crs` of null, or zipped."""
+    features = json.loads(frame.to_json(drop_id=True))["features"]
+    collection = {"type": "FeatureCollection", **({"crs": None} if kind == "null" else {}), "features": features}
+    if kind == "lines":
+        path.write_text("\n".join(map(json.dumps, features)))
+    elif kind == "zip":
+        path = path.with_suffix(".zip")
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("f.geojson", json.dumps(collection))
+    else:
+        path.write_text(json.dumps(collection))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["collection", "lines", "null", "zip", "large"])
+@pytest.mark.parametrize("code", ["EPSG:3035", "EPSG:3857", "EPSG:2263"])
+def test_a_stated_crs_counts_where_a_geojson_without_one_cannot_be_in_degrees(tmp_path, monkeypatch, kind, code):
+    """The parser of GDAL says WGS 84 of each, the file does not."""
+    if kind == "large":
+        monkeypatch.setattr(area_module, "LARGE_BYTES", 0)
+    wanted = squares()
+    path = unnamed(tmp_path / "f.geojson", wanted.to_crs(code), kind)
+    near = Area(tuple(wanted.total_bounds), CRS) if kind == "large" else None
+    with pytest.raises(InputError, match=r"no CRS.*cannot be degrees") as refused:
+        read_buildings(path, CRS, area=near)
+    line = str(refused.value).partition("\n")[2].replace("EPSG:32633", code)
+    stated = Ingest.model_validate(yaml.safe_load(line)["ingest"]).footprints
+    found = read_buildings(path, CRS, stated=stated, area=near)
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), wanted.geometry.to_numpy()).max() < 0.01
+
+
+def test_a_stated_crs_does_not_count_for_degrees_and_one_lost_feature_decides_nothing(tmp_path, caplog):
+    degrees = squares().to_crs("EPSG:4326")
+    path = unnamed(tmp_path / "f.geojson", degrees, "collection")
+    found = read_buildings(path, CRS, stated={"*": Footprints(crs="EPSG:25832")})
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), squares().geometry.to_numpy()).max() < 0.01
+    assert "does not count, coordinates in a GeoJSON without `crs` are degrees of WGS 84" in caplog.text
+    degrees.loc[0, "geometry"] = shapely.box(1e6, 1e6, 2e6, 2e6)
+    with pytest.raises(InputError, match="cannot be degrees of longitude and latitude, as the CRS"):
+        read_buildings(unnamed(path, degrees, "collection"), CRS, stated={"*": Footprints(crs="EPSG:25832")})

@@ -63,7 +63,7 @@ def test_openstreetmap_that_is_cut_is_refused(tmp_path):
 
 def test_an_answer_of_overpass_as_json_says_what_to_ask_for(tmp_path):
     (tmp_path / "f.json").write_text('{"version": 0.6, "osm3s": {"copyright": "x"}, "elements": []}')
-    with pytest.raises(InputError, match=r"f\.json: an answer of Overpass as JSON.*out:xml"):
+    with pytest.raises(InputError, match=r"f\.json: an answer of Overpass as its own JSON.*GeoJSON.*out:xml"):
         read_buildings(tmp_path / "f.json", CRS)
 
 

@@ -217,7 +217,8 @@ def test_a_description_that_leaves_something_to_guess_is_refused(changes, messag
         ({"separator": ";"}, r"line 1: no ';' in it, which params.yaml says is between cells; it begins 'CODE,Lat"),
         ({"crs": "EPSG:32631"}, "crs EPSG:32631 in params.yaml is not one of latitude and longitude"),
         ({"crs": "here"}, "'here' is no CRS"),
-        ({"crs": "EPSG:2263"}, "EPSG:2263 is not a projected CRS in metres"),
+        ({"crs": "EPSG:2263"}, "crs EPSG:2263 in params.yaml is not one of latitude and longitude"),
+        ({"crs": "EPSG:4978"}, "EPSG:4978 is not a projected CRS in metres"),
     ],
 )
 def test_a_description_that_does_not_fit_the_file_is_refused(tmp_path, changes, message):
@@ -352,8 +353,31 @@ def test_files_that_are_no_tables_are_named_by_what_they_are(tmp_path, start, sa
         read_points(tmp_path / "c.txt")
 
 
-def test_a_crs_in_feet_is_not_only_given_another_name(tmp_path):
+@pytest.mark.parametrize("code", ["EPSG:2278", "EPSG:2263", "EPSG:2222", "EPSG:6497", "EPSG:3857"])
+def test_points_in_feet_and_in_web_mercator_come_in_metres_of_utm(tmp_path, code):
+    """US survey feet, international feet, and metres that are none on the ground."""
+    to_file = Transformer.from_crs("EPSG:32615", code, always_xy=True)
+    x, y = to_file.transform(271_000 + np.arange(6) * 10.0, np.full(6, 3_290_000.0))
+    cells = [row | {"Lon": f"{x[at]:.4f}", "Lat": f"{y[at]:.4f}"} for at, row in enumerate(rows())]
     columns = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
-    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs="EPSG:2278")
-    with pytest.raises(InputError, match=r"its unit is the US survey foot. Bring the points into one that is"):
-        read_points(write(tmp_path, text(rows())), {"*": about})
+    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs=code)
+    track = read_points(write(tmp_path, text(cells)), {"*": about})
+    assert track.crs == "EPSG:32615"
+    np.testing.assert_allclose(track.easting, 271_000 + np.arange(6) * 10.0, atol=2e-3)
+    np.testing.assert_allclose(track.northing, 3_290_000, atol=2e-3)
+
+
+def test_a_stated_code_in_a_column_of_angles_leaves_its_points_out(tmp_path, caplog):
+    cells = [row | {"INC": "-77" if number in (1, 4) else "38"} for number, row in enumerate(rows())]
+    columns, units = COLUMNS | {"incidence": "INC"}, {"displacement": "cm", "angle": "deg"}
+    about = described(columns=columns, incidence_deg=None, units=units, missing=[-77, -78])
+    track = read_points(write(tmp_path, text(cells)), {"*": about})
+    assert track.point_id.tolist() == [IDS[number] for number in (0, 2, 3, 5)]
+    assert "2 points have no line of sight and are left out" in caplog.text
+    assert track.los[:, 2] == pytest.approx(np.cos(np.radians(38)))
+    cells[3]["INC"] = "99"
+    with pytest.raises(InputError, match=r"line 5, column INC: 99 found, a number from 1 to 89"):
+        read_points(write(tmp_path, text(cells)), {"*": about})
+    cells = [row | {"INC": "-77"} for row in rows()]
+    with pytest.raises(InputError, match=r"none of its points has a line of sight"):
+        read_points(write(tmp_path, text(cells)), {"*": about})

@@ -1,5 +1,6 @@
 """Points in vector files read as the csv that they were made from."""
 
+import json
 import zipfile
 
 import geopandas
@@ -7,9 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+import yaml
 
 from plumbline.core.errors import InputError
+from plumbline.params import Product
 from plumbline.sources.points.read import read_points
+from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused
 from tests.sources.points.opening import product_parts
@@ -200,5 +204,28 @@ def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
 def test_of_several_layers_of_points_it_is_said_how_to_write_one(tmp_path):
     for name in ("asc", "desc"):
         frame(rows(), "Lon", "Lat", 4326).to_file(tmp_path / "both.gpkg", layer=name)
-    with pytest.raises(InputError, match=r"Its layers: asc \(Point\), desc \(Point\). `ogr2ogr OUT.gpkg IN LAYER`"):
+    with pytest.raises(
+        InputError, match=r"Its layers: asc \(Point\), desc \(Point\). `ogr2ogr OUT.gpkg both.gpkg asc`"
+    ):
         read_points(tmp_path / "both.gpkg")
+
+
+def test_points_in_metres_of_a_geojson_without_crs_are_in_the_stated_one(tmp_path):
+    """As a zip, too, and in feet; degrees stay degrees."""
+    folder = CASES / "projected-geojson"
+    products = yaml.safe_load((folder / "points.yaml").read_text())["ingest"]["products"]
+    about = Product.model_validate(products["pj*.geojson"])
+    track = read_points(folder / "pj_asc.geojson", {"*": about})
+    base = read_points(CASES / "base" / "asc.csv")
+    near = np.hypot(track.easting[:, None] - base.easting, track.northing[:, None] - base.northing).min(axis=1)
+    assert near.max() < 0.01
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.write(folder / "pj_asc.geojson", "pj_asc.geojson")
+    assert_track(read_points(tmp_path / "p.zip", {"*": about.model_copy(update={"track": "pj_asc"})}), track)
+    with pytest.raises(InputError, match=r"easting: 'geometry_easting'.*\n      crs: EPSG:NUMBER"):
+        read_points(folder / "pj_asc.geojson")
+    feet = geopandas.read_file(folder / "pj_asc.geojson").set_crs(3035, allow_override=True).to_crs("EPSG:2263")
+    features = json.loads(feet.to_json(drop_id=True))["features"]
+    (tmp_path / "pj.json").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    moved = read_points(tmp_path / "pj.json", {"*": about.model_copy(update={"crs": "EPSG:2263"})}, crs="EPSG:3035")
+    np.testing.assert_allclose(moved.easting, track.easting, atol=0.01)

@@ -16,6 +16,7 @@ from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.field import BANDS, WINDOW, Field, RestoredWindow, restore_window
 from plumbline.serve.predictions import geojson_text
+from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 
@@ -33,7 +34,7 @@ LAYER = "buildings"
 MARGIN_CELLS = 8
 
 
-def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
+def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading = AS_THEY_ARE) -> geopandas.GeoDataFrame:
     """Write a table of footprints with `FIGURES`, in the format of the suffix: csv, GeoPackage, GeoJSON, Parquet.
 
     It has all footprints, or those with their middle in the box that was asked for. A footprint whose cells are too far
@@ -43,7 +44,8 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
         InputError: the footprints are refused, or lie elsewhere than the field.
     """
     corners = np.column_stack([field.grid.eastings[[0, -1]], field.grid.northings[[0, -1]]])
-    footprints = read_buildings(buildings, field.crs, None, layer, area=Area.around(corners, field.crs))
+    area, stated = Area.around(corners, field.crs), reading.ingest.footprints
+    footprints = read_buildings(buildings, field.crs, reading.id_column, reading.layer, stated, area)
     inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
     if not inside.any():
         where = "where the points are" if field.grid == field.whole else "in the box of --bbox"

@@ -113,7 +113,7 @@ def restore(
     with alone(STAGE, patience_seconds=5.0):
         plan = plan_windows(files, package, asked, reading)
         run_jobs(restore_part, plan.jobs, workers, STAGE)
-        finish(plan, output, buildings, buildings_output, picture)
+        finish(plan, output, buildings, buildings_output, picture, reading)
     return plan.field
 
 
@@ -238,7 +238,12 @@ def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
 
 
 def finish(
-    plan: Plan, output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
+    plan: Plan,
+    output: Path,
+    buildings: Path | None,
+    buildings_output: Path | None,
+    picture: Path | None,
+    reading: Reading = AS_THEY_ARE,
 ) -> None:
     """Blend the windows, write all outputs, and remove the windows."""
     from plumbline.fields.restore.outputs import write_field
@@ -250,7 +255,7 @@ def finish(
             blend.add(job.window.of(plan.field.whole), np.load(path))
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
-            table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)))
+            table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
             near = int(table["restored"].sum())
             log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
         if picture is not None:

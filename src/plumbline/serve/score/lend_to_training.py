@@ -76,7 +76,8 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, folder / name)
             if source not in footprints.parents:
-                shutil.copyfile(footprints, folder / footprints.name)
+                copy = shutil.copytree if footprints.is_dir() else shutil.copyfile
+                copy(footprints, folder / footprints.name)
         _write(params, changed)
         log.info("%s lends its points to training as %s", source, BORROWED / city)
     except BaseException:

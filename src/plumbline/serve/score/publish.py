@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.core.console import log
-from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.core.files import atomic_folder, read_json, sha256_path, write_json
 from plumbline.export.package import verify_package
 from plumbline.params import Score
 from plumbline.prepare.abstention import UNSURE_WHERE
@@ -115,7 +115,7 @@ def publish(
 
 
 def _record(path: Path) -> dict[str, str]:
-    return {"path": str(path), "sha256": sha256_file(path)}
+    return {"path": str(path), "sha256": sha256_path(path)}
 
 
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:

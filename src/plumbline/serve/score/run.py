@@ -12,7 +12,7 @@ from typing import Any
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
-from plumbline.core.files import read_json, sha256_file, write_json
+from plumbline.core.files import read_json, sha256_path, write_json
 from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
@@ -103,7 +103,7 @@ def _settings(delivery: Delivery, params: Params) -> str:
     about = [
         params.ingest.model_dump(mode="json"),
         code_hash(),
-        sha256_file(elsewhere) if elsewhere else None,
+        sha256_path(elsewhere) if elsewhere else None,
     ]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
@@ -161,7 +161,7 @@ def check_settings(params: Params) -> None:
     check_page()
     check_rules(params)
     for place, path in params.score.footprints.items():
-        if not path.is_file():
+        if not path.exists():
             raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")
     for place in params.score.causes:
         read_place_causes(params, place)

@@ -18,7 +18,7 @@ import pandas as pd
 
 import plumbline
 from plumbline.core.errors import InputError, PlumblineError
-from plumbline.core.files import atomic_folder, sha256_file, sha256_folder, write_json
+from plumbline.core.files import atomic_folder, sha256_folder, sha256_path, write_json
 from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.core.strain import category
 from plumbline.export.answers import Answers
@@ -97,7 +97,7 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
         delivery.name,
         str(delivery.folder.resolve()),
         params.model_dump(mode="json"),
-        sha256_file(elsewhere) if elsewhere else None,
+        sha256_path(elsewhere) if elsewhere else None,
         code_hash(),
     ]
     work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]

@@ -12,7 +12,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
-from plumbline.sources.footprints.source import LOOKED_AT, SEPARATOR
+from plumbline.sources.footprints.open import PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
+from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
 
@@ -21,30 +22,16 @@ SIMULATED = ("simulate", "cities")
 """Folder, in that of a project's data, of the cities that the stage `simulate` has written."""
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
-VECTOR_SUFFIXES = (
-    ".geojson",
-    ".json",
-    ".geojsonl",
-    ".geojsons",
-    ".gpkg",
-    ".shp",
-    ".parquet",
-    ".geoparquet",
-    ".fgb",
-    ".gml",
-    ".jsonl",
-    ".osm",
-    ".pbf",
-    ".kml",
-)
-GDBTABLE = ".gdbtable"
-"""Of a file geodatabase, in a zip."""
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 TEXTS = (".txt", ".tsv", ".dat")
 """Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
 NOTES = (".md", ".dvc", ".xml")
 BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
 """Files that may be points or belong to them, or be footprints: their content tells."""
+
+
+POINTS = (".csv", ".zip", ".gz", ".h5", ".hdf5", ".he5")
+"""Of files that make a folder one of points, whatever is beside them."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +51,17 @@ class CityFiles:
 
     def paths(self, params: Ingest) -> list[Path]:
         """All files that the result can depend on: those of the folder, and those that a description names."""
-        beside = [self.footprints, *(path for path in self.folder.rglob("*") if path.is_file())]
+        beside = [*files_of(self.footprints), *(path for path in self.folder.rglob("*") if path.is_file())]
         for pattern, product in params.products.items():
             for path in self.products:
                 named = [path.parent / name for name in (product.geometry, product.coherence) if name]
                 beside += [other for other in named if fits(path, pattern) and other.is_file()]
         return sorted(set(beside))
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return a file, or the files of a folder."""
+    return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
 
 
 def city_folders(data: Path) -> list[Path]:
@@ -121,14 +113,17 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
     if len(footprints) != 1:
         listed = ", ".join(path.name for path in footprints) or "none"
         raise InputError(
-            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
-            f"{listed} found."
+            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, a zip of one, a .gdb folder or "
+            f"a folder of parts), {listed} found."
         )
     return CityFiles(folder.resolve().name, products, footprints[0], None)
 
 
 def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
-    """Return the products of a folder and its possible footprints, by name; log all other files."""
+    """Return the products of a folder and its possible footprints, by name; log all other files.
+
+    A folder in it counts as footprints where no file does.
+    """
     products: list[OpenedFile] = []
     footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
@@ -139,7 +134,9 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
             log.info("%s: passed over, its name begins like that of labels", path)
             continue
         file = OpenedFile(path)
-        if (suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)) or _is_packed_table(file):
+        if _holds_outlines(file):
+            footprints.append(path)
+        elif (suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)) or path.name.lower().endswith(".csv.gz"):
             products.append(file)
         elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
             footprints.append(path)
@@ -149,20 +146,34 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
             log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
         else:
             log.info("%s: passed over, it is neither a product nor footprints", path)
-    return products, footprints
+    return products, footprints or [path for path in sorted(folder.iterdir()) if _is_folder_of_footprints(path)]
+
+
+def _is_folder_of_footprints(folder: Path) -> bool:
+    if folder.name.startswith(".") or not is_folder_of_footprints(folder):
+        return False
+    if any(one.suffix.lower() in POINTS for one in folder.iterdir()):
+        return False
+    part = next((one for one in sorted(folder.rglob("*")) if one.suffix.lower() in PARQUET_SUFFIXES), None)
+    return part is None or not is_product(part)
 
 
 def _unpacked_suffix(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
-def _is_packed_table(file: OpenedFile) -> bool:
-    """Return whether a `.csv.gz` holds points, not footprints (lines of JSON, as Microsoft's, or outlines as text)."""
-    if not file.path.name.lower().endswith(".csv.gz"):
+def _holds_outlines(file: OpenedFile) -> bool:
+    """Return whether a csv, packed or not, holds footprints: lines of JSON, as Microsoft's, or outlines as text."""
+    name = file.path.name.lower()
+    if not (name.endswith((".csv", ".csv.gz")) or (name.endswith(".zip") and _has_one_table(file))):
         return False
-    with find_csv(file).open() as stream:
-        start = stream.read(LOOKED_AT).decode("utf-8", "replace").lstrip(SEPARATOR)
-    return not (start.startswith("{") or has_outlines(start))
+    start = file.start if name.endswith(".csv") else file.table_start
+    text = start[:LOOKED_AT].decode("utf-8-sig", "replace").lstrip(SEPARATOR)
+    return text.startswith("{") or has_outlines(text)
+
+
+def _has_one_table(file: OpenedFile) -> bool:
+    return sum(name.lower().endswith(".csv") for name in zip_members(file)) == 1
 
 
 def _is_zipped_vector(file: OpenedFile) -> bool:
@@ -173,19 +184,22 @@ ANSWERS = b"severity_permille"
 """A column of predictions and of labels, and of no point product."""
 
 
-def point_files(given: Sequence[Path], option: str = "--points") -> list[OpenedFile]:
+def point_files(given: Sequence[Path], option: str = "--points", footprints: bool = False) -> list[OpenedFile]:
     """List the files to read, each once, in the given order; those of a folder or pattern by name.
 
     Args:
         given: files, folders and patterns. A name that is there is no pattern, whatever stands in it.
         option: named in messages.
+        footprints: keep a folder that is read as one file of footprints.
 
     Raises:
         InputError: a folder holds no point product, a pattern fits no file, or a folder cannot be read.
     """
     found: dict[Path, OpenedFile] = {}
     for path in given:
-        if path.is_dir():
+        if footprints and _is_folder_of_footprints(path):
+            files = [OpenedFile(path)]
+        elif path.is_dir():
             files = _in_folder(path, option)
         elif not path.exists() and has_magic(str(path)):
             files = _fitting(path, option)

@@ -26,9 +26,9 @@ from plumbline.sources.city.files import (
     NOT_PRODUCTS,
     NOTES,
     PARTS_OF_SHAPEFILE,
-    VECTOR_SUFFIXES,
 )
 from plumbline.sources.files.opened import fits
+from plumbline.sources.footprints.open import VECTOR_SUFFIXES
 
 MAX_LOCATION = 4
 """Codes of four quadrants, counted from 0 or from 1."""

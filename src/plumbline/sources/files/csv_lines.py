@@ -16,7 +16,7 @@ import pyarrow.csv as pacsv
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import OpenedFile
+from plumbline.sources.files.opened import HEAD_BYTES, OpenedFile
 from plumbline.sources.files.streams import POINT, CsvFile
 
 BLOCK_BYTES = 2**24
@@ -205,9 +205,10 @@ def dialect(
 
 def _first_lines(product: CsvFile, file: OpenedFile | None) -> list[bytes]:
     """Read the first lines, as many as show the dialect; from what is kept of the file, if that is enough."""
-    if file is not None and product.is_cuttable:
-        lines, is_enough = _take_lines(product.decoded(io.BytesIO(file.start)))
-        if is_enough or file.is_whole:
+    if file is not None and (product.is_cuttable or not product.is_plain):
+        start = file.start if product.is_plain else file.table_start
+        lines, is_enough = _take_lines(product.decoded(io.BytesIO(start)))
+        if is_enough or len(start) < HEAD_BYTES:
             return lines
     with product.open() as stream:
         return _take_lines(stream)[0]

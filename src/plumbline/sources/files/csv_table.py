@@ -86,6 +86,8 @@ def _explain(
         cells, shown = _cells(line), _cells(written, product.separator)
     except csv.Error as error:
         return f": not readable as a csv ({error})."
+    if again := _header_again(cells, header[: len(header) - product.behind]):
+        return f": {again}"
     if len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
         return f": {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
@@ -95,6 +97,16 @@ def _explain(
     wanted = "text in UTF-8" if pa.types.is_string(types[column]) else "a number"
     cell = (shown if len(shown) == len(header) else cells)[header.index(column)]
     return f", column {column}: {_unfit(product, cell, wanted)}"
+
+
+def _header_again(cells: list[str], header: list[str]) -> str:
+    """Return advice about a line that is a header, of this table or of another; empty for other lines."""
+    names = [cell.strip() for cell in cells]
+    if names[: len(header)] == header and not any(names[len(header) :]):
+        return "the header stands there again, as after joining files. Remove the line."
+    if 2 * len(set(names) & set(header)) > min(len(names), len(header)) > 1:
+        return "the header of another table stands there, as after joining files. Give each table as a file of its own."
+    return ""
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -35,6 +36,8 @@ HEAD_BYTES = 2**17
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 HDF5_BLOCK_BYTES = 512
 """The signature stands at the beginning, or at this place, or at one twice as far, and so on (HDF5 format, III.A)."""
+TABLE = "table"
+"""Under which the beginning of a packed table is kept."""
 T = TypeVar("T")
 
 
@@ -80,6 +83,18 @@ class OpenedFile:
     def is_whole(self) -> bool:
         """Whether `start` is all of the file."""
         return len(self.start) < HEAD_BYTES
+
+    @property
+    def table_start(self) -> bytes:
+        """First bytes of the csv in it, unpacked, at most `HEAD_BYTES`; raises as `find_csv`."""
+        if TABLE not in self._kept:
+            product = find_csv(self)
+            if product.is_plain:
+                return self.start
+            with product.open() as stream:
+                self._kept[TABLE] = stream.read(HEAD_BYTES)
+        made: bytes = self._kept[TABLE]
+        return made
 
     def kept(self, make: Callable[[Path], T]) -> T:
         """Return what `make` made of the path when it was first asked for."""
@@ -140,8 +155,11 @@ def find_csv(file: AnyFile) -> CsvFile:
     if start.startswith(GZIP_START):
         packed = CsvFile(path, gzipped=True)
         with packed.open() as stream:
-            if stream.read(len(ZIP_START)).startswith((*ZIP_STARTS, GZIP_START)):
-                raise InputError(f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.")
+            begins = stream.read(TAR_SIGN.stop)
+        if begins.startswith((*ZIP_STARTS, GZIP_START)):
+            raise InputError(f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.")
+        if is_tar(begins):
+            raise InputError(f"{path}: a {TAR}. {UNPACK}.")
         return packed
     if path.suffix.lower() == ".zip":
         raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
@@ -175,6 +193,12 @@ def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
 def gdal_name(path: Path, member: str) -> str:
     """Return GDAL's name of a member of a zip, independent of the zip's own name."""
     return f"/vsizip/{{{path.resolve()}}}/{member}"
+
+
+def for_command(path: Path, source: str | None = None) -> str:
+    """Return how a command that runs beside a file names it; `source`: as GDAL names it, which may be in a zip."""
+    where, _, member = (source or "").partition(f"{{{path.resolve()}}}/")
+    return shlex.quote(f"{where}{path.name}/{member}" if member else path.name)
 
 
 def _members(path: Path) -> list[zipfile.ZipInfo]:
@@ -237,6 +261,15 @@ def _is_hidden(name: str) -> bool:
     return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
 
 
+TAR, TAR_SIGN = "tar archive", slice(257, 262)
+UNPACK = "Unpack it, and give the files in it"
+
+
+def is_tar(start: bytes) -> bool:
+    """Return whether bytes are the beginning of a tar archive."""
+    return start[TAR_SIGN] == b"ustar"
+
+
 FOREIGN = {
     b"II*\0": "GeoTIFF",
     b"MM\0*": "GeoTIFF",
@@ -245,8 +278,12 @@ FOREIGN = {
     b"CDF": "NetCDF file",
     b"MATLAB 5.0": "MATLAB file",
     b"%PDF": "PDF",
+    b"\x89PNG": "picture (PNG)",
+    b"\xff\xd8\xff": "picture (JPEG)",
+    b"\x93NUMPY": "NumPy file",
     b"Rar!": "rar archive",
     b"7z\xbc\xaf": "7z archive",
+    b"\x28\xb5\x2f\xfd": "zstd archive",
     b"BZh": "bzip2 archive",
     b"\xfd7zXZ": "xz archive",
     b"\xd0\xcf\x11\xe0": "workbook of Excel 97",
@@ -268,9 +305,11 @@ def describe_foreign(start: bytes) -> str | None:
         start: its first bytes.
     """
     start = start.removeprefix(b"\xef\xbb\xbf")
-    kind = next((kind for begins, kind in FOREIGN.items() if start.startswith(begins)), None)
+    kind = TAR if is_tar(start) else next((one for begins, one in FOREIGN.items() if start.startswith(begins)), None)
     if kind is None:
         return None
+    if kind.endswith("archive"):
+        return f"a {kind}. {UNPACK}"
     article = "an" if kind.startswith("XML") else "a"
     if kind in RASTERS:
         return (

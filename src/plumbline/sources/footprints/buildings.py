@@ -79,7 +79,7 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
                     if max(-west, east) <= half / 2 and max(-south, north) <= half
                     else ". "
                 )
-                + "A GeoJSON without `crs` is in degrees: reproject it, or name its CRS."
+                + "Reproject the file, or name its CRS in it."
             )
     return name if len(name) < 40 else str(frame.crs.name)
 
@@ -90,7 +90,10 @@ def _missing(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
     if max(-west, east) <= 360 and max(-south, north) <= 180:  # also counted from 0, or with the latitude first
         crs, told, replace = "EPSG:4326", "look like degrees", ""
     else:
-        crs, told = "EPSG:32633", "are not degrees: ask for their CRS where the file comes from"
+        crs, told = (
+            "EPSG:32633",
+            "cannot be degrees of longitude and latitude: ask for their CRS where the file comes from",
+        )
         replace = f", with your CRS in place of {crs} (UTM zone 33 north, an example)"
     return InputError(
         f"{path}: the footprints have no CRS. Their coordinates, from {west:.7g}, {south:.7g} to {east:.7g}, "

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.files.opened import for_command
 from plumbline.sources.footprints.selection import FeatureFilter, Objects, because
 
 MAX_DOUBT_M2 = 0.1
@@ -287,7 +288,8 @@ def make_valid(
         )
     why = because(lost, IN_DOUBT)
     why[flat] = FLAT
-    advice = "Repair them (QGIS: Fix geometries; `ogr2ogr -makevalid`) and look at the result."
+    command = f"`ogr2ogr -makevalid OUT.gpkg {for_command(sieve.path)}`"
+    advice = f"Repair them (QGIS: Fix geometries; {command}) and look at the result."
     keep = sieve.leave_out(why, f"{where} {advice}" if invalid.any() else advice)
     return geometry[keep], keep, (invalid | solid)[keep]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,9 @@ import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.files.opened import for_command
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
@@ -34,18 +37,31 @@ from plumbline.sources.footprints.selection import (
     name_openstreetmap,
 )
 from plumbline.sources.footprints.shapefile import SHP, text_encoding
-from plumbline.sources.footprints.source import LINES, Source, check_named_crs, find_source
+from plumbline.sources.footprints.source import (
+    FILE_SUFFIXES,
+    FOLDER_SUFFIXES,
+    LINES,
+    Source,
+    are_degrees,
+    assumes_crs,
+    check_named_crs,
+    find_source,
+)
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
+VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
+"""Of files that `read_vector` reads."""
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
 UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
 """What pyogrio and GEOS say of polyhedral surfaces and triangulated ones."""
-OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO"}
-"""No file makes GDAL ask a server for its schema."""
+OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO", "CPL_VSIL_GZIP_WRITE_PROPERTIES": "NO"}
+"""No file makes GDAL ask a server for its schema, or write beside the file."""
 UNQUOTABLE = ('"', "\\", "\n")
 """What a name in a command of GDAL cannot have."""
+SAMPLE = 1000
+"""Features by which metres are told from degrees."""
 WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
@@ -83,7 +99,7 @@ def read_vector(
     is_parquet = _is_columnar(path)
     if is_parquet and layer is not None:
         raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
-    source = Source(str(path), None) if is_parquet else find_source(path)
+    source = Source(str(path), None) if is_parquet else find_source(path)._replace(stated=crs)
     area = area.of_file(path) if area is not None else None
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -107,7 +123,8 @@ def read_vector(
         if any(said in str(error) for said in UNSUPPORTED):
             raise InputError(
                 f"{path}: geometries of a kind that is not read ({first_line_of(error)}), such as solids drawn as "
-                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
+                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
+                f"{for_command(path, source.name)}`."
             ) from None
         raise InputError(
             f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
@@ -115,7 +132,8 @@ def read_vector(
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
-            f"{path}: a table without geometry, or with two columns of one name; footprints are needed.{_wkt(frame)}"
+            f"{path}: a table without geometry, or with two columns of one name; footprints are needed."
+            f"{_wkt(frame, for_command(path, source.name))}"
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
@@ -123,7 +141,11 @@ def read_vector(
         warn_of_page(source.content or path, *source.ends, read=len(frame) if area is None else None)
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
-    frame = _with_crs(path, frame.reset_index(drop=True), crs)
+    frame = frame.reset_index(drop=True)
+    is_assumed = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
+    if is_assumed and not are_degrees(frame.geometry.to_numpy()[:SAMPLE]):
+        frame = frame.set_crs(None, allow_override=True)
+    frame = _with_crs(path, frame, crs, is_assumed)
     if area is not None:
         log.warning(
             "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
@@ -154,6 +176,34 @@ def first_line_of(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
+def is_gml(path: Path) -> bool:
+    """Return whether a file of footprints is GML, packed or not, and no city model."""
+    if not path.is_file():
+        return False
+    start = "" if (ends := find_source(path).ends) is None else ends.start
+    return start[:1] == "<" and "http://www.opengis.net/gml" in start and not is_city_gml(start)
+
+
+def turned_back(path: Path) -> str:
+    """Return advice that turns the axes of footprints back: a command of GDAL for GML, a tool of QGIS for others."""
+    if not is_gml(path):
+        return "Exchange them (QGIS: Swap X and Y coordinates)."
+    source = find_source(path).name
+    with _nothing_beside(path):
+        taken, kept = (
+            geopandas.read_file(source, max_features=1, **way).total_bounds for way in ({}, {"SWAP_COORDINATES": "NO"})
+        )
+    order = "YES" if np.array_equal(taken, kept) else "NO"
+    return f"Read it in the other order: `ogr2ogr OUT.gpkg {for_command(path, source)} -oo SWAP_COORDINATES={order}`."
+
+
+def is_folder_of_footprints(path: Path) -> bool:
+    """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts in Parquet."""
+    return path.is_dir() and (
+        any(one.suffix.lower() in FOLDER_SUFFIXES for one in path.iterdir()) or _is_columnar(path)
+    )
+
+
 def _is_columnar(path: Path) -> bool:
     """Return whether a path is a Parquet, a folder of them, or a Feather."""
     if path.is_dir():
@@ -161,10 +211,23 @@ def _is_columnar(path: Path) -> bool:
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 
+@contextmanager
+def _nothing_beside(path: Path) -> Iterator[None]:
+    """Remove the file in which GDAL notes what it finds out about a GML, if it has made one."""
+    beside = path.with_suffix(".gfs")
+    was_there = beside.exists()
+    try:
+        yield
+    finally:
+        if not was_there:
+            beside.unlink(missing_ok=True)
+
+
 def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
     pyogrio.set_gdal_config_options(OFFLINE)
     try:
-        return _read_features(path, source, layer, area)
+        with _nothing_beside(path):
+            return _read_features(path, source, layer, area)
     except READ_FAULTS as error:
         if not any(said in str(error) for said in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
             raise
@@ -204,14 +267,27 @@ def _chosen_layer(path: Path, source: Source, wanted: str | None) -> str | None:
     return choose_layer(path, source.name, wanted)
 
 
-def _with_crs(path: Path, frame: geopandas.GeoDataFrame, stated: str | None) -> geopandas.GeoDataFrame:
-    """Set the CRS that the user states if the file lacks one."""
+def _with_crs(
+    path: Path, frame: geopandas.GeoDataFrame, stated: str | None, is_assumed: bool
+) -> geopandas.GeoDataFrame:
+    """Set the CRS that the user states if the file lacks one; `is_assumed`: only GDAL says that of the frame."""
     if stated is None or frame.crs == stated:
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    log.warning("%s: crs %s of ingest.footprints does not count, the file states %s.", path, stated, frame.crs.name)
+    why = "coordinates in a GeoJSON without `crs` are degrees of" if is_assumed else "the file states"
+    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, why, frame.crs.name)
     return frame
+
+
+def _crs_of(source: Source, layer: str | None) -> str | None:
+    """Return the CRS that the coordinates are in, by the file or by its user."""
+    if assumes_crs(source.ends):
+        first = geopandas.read_file(source.name, layer=layer, max_features=SAMPLE, on_invalid="ignore")
+        if not are_degrees(first.geometry.to_numpy()):
+            return source.stated
+    crs: str | None = pyogrio.read_info(source.name, layer=layer)["crs"]
+    return crs
 
 
 def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
@@ -223,7 +299,7 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     is_osm = layer == OSM_LAYER and source.ends is not None and is_openstreetmap(source.ends.start)
     if is_osm:
         options["where"] = OSM_BUILDINGS
-    if area is not None and (own := pyogrio.read_info(source.name, layer=layer)["crs"]) is not None:
+    if area is not None and (own := _crs_of(source, layer)) is not None:
         bounds = area.bounds_in(pyproj.CRS(own))
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(
@@ -249,13 +325,10 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     return frame
 
 
-def _wkt(frame: pd.DataFrame) -> str:
-    """Return advice for a table with its geometry as text; empty for other tables."""
+def _wkt(frame: pd.DataFrame, named: str) -> str:
+    """Return advice for a table with its geometry as text; empty for other tables. `named`: see `for_command`."""
     for name in frame.columns[~frame.columns.duplicated()]:
         text = frame[name].dropna().astype(str).head(1).str.lstrip().str.upper()
         if text.str.startswith(WKT_STARTS).any():
-            return (
-                f" Its column {name} holds them as text (WKT): `ogr2ogr -f GPKG OUT.gpkg IN.csv -oo "
-                f"GEOM_POSSIBLE_NAMES={name} -a_srs EPSG:4326` makes a file of it, with the CRS that they are in."
-            )
+            return f" Its column {name} holds them as text (WKT): `ogr2ogr OUT.csv {named}` makes a csv, which is read."
     return ""

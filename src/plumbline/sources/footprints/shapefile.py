@@ -14,6 +14,7 @@ import pandas as pd
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.files.opened import for_command, gdal_name
 from plumbline.sources.files.streams import CsvFile
 
 SHP, TABLES = ".shp", (".dbf", ".DBF")
@@ -53,9 +54,10 @@ def check_whole(path: Path, member: str | None = None) -> None:
             "at its end are missing."
         )
     if not has_table:
+        named = for_command(path, member and gdal_name(path, member))
         raise InputError(
             f"{shape}: its {tables[0].name} is missing, which has the ids and all other columns. Put it beside it; if "
-            f"there is none, `ogr2ogr OUT.gpkg {tables[0].with_suffix(SHP).name}` makes a file whose buildings are "
+            f"there is none, `ogr2ogr OUT.gpkg {named}` makes a file whose buildings are "
             "named after their place."
         )
 

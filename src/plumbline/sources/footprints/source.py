@@ -9,10 +9,13 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
+import numpy as np
 import pyproj
+import shapely
+from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import GZIP_START, ZIP_START, gdal_name, vector_members, zip_members
+from plumbline.sources.files.opened import GZIP_START, TAR, UNPACK, ZIP_START, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
 from plumbline.sources.footprints.selection import (
     NAMED,
@@ -25,6 +28,7 @@ LOOKED_AT = 2**16
 CHUNK_BYTES = 2**22
 SEPARATOR = "\x1e\r\n \t"
 """What may stand before a feature: white space, and the separator of RFC 8142."""
+WHOLE_TURN = 360.0
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
@@ -38,6 +42,11 @@ class Ends(NamedTuple):
     def is_collection(self) -> bool:
         """Return whether this is a GeoJSON feature collection."""
         return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
+
+    @property
+    def is_json(self) -> bool:
+        """Return whether this is JSON: GeoJSON in one of its ways."""
+        return self.start.lstrip(SEPARATOR)[:1] == "{"
 
     @property
     def is_lines(self) -> bool:
@@ -109,6 +118,17 @@ def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
         )
 
 
+def assumes_crs(ends: Ends | None) -> bool:
+    """Return whether a file is a GeoJSON without `crs`, for which GDAL says WGS 84."""
+    return ends is not None and ends.is_json and _named_crs(ends) is None
+
+
+def are_degrees(geometry: NDArray[np.object_]) -> bool:
+    """Return whether most coordinates (N,) may be degrees, counted from -180 or 0, whichever stands first."""
+    places = shapely.get_coordinates(geometry)
+    return not len(places) or bool((np.nanmedian(np.abs(places), axis=0) <= WHOLE_TURN).all())
+
+
 def _named_crs(ends: Ends) -> Any:
     """Return the collection's own `crs` member; None without one.
 
@@ -156,10 +176,16 @@ ZIPPED_SUFFIXES = (
     ".tab",
     ".mif",
     ".kml",
+    ".osm",
+    ".pbf",
     ".csv",
     ".xml",
 )
 """Of files to look for in a zip, the likelier first; .xml often describes another."""
+FILE_SUFFIXES = (*(suffix for suffix in ZIPPED_SUFFIXES if suffix not in (GDBTABLE, ".csv", ".xml")), ".kmz")
+"""Of files that are footprints by their name; of a table, the content decides."""
+FOLDER_SUFFIXES = (GDBTABLE, SHP, ".tab")
+"""Of files in a folder that is read as one: a file geodatabase, a Shapefile, MapInfo's tables."""
 UNREAD_PACKINGS = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
@@ -175,10 +201,20 @@ NO_FOOTPRINTS = {
         "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
         "the file that it points at."
     ),
-    re.compile(r'"osm3s"\s*:'): (
-        "an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with `(._;>;); out body;`, or make "
-        "a GeoJSON of it (overpass-turbo: Export)."
+    re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
+    re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
+        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON (overpass-turbo: Export; or "
+        "`osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with `(._;>;); out body;`."
     ),
+    re.compile(r'\A\{\s*"error"\s*:'): (
+        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
+    ),
+    re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
+        "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
+    ),
+    re.compile(
+        r"<qgis[\s>]|<!DOCTYPE qgis"
+    ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
     re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
         "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
     ),
@@ -204,6 +240,8 @@ class Source(NamedTuple):
     """How the texts of a Shapefile are read."""
     content: CsvFile | None = None
     """What gives its bytes; None of a folder."""
+    stated: str | None = None
+    """CRS that the user states."""
 
 
 def find_source(path: Path) -> Source:
@@ -239,10 +277,14 @@ def find_source(path: Path) -> Source:
     return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
 
 
+def what_else(start: str) -> str | None:
+    """Say what a file with this beginning is that holds no features, and what to do; None for another."""
+    return next((found for sign, found in NO_FOOTPRINTS.items() if sign.search(start)), None)
+
+
 def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
-    for sign, found in NO_FOOTPRINTS.items():
-        if content is not None and sign.search(ends.start):
-            raise InputError(f"{content}: {found}")
+    if content is not None and (found := what_else(ends.start)) is not None:
+        raise InputError(f"{content}: {found}")
     if content is not None and ends.is_lines and not ends.has_whole_end:
         raise InputError(
             f"{content}: cut off: its last line is no whole feature. Download it again; the buildings at its end are "

@@ -105,6 +105,11 @@ CODES = (9999.0, 99999.0, 999999.0, 32767.0, 32768.0)
 """Either sign. What programs write where there is nothing; a displacement of exactly so many units there is not."""
 
 
+FILLS = (3.4028235e38, 1.70141e38, 9.96921e36, 1e20)
+"""Either sign, with any number of digits: what rasters have for no value (GDAL and Esri, Surfer, NetCDF, CF)."""
+HUGE, SAME_DIGITS = 1e19, 1e-5
+
+
 NO_HEIGHT_M = -999.0
 """No building stands so low, and it is written where a height is not known."""
 
@@ -118,12 +123,23 @@ def ends_of(values: NDArray[np.floating], without: float = 0.0) -> tuple[float, 
 
 
 def usual_codes(values: NDArray[np.floating]) -> list[float]:
-    """Return the members of `CODES` among the values, of either sign."""
+    """Return the members of `CODES` and `FILLS` among the values, of either sign."""
     # Most tables have none, and one comparison with their largest value shows it.
     most, least = ends_of(values)
     if max(most, -least) < CODES[0]:
         return []
-    return [float(code) for code in np.unique(values[np.isin(np.abs(values), CODES)])]
+    size = np.abs(values)
+    found = np.isin(size, CODES)
+    for fill in FILLS if max(most, -least) >= HUGE else ():
+        found |= equals(size, fill)
+    return [float(code) for code in np.unique(values[found])]
+
+
+def equals(values: NDArray[np.floating], code: float) -> NDArray[np.bool_]:
+    """Return where values are a code; one of `FILLS` may be written with fewer digits."""
+    if abs(code) < HUGE:
+        return np.asarray(values == values.dtype.type(code))
+    return np.asarray(np.abs(values.astype(float) / code - 1) < SAME_DIGITS)
 
 
 def drop_codes(values: NDArray[np.floating]) -> None:
@@ -182,7 +198,7 @@ class Missing:
             for code in (*usual_codes(values_PT), *find_codes(values_PT)):
                 self._codes.setdefault(code, 0)
         for code in self._codes:
-            equal = values_PT == values_PT.dtype.type(code)
+            equal = equals(values_PT, code)
             count = int(equal.sum())
             if count and code == 0 and self._finds:
                 equal &= ~(_reference_rows(values_PT) | _reference_columns(values_PT))
@@ -191,11 +207,17 @@ class Missing:
                 self._codes[code] += count
                 values_PT[equal] = np.nan
 
-    def drop_stated(self, values: Values) -> None:
-        """Replace only the stated codes by NaN, in place, in a column other than a series."""
-        if not self._finds:
-            for code in self._codes:
-                values[values == values.dtype.type(code)] = np.nan
+    def drop_in_column(self, values: Values, is_height: bool = False) -> None:
+        """Replace stated and usual codes by NaN, in place, in a column other than a series."""
+        (drop_height_codes if is_height else drop_codes)(values)
+        values[self.stated(values)] = np.nan
+
+    def stated(self, values: Values) -> NDArray[np.bool_]:
+        """Return where values are a stated code."""
+        found = np.zeros(values.shape, bool)
+        for code in () if self._finds else self._codes:
+            found |= equals(values, code)
+        return found
 
     def tell(self) -> None:
         """Warn at the end of the product about codes that were found but not stated, and reset the counts."""

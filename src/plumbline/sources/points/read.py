@@ -20,7 +20,7 @@ from plumbline.sources.points.line_of_sight import in_use, one_side
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
 from plumbline.sources.points.recognise import FORMATS, recognise
 from plumbline.sources.points.source import PointSource, ProductFile, all_points, moved, raised
-from plumbline.sources.points.track import NO_HEIGHT, Track, identity, numbered, repeats
+from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity, numbered, repeats
 
 PART_BYTES = 2**28
 """A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""
@@ -119,7 +119,12 @@ def take_points(file: ProductFile, source: PointSource, folder: Path | None = No
                 "its columns are described in params.yaml, leave height out of them."
             )
         log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
-    if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and track.height[0] != 0:
+    if NO_SIGHT in track.dropped:
+        if not len(track):
+            raise InputError(f"{path}: none of its points has a line of sight, as `missing` is stated. Correct it.")
+        log.warning("%s: %d points have no line of sight and are left out.", path, track.dropped[NO_SIGHT])
+    has_heights = not source.columns.get("height", "none").startswith("none")
+    if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
         log.warning(
             "%s: all of its points have the height %g m. Tilts need differences of height: is it the right column?",
             path,

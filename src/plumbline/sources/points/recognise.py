@@ -14,7 +14,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection
 from plumbline.sources.files.csv_lines import dialect, stated_missing
 from plumbline.sources.files.csv_table import checked_names, read_header
-from plumbline.sources.files.opened import AnyFile, as_file, describe_foreign, find_csv, product_params
+from plumbline.sources.files.opened import UNPACK, AnyFile, as_file, describe_foreign, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
 from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, open_ortho, whole_names
@@ -148,7 +148,7 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
         name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
         return _with_used(ProductFile(opened, about, "parquet", name, None, tuple(names)))
     if (foreign := describe_foreign(opened.start)) is not None:
-        raise InputError(f"{path}: {foreign}. {KNOWN}.")
+        raise InputError(f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.")
     product: CsvFile | None = find_point_layer(opened)
     line = None
     if product is not None:

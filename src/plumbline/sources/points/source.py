@@ -140,6 +140,15 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
     return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
+def outside(value: float, bounds: Range, unit: str = "") -> tuple[str, str]:
+    """Return what was found and what is wanted, for a column with cells that may be empty."""
+    wanted = f"a number from {bounds[0]:g} to {bounds[1]:g}{unit} is needed"
+    return (
+        f"{value:.10g}{unit}",
+        f"{wanted}; if it stands for no value, state missing: [{value:.10g}] in ingest.products",
+    )
+
+
 TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 
 
@@ -220,10 +229,15 @@ class TableLayout:
         return {role: name for role, name in named.items() if name is not None}
 
     @property
+    def sight(self) -> list[str]:
+        """Columns of the line of sight."""
+        given = (self.los.incidence, self.los.heading) if isinstance(self.los, Angles) else self.los
+        return [name for name in given if isinstance(name, str)]
+
+    @property
     def types(self) -> dict[str, pa.DataType]:
         """Name and type of every column read."""
-        sight = (self.los.incidence, self.los.heading) if isinstance(self.los, Angles) else self.los
-        named = [self.x, self.y, self.height, self.coherence, self.rmse, *sight]
+        named = [self.x, self.y, self.height, self.coherence, self.rmse, *self.sight]
         numbers = [name for name in named if isinstance(name, str)]
         texts = [] if self.point_id is None else [self.point_id]
         return dict.fromkeys(texts, pa.string()) | dict.fromkeys([*numbers, *self.days], pa.float64())

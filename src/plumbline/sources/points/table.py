@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from plumbline.sources.crs import (
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import average_same_days, same_day_notes
-from plumbline.sources.points.missing import Missing, drop_codes, drop_height_codes, warn_of_rounding
+from plumbline.sources.points.missing import Missing, warn_of_rounding
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
@@ -37,8 +37,9 @@ from plumbline.sources.points.source import (
     PointSource,
     TableLayout,
     meaning,
+    outside,
 )
-from plumbline.sources.points.track import Track, drop_without_height, los_from_heading, numbered, point_name
+from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, numbered, point_name
 
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
@@ -165,6 +166,7 @@ class _Reader:
     ) -> Track:
         layout = self.layout
         easting, northing = plane(*self.positions(first, table))
+        seen = self.seen(table)
         if not (np.isfinite(easting) & np.isfinite(northing)).all():
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
             self.fail_row(first + row, f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
@@ -177,12 +179,29 @@ class _Reader:
             easting=easting,
             northing=northing,
             height=np.zeros(len(table)) if height is None else self.known(first, table, height, HEIGHT_RANGE),
-            los=self.line_of_sight(first, table),
+            los=self.lines_of_sight(first, table, seen),
             displacement=average_same_days(self.series(first, table, days), np.sort([*layout.days.values()])),
             coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
             rmse=None if rmse is None else self.errors(first, table, rmse),
         )
-        return drop_without_height(track)
+        return drop_without_height(track if seen.all() else track.keep(seen, NO_SIGHT))
+
+    def seen(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Return whether each point (N,) has a line of sight, and no stated code in one of its columns."""
+        seen = np.ones(len(table), bool)
+        for name in self.layout.sight if self.layout.missing else ():
+            seen &= ~self.missing.stated(np.asarray(table[name].to_numpy(), float))
+        return seen
+
+    def lines_of_sight(self, first: int, table: pa.Table, seen: NDArray[np.bool_]) -> Floats:
+        """Return the lines of sight (N, 3); that of a point without one points up."""
+        if seen.all():
+            return self.line_of_sight(first, table)
+        rows = first + np.flatnonzero(seen)
+        some = replace(self, fail_row=lambda row, *about: self.fail_row(int(rows[row]), *about))
+        los = np.tile([0.0, 0.0, 1.0], (len(table), 1))
+        los[seen] = some.line_of_sight(0, table.filter(pa.array(seen)))
+        return los
 
     def numbers(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
         values = np.asarray(table[column].to_numpy(), float)
@@ -196,21 +215,17 @@ class _Reader:
     def known(self, first: int, table: pa.Table, column: str, bounds: Range) -> Floats:
         """Read numbers as `numbers` does, with NaN for missing values and their codes."""
         values = np.array(table[column].to_numpy(), float)
-        drop = drop_height_codes if column == self.layout.height else drop_codes
-        drop(values)
-        self.missing.drop_stated(values)
+        self.missing.drop_in_column(values, column == self.layout.height)
         bad = (values < bounds[0]) | (values > bounds[1])
         if bad.any():
             row = int(np.argmax(bad))
-            wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
-            self.fail_row(first + row, column, f"{values[row]:.10g}", wanted)
+            self.fail_row(first + row, column, *outside(values[row], bounds))
         return values
 
     def errors(self, first: int, table: pa.Table, column: str) -> NDArray[np.float32]:
         """Return root mean square errors, mm; NaN if missing."""
         values = np.array(table[column].to_numpy(), float)
-        drop_codes(values)
-        self.missing.drop_stated(values)
+        self.missing.drop_in_column(values)
         with np.errstate(over="ignore"):
             values *= self.layout.rmse_to_mm
         bad = (values < 0) | (values > MAX_DISPLACEMENT_MM)

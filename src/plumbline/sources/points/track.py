@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 PIECE = 4096
 """Series looked at at a time, where all are."""
-NO_HEIGHT = "no_height"
+NO_HEIGHT, NO_SIGHT = "no_height", "no_line_of_sight"
 """Why a point is left out: its height is not known."""
 
 

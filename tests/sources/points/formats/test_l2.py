@@ -2,12 +2,15 @@ import random
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
+from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
+from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -248,3 +251,28 @@ def test_a_height_that_says_there_is_none_costs_its_point_and_not_the_file(tmp_p
     assert "1 points have no height and are left out" in caplog.text
     cells[2] |= {"height_ortho": "2.5", "temporal_coherence": "-9999"}
     assert np.isnan(read(tmp_path, text(cells)).coherence).tolist() == [False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_heights_sampled_where_a_raster_has_no_value_cost_these_points_alone(caplog, stated):
+    folder = CASES / "egms-missing-height"
+    products = yaml.safe_load((folder / "my.yaml").read_text())["ingest"]["products"] if stated else {}
+    track = read_points(folder / "asc.csv", {name: Product.model_validate(about) for name, about in products.items()})
+    assert (len(track), track.dropped["no_height"]) == (36, 4)
+    assert "4 points have no height and are left out" in caplog.text
+
+
+def test_missing_is_of_every_column_that_may_be_empty_and_the_refusal_names_it(tmp_path):
+    """Height, coherence and root mean square error, each with a code of somebody's own."""
+    cells = rows()
+    for row, column in enumerate(("height_ortho", "temporal_coherence", "rmse_ts")):
+        cells[row][column] = "-7777"
+    path = tmp_path / "a.csv"
+    path.write_text(text(cells))
+    with pytest.raises(
+        InputError, match=r"line 3, column temporal_coherence: -7777 .*state missing: \[-7777\] in ingest.prod"
+    ):
+        read_points(path)
+    track = read_points(path, {"*": Product(missing=[-7777])})
+    assert track.dropped["no_height"] == 1
+    assert np.isnan(track.coherence).sum() == np.isnan(track.rmse).sum() == 1

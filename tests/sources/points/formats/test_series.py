@@ -517,3 +517,17 @@ def test_in_a_city_folder_the_series_is_told_from_what_lies_beside_it(tmp_path):
         Stack().write(tmp_path / name)
     (tmp_path / "footprints.json").touch()
     assert [path.name for path in find_unlabelled(tmp_path).products] == ["t.hdf5", "u.h5", "v.he5"]
+
+
+def test_missing_is_of_the_geometry_file_too(tmp_path):
+    """A pixel each without height, angles and coherence, by a code of somebody's own and by one of rasters."""
+    stack = Stack()
+    stack.geometry["height"][0, 0] = -77
+    stack.geometry["incidenceAngle"][0, 1] = -3.4028235e38
+    stack.geometry["azimuthAngle"][0, 2] = -77
+    stack.coherence[1, 0] = -77
+    path = stack.write(tmp_path / "t.h5")
+    track = read_points(path, {"*": Product(missing=[-77])})
+    assert track.dropped["no_height"] == 1
+    assert len(track) == len(read_points(Stack().write(tmp_path / "whole" / "t.h5"))) - 3
+    assert np.isnan(track.coherence).sum() == 1

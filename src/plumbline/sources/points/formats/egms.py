@@ -18,7 +18,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, like_days, warn_of_unread
-from plumbline.sources.points.missing import Missing, drop_codes, drop_height_codes, warn_of_rounding
+from plumbline.sources.points.missing import Missing, warn_of_rounding
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
@@ -29,6 +29,7 @@ from plumbline.sources.points.source import (
     PointSource,
     TableLayout,
     noted,
+    outside,
 )
 from plumbline.sources.points.table import open_csv_table
 from plumbline.sources.points.track import Track, drop_without_height, point_name
@@ -145,7 +146,7 @@ def make_track(
     northing = _numbers(table, "northing", RANGES["northing"], fail)
     coherence = rmse = None
     for column in columns.quality:  # a point of which it is not known is no worse than a product without any
-        values = _known(table, column, RANGES[column], fail).astype(np.float32)
+        values = _known(table, column, RANGES[column], missing, fail).astype(np.float32)
         coherence, rmse = (values, rmse) if column == COHERENCE else (coherence, values)
     track = Track(
         name=name,
@@ -154,7 +155,7 @@ def make_track(
         point_id=_identifiers(table, fail.first),
         easting=easting,
         northing=northing,
-        height=_known(table, columns.height, RANGES["height"], fail),
+        height=_known(table, columns.height, RANGES["height"], missing, fail),
         los=_line_of_sight(table, fail),
         displacement=_series(table, columns.days, missing, fail),
         coherence=coherence,
@@ -212,15 +213,16 @@ def _numbers(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fa
     return values
 
 
-def _known(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
+def _known(
+    table: pa.Table, column: str, bounds: tuple[float, float], missing: Missing, fail: Fail
+) -> NDArray[np.float64]:
     """Read numbers as `_numbers` does, with NaN for missing values and their codes."""
     values = np.array(table[column].to_numpy(), float)
-    drop = drop_height_codes if column in HEIGHTS else drop_codes
-    drop(values)
+    missing.drop_in_column(values, column in HEIGHTS)
     bad = (values < bounds[0]) | (values > bounds[1])
     if bad.any():
         row = int(np.argmax(bad))
-        fail(row, column, f"{values[row]:.10g}", _wanted(bounds))
+        fail(row, column, *outside(values[row], bounds))
     return values
 
 

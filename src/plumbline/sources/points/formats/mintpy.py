@@ -102,6 +102,7 @@ def stack_source(
         InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
     """
     path, epochs = stack.path, np.unique(stack.days)
+    geometry = replace(geometry, missing=Missing(geometry.source, about.missing))
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
 

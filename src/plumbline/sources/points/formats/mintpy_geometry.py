@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, has_array
-from plumbline.sources.points.missing import drop_codes, drop_height_codes
+from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import UNIT_TOLERANCE
 from plumbline.sources.points.track import los_from_azimuth, los_from_heading
 
@@ -94,6 +94,8 @@ class Geometry:
     """Name of the array of heights."""
     vector: tuple[str, ...] = ()
     """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
+    missing: Missing = field(default_factory=lambda: Missing("", None))
+    """What stands for no value in these arrays."""
     files: Hdf5Files = field(default_factory=Hdf5Files)
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
 
@@ -171,12 +173,10 @@ class Geometry:
         sight, sees = self._line_of_sight(window, count)
         height = np.zeros(count)
         if self.height in self.arrays:
-            height = self._values(self.height, window)
-            drop_height_codes(height)
+            height = self._values(self.height, window, is_height=True)
         coherence = None
         if COHERENCE in self.arrays:
             values = self._values(COHERENCE, window)
-            drop_codes(values)
             self._check(COHERENCE, values, (0.0, 1.0), ~np.isnan(values), window)
             coherence = values.astype(np.float32)
         return Pixels(x, y, height, sight, coherence, known & sees)
@@ -198,9 +198,9 @@ class Geometry:
     def _given_vector(self, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the file's vector (P, 3), up from the other two if it is missing, and (P,) whether it is known."""
         east, north, *rest = (self._values(name, window) for name in self.vector)
-        sees = np.isfinite(east) & np.isfinite(north) & ~((east == 0) & (north == 0))
         level = np.hypot(east, north)
         up = rest[0] if rest else np.sqrt(np.maximum(1 - level**2, 0))
+        sees = np.isfinite(level) & np.isfinite(up) & ~((east == 0) & (north == 0))
         most = 1 + UNIT_TOLERANCE
         self._check(
             self.vector[-1], up, (0.0, most), sees, window, " The vector points from the ground to the satellite."
@@ -220,8 +220,10 @@ class Geometry:
             raise InputError(f"{path}, /{name}: {values.shape} pixels found, the time series has {self.shape}.")
         return values
 
-    def _values(self, name: str, window: Window) -> Floats:
-        return np.asarray(self.arrays[name][window], float).ravel()
+    def _values(self, name: str, window: Window, is_height: bool = False) -> Floats:
+        values = np.array(self.arrays[name][window], float).ravel()
+        self.missing.drop_in_column(values, is_height)
+        return values
 
     def _check(
         self,

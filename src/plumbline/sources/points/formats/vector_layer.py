@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import is_elsewhere
+from plumbline.sources.crs import GLOBE, is_elsewhere
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
-from plumbline.sources.files.opened import ZIP_START, OpenedFile, gdal_name, vector_members
+from plumbline.sources.files.opened import ZIP_START, OpenedFile, for_command, gdal_name, vector_members
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.footprints.pages import warn_of_page
-from plumbline.sources.footprints.source import read_ends
+from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source, read_ends, what_else
 from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -63,6 +64,11 @@ class PointLayer(CsvFile):
     def is_cuttable(self) -> bool:
         """False: a layer cannot be read from any byte on."""
         return False
+
+    @property
+    def named(self) -> str:
+        """As a command names it."""
+        return for_command(self.path, self.source)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,7 +126,7 @@ class PointLayer(CsvFile):
             found, advice = "none" if shapes[at] is None else shapes[at].geom_type, ""
             if found == "MultiPoint":
                 found = f"MultiPoint of {shapely.get_num_geometries(shapes[at])}"
-                advice = " `ogr2ogr -explodecollections OUT.gpkg IN` makes a feature of each."
+                advice = f" `ogr2ogr -explodecollections OUT.gpkg {self.named}` makes a feature of each."
             raise InputError(f"{self}, feature {row + at + 1}, geometry: {found} found, a point is needed.{advice}")
         coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
         return {name: pa.array(of(shapes)) for name, of in zip(self._coordinates, coordinates, strict=False)}
@@ -185,19 +191,23 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     try:
         layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
     except READ_FAULTS as error:
+        found = what_else(file.start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: not readable as a vector file ({first_line_of(error)}). Download it again."
+            f"{path}: {found or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}"
         ) from None
     kinds = {name: kind.split(" ")[0].removeprefix("2.5D").strip() for name, kind in layers}
     points = [name for name, kind in kinds.items() if kind in ("Point", "Unknown")]
     points = points or [name for name, kind in kinds.items() if kind == "MultiPoint"]
     if len(points) != 1:
         found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
-        several = " `ogr2ogr OUT.gpkg IN LAYER` writes one of them." if len(points) > 1 else ""
+        command = f"`ogr2ogr OUT.gpkg {for_command(path, source)} {shlex.quote(points[0])}`" if points else ""
+        several = f" {command} writes the first." if len(points) > 1 else ""
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, batches):
-        crs = pyproj.CRS(about["crs"]) if about["crs"] else None
-        attributes = _attributes(batches.schema, about["geometry_name"] or "wkb_geometry")
+        crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
+        if crs == GLOBE and _assumes_crs(file, source) and not _begins_in_degrees(batches, geometry):
+            crs = None
+        attributes = _attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
     return PointLayer(
@@ -209,6 +219,16 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         has_heights=kind.startswith("2.5D") or " Z" in kind,
         attributes=attributes,
     )
+
+
+def _assumes_crs(file: OpenedFile, source: str) -> bool:
+    is_text = PurePosixPath(source).suffix.lower() in TEXTS or file.start.startswith(b"{")
+    return is_text and assumes_crs(find_source(file.path).ends)
+
+
+def _begins_in_degrees(batches: Any, geometry: str) -> bool:
+    first = next(iter(batches), None)
+    return first is None or are_degrees(shapely.from_wkb(first[geometry].to_pylist(), on_invalid="ignore"))
 
 
 def _attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
@@ -234,8 +254,8 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
     if layer.crs is not None and is_elsewhere(str(layer), layer.crs, stated):
         raise InputError(
             f"{layer}: {', '.join(layer.places)} are in {layer.crs}, as the file says, and crs in ingest.products says "
-            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs {stated} OUT.gpkg "
-            "IN`."
+            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs "
+            f"{shlex.quote(stated)} OUT.gpkg {layer.named}`."
         )
 
 

@@ -1,0 +1,193 @@
+"""Footprints in every form that `predict` reads are read alike by all commands and by the service."""
+
+import gzip
+import io
+import shutil
+import zipfile
+from pathlib import Path
+
+import geopandas
+import pytest
+import shapely
+
+from plumbline.core.errors import InputError
+from plumbline.params import Footprints, Ingest
+from plumbline.serve.inspect import look
+from plumbline.service.job_store import INCOMING, JOBS, Upload, buildings_file, store_uploads
+from plumbline.sources.city.files import find_unlabelled, point_files
+from plumbline.sources.city.in_memory import Reading
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.sources.footprints.test_cases import BASE, CASES, CRS
+from tests.tiny import run_cli
+
+FOLDERS = CASES / "footprint-folders"
+SUFFIXES = ("gpkg", "geojson", "geojsonl", "fgb", "gml", "kml", "tab", "mif", "shp", "parquet", "geoparquet", "feather")
+FORMS = [
+    *SUFFIXES,
+    *(f"{suffix}.zip" for suffix in ("gpkg", "kml", "tab", "shp", "csv")),
+    *(
+        "gdb",
+        "gdb.zip",
+        "folder of a shapefile",
+        "folder of a tab",
+        "parts",
+        "theme",
+        "kmz",
+        "csv",
+        "csv.gz",
+        "gpkg.gz",
+    ),
+]
+"""Each with the 36 houses of `base`."""
+
+
+def write(folder: Path, form: str) -> Path:
+    """Write the houses in a form into an empty folder; returns what a user would name."""
+    houses = geopandas.read_file(BASE / "fp.gpkg")
+    folder.mkdir()
+    if form.startswith("gdb"):
+        shutil.copytree(FOLDERS / "town.gdb", folder / "town.gdb")
+        return packed(folder, "town.gdb") if form.endswith("zip") else folder / "town.gdb"
+    if form == "parts":
+        shutil.copytree(FOLDERS / "type=building", folder / "type=building")
+        houses.iloc[:0].to_crs(4326).to_parquet(folder / "type=building" / "part-00001.parquet")
+        return folder / "type=building"
+    if form == "theme":
+        shutil.copytree(FOLDERS / "type=building", folder / "theme=buildings" / "type=building")
+        return folder / "theme=buildings"
+    if form.startswith("folder"):
+        suffix = {"folder of a shapefile": "shp", "folder of a tab": "tab"}[form]
+        write(folder / "h", suffix)
+        return folder / "h"
+    if form == "kmz":
+        write(folder / "doc", "kml")
+        with zipfile.ZipFile(folder / "h.kmz", "w") as archive:
+            archive.write(folder / "doc" / "h.kml", "doc.kml")
+        shutil.rmtree(folder / "doc")
+        return folder / "h.kmz"
+    suffix, _, packing = form.partition(".")
+    path = folder / f"h.{suffix}"
+    if suffix in ("parquet", "geoparquet"):
+        houses.to_parquet(path)
+    elif suffix == "feather":
+        houses.to_feather(path)
+    elif suffix == "csv":
+        wkt = houses.geometry.apply(lambda shape: f"SRID=3035;{shape.wkt}")
+        houses.drop(columns="geometry").assign(wkt=wkt).to_csv(path, index=False)
+    else:
+        drivers = {"tab": "MapInfo File", "mif": "MapInfo File", "geojsonl": "GeoJSONSeq", "kml": "KML", "gml": "GML"}
+        # MapInfo's own way to write EPSG:3035 has no false easting.
+        crs = {"kml": 4326, "geojsonl": 4326, "tab": 32633, "mif": 32633}.get(suffix, CRS)
+        options = {"SPATIAL_INDEX": "NO"} if suffix == "fgb" else {}
+        houses.to_crs(crs).to_file(path, driver=drivers.get(suffix), **options)
+    if packing == "zip":
+        return packed(folder, *(one.name for one in folder.iterdir()))
+    if packing == "gz":
+        (folder / f"h.{form}").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+        return folder / f"h.{form}"
+    return path
+
+
+def packed(folder: Path, *names: str) -> Path:
+    with zipfile.ZipFile(folder / "h.zip", "w") as archive:
+        for name in names:
+            for one in [folder / name, *(folder / name).rglob("*")]:
+                if one.is_file():
+                    archive.write(one, one.relative_to(folder))
+    for name in names:
+        shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+    return folder / "h.zip"
+
+
+def sent(root: Path, path: Path) -> Path | None:
+    """Footprints of a job that a client has sent, with all files of a folder that can be sent one by one."""
+    files = sorted(one for one in (path.rglob("*") if path.is_dir() else path.parent.iterdir()) if one.is_file())
+    for name in (INCOMING, JOBS):
+        (root / name).mkdir(parents=True)
+    store_uploads(root, "job", [], [Upload(one.name, io.BytesIO(one.read_bytes())) for one in files], None)
+    return buildings_file(root / JOBS / "job")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_commands_read_a_form_as_predict_does(tmp_path, form):
+    path = write(tmp_path / "delivery", form)
+    wanted = read_buildings(path, CRS)
+    base = read_buildings(BASE / "fp.gpkg", CRS)
+    assert len(wanted) == 36
+    apart = shapely.hausdorff_distance(wanted.geometry.to_numpy(), base.geometry.to_numpy())
+    assert apart.max() < 0.05
+    # inspect
+    (found,) = look(point_files([path], "FILE", footprints=True)).files
+    assert (found.kind, found.facts["buildings"]) == ("footprints", 36)
+    # score and ingest: beside points, in the folder of a delivery or of a city
+    shutil.copy(BASE / "asc.csv", tmp_path / "delivery" / "asc.csv")
+    files = find_unlabelled(tmp_path / "delivery")
+    assert [one.name for one in files.products] == ["asc.csv"]
+    assert files.footprints == path
+    assert all(one.is_file() for one in files.paths(Ingest()))
+    (tmp_path / "delivery" / "asc.csv").unlink()
+    # the service
+    if "gdb" not in form or path.is_file():  # its files are no footprints one by one: send a zip
+        uploaded = sent(tmp_path / "service", path)
+        assert uploaded is not None
+        assert len(read_buildings(uploaded, CRS)) == 36
+
+
+def test_a_folder_of_footprints_counts_only_where_no_file_does(tmp_path):
+    shutil.copytree(FOLDERS / "shp", tmp_path / "old")
+    for name in ("asc.csv", "fp.gpkg"):
+        shutil.copy(BASE / name, tmp_path / name)
+    assert find_unlabelled(tmp_path).footprints == tmp_path / "fp.gpkg"
+    (tmp_path / "fp.gpkg").unlink()
+    shutil.copytree(FOLDERS / "town.gdb", tmp_path / "town.gdb")
+    with pytest.raises(InputError, match=r"one file of footprints is needed .*, old, town\.gdb found"):
+        find_unlabelled(tmp_path)
+
+
+def test_a_folder_of_points_is_no_footprints(tmp_path):
+    """EGMS in Parquet, and a folder with footprints beside its points."""
+    geopandas.pd.read_csv(BASE / "asc.csv").to_parquet(tmp_path / "asc.parquet")
+    (found,) = point_files([tmp_path], "FILE", footprints=True)
+    assert found.path == tmp_path / "asc.parquet"
+    shutil.copytree(FOLDERS / "shp", tmp_path / "mixed")
+    shutil.copy(BASE / "asc.csv", tmp_path / "mixed")
+    (found,) = point_files([tmp_path / "mixed"], "FILE", footprints=True)
+    assert found.path == tmp_path / "mixed" / "asc.csv"
+
+
+def test_a_kml_with_folders_asks_for_one_of_them_and_reads_it(tmp_path):
+    houses = geopandas.read_file(BASE / "fp.gpkg").to_crs(4326)
+    placemark = "<Placemark><name>{}</name><Polygon><outerBoundaryIs><LinearRing><coordinates>{}</coordinates>"
+    placemark += "</LinearRing></outerBoundaryIs></Polygon></Placemark>"
+    drawn = [
+        placemark.format(f"H{number}", " ".join(f"{x:.8f},{y:.8f}" for x, y in shape.exterior.coords))
+        for number, shape in enumerate(houses.geometry)
+    ]
+    folders = "".join(
+        f"<Folder><name>{name}</name>{''.join(part)}</Folder>"
+        for name, part in (("north", drawn[:20]), ("south", drawn[20:]))
+    )
+    text = f'<kml xmlns="http://www.opengis.net/kml/2.2"><Document>{folders}</Document></kml>'
+    (tmp_path / "h.kml").write_text(f'<?xml version="1.0" encoding="UTF-8"?>\n{text}')
+    with zipfile.ZipFile(tmp_path / "h.kmz", "w") as archive:
+        archive.write(tmp_path / "h.kml", "doc.kml")
+    for name in ("h.kml", "h.kmz"):
+        with pytest.raises(InputError, match=r"layers north \(.*, south .*Name it \(`--layer`"):
+            read_buildings(tmp_path / name, CRS)
+        ingest = Ingest(footprints={"h.km?": Footprints(layer="north")})
+        assert len(read_buildings(tmp_path / name, CRS, stated=ingest.footprints)) == 20
+        (found,) = look([tmp_path / name], Reading(ingest)).files
+        assert (found.kind, found.facts["buildings"]) == ("footprints", 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shp", "town.gdb", "type=building"])
+def test_commands_on_a_folder_of_footprints_end_well(tmp_path, name):
+    given = ["--points", BASE / "asc.csv", BASE / "des.csv", "--buildings", FOLDERS / name]
+    for command, output in (("predict", "p.csv"), ("report", "r.html"), ("explain", "e.csv")):
+        ended = run_cli(command, *given, "--output", output, cwd=tmp_path)
+        assert ended.code == 0, f"{command}: {ended.err}"
+    ended = run_cli("restore", *given, "--buildings-output", "b.csv", "--output", "f.tif", "--steps", 1, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert len(geopandas.pd.read_csv(tmp_path / "b.csv")) == 36

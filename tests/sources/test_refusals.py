@@ -1,0 +1,102 @@
+"""Refusals of what people give by mistake say what it is, and what to do next."""
+
+import json
+import tarfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.serve.inspect import look
+from plumbline.sources.checks import warn_of_datum
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.read import read_points
+from tests.sources.checks.test_consistency_heights import on_a_hill
+from tests.sources.footprints.test_cases import BASE, CASES, CRS
+from tests.sources.make import rows, text
+
+ERROR = '{"error": {"code": 499, "message": "Token Required"}}'
+CAPABILITIES = '<?xml version="1.0"?><wfs:WFS_Capabilities xmlns:wfs="http://www.opengis.net/wfs/2.0" version="2.0.0"/>'
+OSM = {"version": 0.6, "generator": "Overpass API", "elements": [], "remark": "runtime error: Query timed out"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.json", (CASES / "messages" / "overpass.json").read_text(), "an answer of Overpass .* Export it as GeoJSON"),
+        ("a.json", json.dumps(OSM, indent=1), "an answer of Overpass as its own JSON"),
+        ("a.json", '{"elements": [{"type": "node", "id": 1}]}', "an answer of Overpass as its own JSON"),
+        ("a.json", ERROR, "a server's error message"),
+        ("a.gml", CAPABILITIES, r"a server's list of its layers.*GetFeature"),
+        ("a.qlr", "<!DOCTYPE qgis-layer-definition>\n<qlr/>", "a project or style of QGIS"),
+        ("a.qgs", '<qgis version="3.34"></qgis>', "a project or style of QGIS"),
+    ],
+)
+def test_texts_that_hold_no_footprints_are_named(tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_buildings(tmp_path / name, CRS)
+    (found,) = look([tmp_path / name]).files
+    assert found.kind == "not readable"
+    if content.startswith("{"):  # what is no point layer is no footprints for the same reason, and said once
+        assert len(found.doubts) == 1
+
+
+@pytest.mark.parametrize("name", ["p.tar", "p.tar.gz", "p.tgz"])
+def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
+    with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as archive:
+        archive.add(BASE / "asc.csv", "deep/asc.csv")
+    for read in (read_points, lambda path: read_buildings(path, CRS)):
+        with pytest.raises(InputError, match=r"a tar archive\. Unpack it, and give the files in it\.$"):
+            read(tmp_path / name)
+    (found,) = look([tmp_path / name]).files
+    assert len(found.doubts) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b"BZh91AY", r"a bzip2 archive\. Unpack it"),
+        (b"7z\xbc\xaf\x27\x1c", r"a 7z archive\. Unpack it"),
+        (b"\x28\xb5\x2f\xfd\x04", r"a zstd archive\. Unpack it"),
+        (b"\xfd7zXZ\0", r"a xz archive\. Unpack it"),
+        (b"\x89PNG\r\n\x1a\n", r"a picture \(PNG\)\. Export its table"),
+        (b"\x93NUMPY\x01\0", "a NumPy file"),
+    ],
+)
+def test_points_in_another_packing_are_to_be_unpacked(tmp_path, start, said):
+    (tmp_path / "a.csv").write_bytes(start + bytes(range(256)))
+    with pytest.raises(InputError, match=said):
+        read_points(tmp_path / "a.csv")
+
+
+def test_a_header_within_a_csv_is_to_be_removed(tmp_path):
+    """As `cat` joins files: the same header, with spaces, or that of a table of other epochs."""
+    path, whole = tmp_path / "a.csv", text(rows(8))
+    lines = whole.splitlines()
+    for header, said in (
+        (lines[0], "line 10: the header stands there again, as after joining files. Remove the line."),
+        (lines[0].replace(",", " , "), "line 10: the header stands there again"),
+        (lines[0] + ",20220101", "line 10: the header of another table stands there.*file of its own"),
+        (lines[0].rpartition(",")[0], "line 10: the header of another table stands there"),
+    ):
+        path.write_text("\n".join([*lines, header, *lines[1:], ""]))
+        with pytest.raises(InputError, match=said):
+            read_points(path)
+    path.write_text("\n".join([*lines, f"{lines[1]}x", ""]))
+    with pytest.raises(InputError, match=r"line 10, column \w+: "):
+        read_points(path)
+
+
+def test_heights_of_0_in_one_product_are_told_as_missing_and_not_as_another_zero(tmp_path, caplog):
+    hill, other = on_a_hill(60, 1), on_a_hill(60, 2)
+    flat = replace(other, height=np.zeros(len(other)))
+    for pair in ([hill, flat], [flat, hill]):
+        warn_of_datum(pair, ["a.csv", "b.csv"])
+        assert "all heights of one are 0 m, those of the other are not" in caplog.text
+        assert "state raised_m" not in caplog.text
+        caplog.clear()
+    (tmp_path / "a.csv").write_text(text([row | {"height_ortho": "0", "temporal_coherence": "1"} for row in rows(12)]))
+    read_points(tmp_path / "a.csv")
+    assert "all of its points have the height 0 m" in caplog.text
