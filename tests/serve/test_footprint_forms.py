@@ -191,3 +191,14 @@ def test_commands_on_a_folder_of_footprints_end_well(tmp_path, name):
     ended = run_cli("restore", *given, "--buildings-output", "b.csv", "--output", "f.tif", "--steps", 1, cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert len(geopandas.pd.read_csv(tmp_path / "b.csv")) == 36
+
+
+@pytest.mark.slow
+def test_restore_reads_footprints_as_params_state(tmp_path):
+    folder = CASES / "projected-geojson"
+    given = ["--points", BASE / "asc.csv", BASE / "des.csv", "--buildings", folder / "proj.geojson"]
+    written = ["--buildings-output", "b.csv", "--output", "f.tif", "--steps", 1]
+    assert run_cli("restore", *given, *written, cwd=tmp_path).code == 2
+    ended = run_cli("restore", *given, *written, "--params", folder / "footprints.yaml", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert len(geopandas.pd.read_csv(tmp_path / "b.csv")) == 36

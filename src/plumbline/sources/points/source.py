@@ -140,11 +140,11 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
     return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
-def outside(value: float, bounds: Range, unit: str = "") -> tuple[str, str]:
+def outside(value: float, bounds: Range) -> tuple[str, str]:
     """Return what was found and what is wanted, for a column with cells that may be empty."""
-    wanted = f"a number from {bounds[0]:g} to {bounds[1]:g}{unit} is needed"
+    wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
     return (
-        f"{value:.10g}{unit}",
+        f"{value:.10g}",
         f"{wanted}; if it stands for no value, state missing: [{value:.10g}] in ingest.products",
     )
 
