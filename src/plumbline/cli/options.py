@@ -196,7 +196,7 @@ class OnceCommand(TyperCommand):
 
 
 class Commands(typer.Typer):
-    """A group of such commands."""
+    """A group of commands that refuse an option given twice."""
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = OnceCommand, **about: Any
