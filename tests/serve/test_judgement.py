@@ -217,10 +217,11 @@ def test_one_that_leans_too_far_is_not_called_sound():
         change=known,
         variance=known,
         los=np.tile([0.0, 0.0, 1.0], (4, 1, 1)),
-        tilt=np.array([[9.0, 0.0], [9.0, 9.0], [9.0, 9.0], [9.0, 9.0]]),
+        tilt=np.full((4, 2), np.nan),
         tilt_covariance=np.tile(np.eye(2), (4, 1, 1)),
         years=np.full(4, 4.0),
         resolution=np.array([9.0, 0.4, 9.0, 9.0]),
+        lean=np.array([9.0, 13.0, 13.0, 13.0]),
     )
     found = judge(asked, answers, town(4), LIMITS, MODEL, CALIBRATED, whole=whole)
     assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]

@@ -126,10 +126,6 @@ SILENT_SECONDS = 60.0
 """That a client may let pass within a request without sending a byte of it."""
 
 
-class _Refused(Exception):
-    """Stops the reading of the body."""
-
-
 def _below(path: str, headers: dict[bytes, bytes]) -> tuple[str, str]:
     """Return the prefix under which a proxy shows the service, and the path without it, if the proxy left it on."""
     given = headers.get(b"x-forwarded-prefix", b"").rstrip(b"/")
@@ -214,7 +210,7 @@ class Guard:
                 message = await anext(coming, None)
             except Problem as problem:
                 refused = problem
-                raise _Refused from None
+                raise
             return message or await receive()  # there is only the client's leaving to wait for
 
         async def noted(message: Message) -> None:

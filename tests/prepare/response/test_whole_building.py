@@ -77,6 +77,11 @@ def test_intervals_hold_what_they_say_of_steady_movements() -> None:
 
 
 def test_damage_is_hidden_by_a_lean_under_points_that_tell_little() -> None:
-    tilt = np.array([[6.0, 8.1], [6.0, 8.1], [4.0, 5.0], [np.nan, np.nan]])
-    whole = observed(0, (0, 0), buildings=4)._replace(tilt=tilt, resolution=np.array([1.6, 1.4, 9.0, 9.0]))
-    assert whole.hides_damage.tolist() == [True, False, False, False]
+    """Also where the tilt is too unsure to be given, or the points tell nothing at all."""
+    whole = observed(0, (0, 0), buildings=5)._replace(
+        lean=np.array([10.1, 10.1, 9.0, 10.1, np.nan]), resolution=np.array([1.6, 1.4, 9.0, np.nan, 9.0])
+    )
+    assert whole.hides_damage.tolist() == [True, False, False, True, False]
+    steep = observed(0, (12, 16))
+    assert steep.lean == pytest.approx(20, rel=0.05)
+    assert np.hypot(*steep.tilt.T) == pytest.approx(steep.lean)

@@ -24,6 +24,7 @@ def compared(count=3, settlement=0.0, tilt=(0.0, 0.0), levelled=0.0, off=(0.0, 0
         tilt_covariance=np.tile(np.eye(2), (count, 1, 1)),
         years=np.full(count, 3.0),
         resolution=np.ones(count),
+        lean=np.zeros(count),
     )
     names = [f"b{number}" for number in range(count)]
     table = predictions(names, ["ok"] * count)

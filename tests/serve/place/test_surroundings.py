@@ -26,6 +26,7 @@ def town(up, east=0.0, tilt=(0.0, 0.0), offsets=(0.0, 0.0), apart_m=30.0):
         np.tile(0.01 * np.eye(2), (count, 1, 1)),
         np.full(count, YEARS),
         np.full(count, 0.7),
+        np.full(count, np.hypot(*tilt)),
     )
     boxes = [shapely.box(apart_m * i, 0, apart_m * i + 10, 10) for i in range(count)]
     return whole, geopandas.GeoDataFrame({"building_id": range(count)}, geometry=boxes, crs="EPSG:32633")

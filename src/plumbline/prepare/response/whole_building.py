@@ -65,12 +65,14 @@ class WholeBuildings(NamedTuple):
     """(F,) length of the period."""
     resolution: Float
     """(F,) smallest strain that the points could show, permille; see `floor`."""
+    lean: Float
+    """(F,) likeliest size of the tilt, mm/m, also where it is not known well enough to be given."""
 
     @property
     def hides_damage(self) -> NDArray[np.bool_]:
         """(F,) whether a lean may hide moderate damage: points that are not where the product says move like it."""
-        leans = np.hypot(*self.tilt.T) >= LEANS_MM_M
-        return np.asarray(leans & (self.resolution >= CATEGORY_BOUNDS_PERMILLE[2]))
+        told = np.where(np.isnan(self.resolution), np.inf, self.resolution)
+        return np.asarray((self.lean >= LEANS_MM_M) & (told >= CATEGORY_BOUNDS_PERMILLE[2]))
 
 
 def whole_buildings(
@@ -93,6 +95,7 @@ def whole_buildings(
         np.full((count, 2, 2), np.nan),
         np.full(count, years),
         np.full(count, np.nan),
+        np.full(count, np.nan),
     )
     xy = scatterers.xy - frame.to_building(np.arange(count), middle)[scatterers.building]
     for rectangle in rectangles(np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]):
@@ -104,6 +107,7 @@ def whole_buildings(
             found.change[own], found.variance[own] = motion.change, motion.variance
             cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
+            found.lean[own] = motion.lean
             found.tilt[own] = (turn @ motion.tilt[..., None])[..., 0]
             found.tilt_covariance[own] = turn @ motion.tilt_covariance @ turn.transpose(0, 2, 1)
     return found
@@ -116,6 +120,7 @@ class _Motion(NamedTuple):
     variance: Float
     tilt: Float
     tilt_covariance: Float
+    lean: Float
     astray: Float
     """(b,) mm: what wrong positions may do under the tilt, at most what the scatterers do."""
 
@@ -153,6 +158,8 @@ def _fit(
         np.where(seen, error_2[:, 2:], np.nan),
         np.where(known[:, None], tilt, np.nan),
         np.where(known[:, None, None], of_tilt, np.nan),
+        # Under a very large one no plane is found: wrong positions then make up what scatterers do.
+        np.maximum(np.hypot(*tilt.T), NORMAL * fit.spread / ASTRAY_M),
         np.minimum(NORMAL * fit.spread, ASTRAY_M * np.sqrt((fit.solution[:, :2] ** 2).sum(1))),
     )
 

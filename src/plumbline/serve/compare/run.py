@@ -296,3 +296,12 @@ def write_labels(houses: Sequence[House], compared: Compared, path: Path) -> Non
     with told_unwritten(path), atomic_file(path) as temporary:
         table.to_csv(temporary, index=False)
     log.info("%s: %d buildings labelled by levelling, %d of them damaged", path, len(told), sum(damaged))
+    if not told:
+        log.warning(
+            "%s: none of %d levelled buildings has a label: it needs points %g m apart or less on average, and a "
+            "strain known to %g permille.",
+            path,
+            len(houses),
+            LABEL_SPACING_M,
+            LABEL_ERROR,
+        )
