@@ -5,6 +5,7 @@ import gzip
 import itertools
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -71,7 +72,8 @@ def asked(chunks, *encodings):
             {"type": "http", "method": "POST", "path": "/v1/predict", "headers": own}, receive, send
         )
 
-    asyncio.run(ask())
+    with ThreadPoolExecutor(1) as pool:  # a browser of other tests may have a loop in this thread
+        pool.submit(asyncio.run, ask()).result()
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"], read, headers
 
 
