@@ -130,6 +130,11 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: (group_of(item) != "server", -load[group_of(item)]))
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Bytes are named after their argument: gzip writes the second into them, and every worker has to find one name."""
+    return argname if isinstance(val, bytes) else None
+
+
 def group_of(item) -> str:
     """What a test goes to a worker with."""
     return group(item.path.relative_to(ROOT).as_posix())
