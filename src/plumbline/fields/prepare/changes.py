@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
+from plumbline.fields.prepare.delay import estimate_delay
+
 Float = NDArray[np.floating[Any]]
 MOST_MODES = 4
 EPOCHS_A_KNOT, MOST_TERMS = 6, 10
@@ -29,6 +31,9 @@ ROUNDS = 3
 HUBER = 2.0
 """Residuals beyond as many robust standard deviations count less."""
 LEAST_ERROR_MM = 0.1
+REACH_M = 900.0
+LEAST_OWN = 0.3
+"""Of a series' whole error, at least, that is its own."""
 
 
 class Changes(NamedTuple):
@@ -36,16 +41,20 @@ class Changes(NamedTuple):
 
     change: Float
     error: Float
-    """Standard error."""
+    """Standard error of what is a series' own."""
+    delay: Float
+    """Standard error of what neighbours share, see `delay.py`."""
+    delay_m: Float
+    """Length over which they do, m."""
 
 
-def estimate_changes(displacement: NDArray[np.float32], when: Float, years: float) -> Changes:
+def estimate_changes(displacement: NDArray[np.float32], when: Float, years: float, place: Float) -> Changes:
     """Estimate the change of each series from time 0 to 1.
 
     Args:
         displacement: (N, T) mm, NaN where missing.
         when: (T,) epochs as a share of the period; a track may cover less than all of it.
-        years: length of the period.
+        years: length of the period. place: (N, 2) m.
 
     Returns:
         (N,) arrays; NaN for series with too few values for the terms.
@@ -61,9 +70,15 @@ def estimate_changes(displacement: NDArray[np.float32], when: Float, years: floa
     design = np.column_stack([fixed, line, modes])
     # What each term adds from the beginning to the end of the period; a course is level beyond its track's epochs.
     gain = np.concatenate([np.zeros(fixed.shape[1]), [1.0], modes[-1] - modes[0]])
-    found, error = _fit(y, known.astype(float), design, gain)
+    found, error, share, left = _fit(y, known.astype(float), design, gain)
     enough = known.sum(axis=1) > design.shape[1] + 2
-    return Changes(np.where(enough, found, np.nan), np.where(enough, np.maximum(error, LEAST_ERROR_MM), np.nan))
+    air = estimate_delay(np.where(known & enough[:, None], left, np.nan), place)
+    shared = air.deviation_mm * np.sqrt(share)
+    # The part of it that the points of the track show: a long reach is a sill that nobody has seen.
+    seen = shared**2 * (1 - np.exp(-REACH_M / air.length_m))
+    own = np.sqrt(np.maximum(error**2 - seen, (LEAST_OWN * error) ** 2))
+    parts = (found, np.maximum(own, LEAST_ERROR_MM), shared, np.full(len(y), air.length_m))
+    return Changes(*(np.where(enough, part, np.nan) for part in parts))
 
 
 def _season(when: Float, years: float) -> list[Float]:
@@ -93,16 +108,30 @@ def _modes(y: Float, known: NDArray[np.bool_], when: Float, fixed: Float) -> Flo
     basis, size, _ = np.linalg.svd(smooth, full_matrices=False)
     basis = basis[:, size > 1e-6 * size[0]]
     weight = 1 / scale
-    parts = (left * weight) @ basis
-    # Noise of unit variance has eigenvalues up to this (Marchenko and Pastur 1967); its memory in time makes it larger.
-    rough = left * weight - parts @ basis.T
-    noise = float(np.median((rough**2).mean(axis=1))) * len(when) / max(1, len(when) - basis.shape[1])
-    memory = _memory(rough)
-    count = len(parts)
-    edge = noise * memory * (1 + np.sqrt(basis.shape[1] / count)) ** 2
-    value, vector = np.linalg.eigh(parts.T @ parts / count)
+    scaled = left * weight
+    parts = scaled @ basis
+    rough = scaled - parts @ basis.T
+    value, vector = np.linalg.eigh(parts.T @ parts / len(parts))
+    edge = _noise_edge(scaled, np.column_stack([fixed, basis]), basis.shape[1]) * _memory(rough)
     strong = np.flatnonzero(value > ABOVE_NOISE * edge)[::-1][:MOST_MODES]
     return np.asarray(basis @ vector[:, strong], float)
+
+
+def _noise_edge(scaled: Float, slow: Float, terms: int) -> float:
+    """Return the largest variance (of any course) that noise has in as many fast terms (Horn 1965, parallel analysis).
+
+    Points share what the air delays, so that the edge of independent noise (Marchenko and Pastur 1967) is too low.
+    """
+    whole = np.linalg.qr(slow, mode="complete")[0]
+    # The fast terms are drawn at random, so that each group has all frequencies.
+    fast = whole[:, slow.shape[1] :]
+    fast = fast @ np.linalg.qr(np.random.default_rng(0).standard_normal((fast.shape[1],) * 2))[0]
+    groups = max(1, fast.shape[1] // terms)
+    parts = scaled @ fast[:, : groups * terms]
+    tops = [
+        np.linalg.eigvalsh(own.T @ own / len(own))[-1] for own in np.split(parts, groups, axis=1) if own.shape[1]
+    ]
+    return float(np.mean(tops))
 
 
 def _memory(rough: Float) -> float:
@@ -136,8 +165,13 @@ def _robust_deviation(left: Float, known: NDArray[np.bool_]) -> Float:
     return np.where(count > 0, 1.4826 * np.take_along_axis(size, middle, axis=1).mean(axis=1, keepdims=True), 0.0)
 
 
-def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Float]:
-    """Fit `gain` (N,) by robust least squares, with a standard error that allows for correlated noise."""
+def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Float, Float, Float]:
+    """Fit the change by robust least squares.
+
+    Returns:
+        the change (N,); its standard error, which allows for correlated noise; its variance for noise of 1 that is
+        independent between epochs; what is left of the series (N, T).
+    """
     weight = known
     small = 1e-6 * np.eye(design.shape[1])
     for _ in range(ROUNDS):
@@ -153,4 +187,4 @@ def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Flo
     lagged = (left[:, 1:] * left[:, :-1]).sum(axis=1) / np.maximum(pairs.sum(axis=1), 1)
     rho = float(np.clip(np.median(lagged / np.maximum(variance, 1e-9)), 0, 0.8))
     spread = np.einsum("p,npq,q->n", gain, inverse, gain, optimize=True)
-    return found @ gain, np.sqrt(variance * spread * (1 + rho) / (1 - rho))
+    return found @ gain, np.sqrt(variance * spread * (1 + rho) / (1 - rho)), spread, left

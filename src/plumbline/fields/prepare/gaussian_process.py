@@ -8,7 +8,7 @@ equation 5.8), the mean is unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ VAGUE_MM = 60.0
 """Standard deviation of the unknown mean."""
 CERTAIN_MM = 0.02
 """Standard deviation of what does not move at all."""
-BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (2.7, 6.9), (-1.6, 1.6), (-3.0, 3.0))
+BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (3.3, 6.9), (-1.6, 1.6), (-3.0, 3.0))
 """Of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
 FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
 
@@ -62,6 +62,19 @@ class _Points:
     """(n, 2) `los_up`, `los_east`"""
     value: Float
     error: Float
+    delay: Float
+    """Standard error that is shared over `delay_m`, within a track."""
+    delay_m: Float
+    track: NDArray[np.intp]
+
+    def take(self, rows: NDArray[np.intp]) -> _Points:
+        return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def air(self) -> Float:
+        """Return the covariance (n, n) of the delays, mm^2."""
+        reach = np.sqrt(np.outer(self.delay_m, self.delay_m))
+        shared = np.outer(self.delay, self.delay) * np.exp(-cdist(self.place, self.place) / reach)
+        return np.where(self.track[:, None] == self.track, shared, 0.0)
 
 
 def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 4) -> Covariance:
@@ -96,16 +109,17 @@ class _Group:
     distance: Float
     up: Float
     east: Float
+    air: Float
 
     @classmethod
     def of(cls, points: _Points) -> _Group:
         up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
-        return cls(points, cdist(points.place, points.place), up, east)
+        return cls(points, cdist(points.place, points.place), up, east, points.air())
 
     def loss(self, at: Covariance) -> float:
         """Return the negative logarithm of the likelihood, up to a constant."""
         covariance = _matern(self.distance, at.length_m) * (at.up_mm**2 * self.up + at.east_mm**2 * self.east)
-        covariance += VAGUE_MM**2 * (self.up + self.east)
+        covariance += VAGUE_MM**2 * (self.up + self.east) + self.air
         covariance[np.diag_indices_from(covariance)] += _noise(self.points.error, at) ** 2
         try:
             lower = linalg.cholesky(covariance, lower=True, check_finite=False)
@@ -134,7 +148,7 @@ def estimate(found: Observations, grid: Grid, covariance: Covariance, halo_m: fl
     while len(points.value) > MOST:
         wider *= 1.5
         points = _points(near, wider)
-    covariances = _between(points, points, covariance)
+    covariances = _between(points, points, covariance) + points.air()
     covariances[np.diag_indices_from(covariances)] += _noise(points.error, covariance) ** 2
     lower = linalg.cholesky(covariances, lower=True, check_finite=False)
     alpha = linalg.cho_solve((lower, True), points.value, check_finite=False)
@@ -160,10 +174,10 @@ def estimate(found: Observations, grid: Grid, covariance: Covariance, halo_m: fl
 
 
 def _points(found: Observations, cell_m: float) -> _Points:
-    """Gather observations in cells, by side, at their mean place in the cell."""
+    """Gather observations in cells, by track, at their mean place in the cell."""
     cell = np.floor(found.east_north / cell_m).astype(np.int64)
-    key = (cell[:, 0] * 2**31 + cell[:, 1]) * 2 + found.side
-    group, count = np.unique(key, return_inverse=True, return_counts=True)[1:]
+    key = (cell[:, 0] * 2**31 + cell[:, 1]) * 64 + found.track
+    first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)[1:]
     weight = 1 / found.error**2
     total = np.bincount(group, weight, len(count))
 
@@ -172,7 +186,8 @@ def _points(found: Observations, cell_m: float) -> _Points:
 
     place = np.column_stack([mean(found.east_north[:, k] - found.east_north[0, k]) for k in (0, 1)])
     view = np.column_stack([mean(found.los[:, 2]), mean(found.los[:, 0])])
-    return _Points(place + found.east_north[0], view, mean(found.change), 1 / np.sqrt(total))
+    shared = (mean(found.delay), found.delay_m[first], found.track[first])
+    return _Points(place + found.east_north[0], view, mean(found.change), 1 / np.sqrt(total), *shared)
 
 
 def _drawn(points: _Points, rng: np.random.Generator, groups: int) -> list[_Points]:
@@ -182,7 +197,7 @@ def _drawn(points: _Points, rng: np.random.Generator, groups: int) -> list[_Poin
     rows = [rng.choice(count, FITTED, replace=False)]
     for centre in rng.choice(count, groups - 1, replace=False):
         rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
-    return [_Points(points.place[own], points.view[own], points.value[own], points.error[own]) for own in rows]
+    return [points.take(own) for own in rows]
 
 
 def _matern(distance: Float, length_m: float) -> Float:

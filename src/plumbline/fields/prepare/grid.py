@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 
 from plumbline.core.errors import InputError
 from plumbline.fields.prepare.changes import estimate_changes
+from plumbline.fields.prepare.unwrapping import take_out_steps
 from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import Track
@@ -38,6 +39,10 @@ class Observations:
     """(N,) from the first to the last epoch of all tracks, mm towards the satellite."""
     error: Float
     """(N,) standard error, mm; larger for those that stand out from their neighbours."""
+    delay: Float
+    """(N,) standard error that neighbours of the same track share, mm: the air."""
+    delay_m: Float
+    """(N,) length over which they do, m."""
     track: NDArray[np.intp]
     """(N,) index of the track."""
 
@@ -90,11 +95,10 @@ def observe(tracks: Sequence[Track]) -> Observations:
 def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
     when = (track.epochs - start) / np.timedelta64(1, "D") / DAYS_A_YEAR / max(years, 1e-9)
     place = np.column_stack([track.easting, track.northing])
-    change, error = estimate_changes(track.displacement, when, years)
-    rows = np.flatnonzero(np.isfinite(change) & np.isfinite(place).all(axis=1))
-    found = Observations(
-        place[rows], track.los[rows].astype(float), change[rows], error[rows], np.full(len(rows), number, np.intp)
-    )
+    changes = estimate_changes(take_out_steps(track.displacement, place, track.epochs), when, years, place)
+    rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
+    own = (part[rows] for part in changes)
+    found = Observations(place[rows], track.los[rows].astype(float), *own, np.full(len(rows), number, np.intp))
     return replace(found, error=found.error * _standing_out(found))
 
 

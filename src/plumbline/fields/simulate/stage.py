@@ -21,7 +21,7 @@ from plumbline.sources.points.points_table import write_points
 
 STAGE = "simulate"
 SCENES, SHOWCASE = "scenes", "showcase"
-TRACK_SHARES = (0.15, 0.7, 0.15)
+TRACK_SHARES = (0.25, 0.6, 0.15)
 """Of scenes with one, two and three tracks."""
 SHOWCASE_CELLS = 128
 
