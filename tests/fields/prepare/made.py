@@ -42,5 +42,7 @@ def make_observations(
         LOS[side],
         rng.normal(0, 10, count),
         rng.uniform(0.5, 3, count),
+        np.zeros(count),
+        np.full(count, 300.0),
         side.astype(np.intp),
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 
 from plumbline.fields.prepare.changes import LEAST_ERROR_MM, LEAST_SERIES, estimate_changes
 
@@ -13,7 +14,8 @@ WHEN = np.linspace(0, 1, 60)
 
 
 def change(series, years=2.0, when=WHEN):
-    return estimate_changes(np.asarray(series, np.float32), when, years)
+    place = np.random.default_rng(0).uniform(0, 1000, (len(series), 2))
+    return estimate_changes(np.asarray(series, np.float32), when, years, place)
 
 
 @given(
@@ -109,3 +111,19 @@ def test_millimetres_are_a_unit_like_another(factor, level):
     np.testing.assert_allclose(other.change, factor * one.change, rtol=1e-3, atol=2e-3 * factor + 2e-3)
     larger = factor * one.error > LEAST_ERROR_MM
     np.testing.assert_allclose(other.error[larger], factor * one.error[larger], rtol=5e-3)
+
+
+def test_what_the_air_delays_alike_is_no_course_and_is_told_apart():
+    rng = np.random.default_rng(9)
+    place = rng.uniform(0, 1000, (250, 2))
+    lower = np.linalg.cholesky(np.exp(-cdist(place, place) / 300) + 1e-9 * np.eye(250))
+    off, said = [], []
+    for _ in range(12):
+        air = 6.0 * lower @ rng.standard_normal((250, 60))
+        found = estimate_changes((air + rng.standard_normal((250, 60))).astype(np.float32), WHEN, 3.0, place)
+        off.append(found.change)
+        said.append(np.hypot(found.error, found.delay))
+        np.testing.assert_allclose(found.delay, 6 * np.sqrt(12 / 60), rtol=0.4)
+    # A line, not a course that follows the air: that would be off by three times as much.
+    assert np.std(off) == pytest.approx(6.1 * np.sqrt(12 / 60), rel=0.25)
+    assert np.std(np.array(off) / said) == pytest.approx(1, abs=0.25)

@@ -39,15 +39,19 @@ def test_it_solves_the_equations_of_cokriging():
     rng = np.random.default_rng(0)
     found, _ = drawn(rng, 40)
     known = KNOWN._replace(noise_scale=1.3)
+    found = replace(found, delay=np.where(found.track == 0, 2.0, 3.0), delay_m=np.where(found.track == 0, 90.0, 400.0))
     made = estimate(found, GRID, known, halo_m=100.0)
     cells = np.floor(found.east_north / 10)
-    assert len(np.unique(np.column_stack([cells, found.side]), axis=0)) == 40  # none is gathered with another
+    assert len(np.unique(np.column_stack([cells, found.track]), axis=0)) == 40  # none is gathered with another
     view = found.los[:, [2, 0]]
     sizes = np.array([known.up_mm, known.east_mm])
     correlation = matern(cdist(found.east_north, found.east_north), known.length_m)
     prior = sum(
         np.outer(view[:, k], view[:, k]) * (sizes[k] ** 2 * correlation + VAGUE_MM**2) for k in (0, 1)
     ) + np.diag((1.3 * found.error) ** 2 + known.nugget_mm**2)
+    for track, size, length in ((0, 2.0, 90.0), (1, 3.0, 400.0)):
+        own = found.track == track
+        prior += np.outer(own, own) * size**2 * np.exp(-cdist(found.east_north, found.east_north) / length)
     for row, column in ((0, 0), (20, 36), (63, 63), (12, 48)):
         place = np.array([[GRID.eastings[column], GRID.northings[row]]])
         near = matern(cdist(place, found.east_north), known.length_m)[0]

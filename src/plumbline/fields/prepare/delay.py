@@ -20,6 +20,10 @@ LEAST_PAIRS = 30
 LENGTHS_M = (30.0, 3000.0)
 CLIP = 5.0
 """Robust deviations of an epoch."""
+CALM = 1.5
+"""Times the median roughness, up to which a point counts: the others say little of what all share."""
+LEAST_SHARED = 0.05
+"""Of a point's own variance; less is chance."""
 NO_LENGTH_M = 300.0
 """Where there is no delay, any will do."""
 
@@ -49,10 +53,9 @@ def estimate_delay(left: Float, place: Float) -> Delay:
     middle = np.nanmedian(steps, axis=0)
     scale = 1.4826 * np.nanmedian(np.abs(steps - middle), axis=0) + 1e-6
     steps = np.nan_to_num(np.clip(steps - middle, -CLIP * scale, CLIP * scale))
-    # A point as rough as few others says little of what they share.
     rough = np.sqrt((steps**2).mean(axis=1))
-    steps = steps[rough <= 2 * np.median(rough)]
-    distance = pdist(place[rows][rough <= 2 * np.median(rough)])
+    calm = rough <= CALM * np.median(rough)
+    steps, distance = steps[calm], pdist(place[rows][calm])
     half_square = pdist(steps, "sqeuclidean") / (2 * steps.shape[1])
     number = np.digitize(distance, EDGES_M)
     count = np.bincount(number, minlength=len(EDGES_M) + 1)
@@ -70,4 +73,7 @@ def estimate_delay(left: Float, place: Float) -> Delay:
 
     low, high = np.log(LENGTHS_M)
     best = optimize.minimize_scalar(lambda x: misfit(x)[0], bounds=(low, high), method="bounded").x
-    return Delay(float(np.sqrt(misfit(best)[1][1])), float(np.exp(best)))
+    own, shared = misfit(best)[1]
+    if shared * (1 - np.exp(-lag[-1] / np.exp(best))) < LEAST_SHARED * own:
+        return Delay(0.0, NO_LENGTH_M)
+    return Delay(float(np.sqrt(shared)), float(np.exp(best)))

@@ -82,8 +82,8 @@ def half_wavelength(epochs: NDArray[np.datetime64]) -> float | None:
 
 
 def _neighbours(place: Float) -> NDArray[np.intp]:
-    """Return (N, k) rows of the nearest points, itself first; itself again where one is too far."""
-    distance, near = cKDTree(place).query(place, k=min(NEIGHBOURS, len(place)))
+    """Return (N, k) rows of the nearest points, itself first; itself again where one is too far or has no place."""
+    distance, near = cKDTree(np.nan_to_num(place)).query(np.nan_to_num(place), k=min(NEIGHBOURS, len(place)))
     return np.where(distance <= NEAR_M, near, np.arange(len(place))[:, None])
 
 
