@@ -91,6 +91,10 @@ TABLES = {
     "restoration": [
         (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)
     ],
+    "restoration.intervals": [
+        (("scenes", "n", "mean coverage", "in 0.85 to 0.94", "CRPS, mm", "width, mm"), 4),
+        (("scene", "of", "moves, mm", "coverage", "CRPS, mm", "width, mm", "reach", "RMSE, mm", "CPU, s"), 1),
+    ],
     "restoration.left_out": [
         (("left out", "who", "own noise", "points", "answered", "RMSE, mm", "CRPS, mm", "coverage of 90 %"), 4)
     ],
@@ -128,7 +132,7 @@ WHOLE_SYSTEM = ("handoff", "soak")
 PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
 SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
-SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # judge
+SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.intervals", "restoration.left_out"}  # judge
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 

@@ -37,8 +37,13 @@ TABLES = (".csv", ".gpkg", ".geojson", ".parquet")
 def restore(
     points: PointsOption,
     output: Annotated[Path, typer.Option(help="Cloud Optimized GeoTIFF to write.")],
-    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Steps of restoring; 50: the careful choice.")] = 25,
-    samples: Annotated[int, typer.Option(min=2, max=256, help="Fields that are drawn.")] = 16,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Steps of restoring; without it, as the package was calibrated."),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=2, max=256, help="Fields that are drawn; without it, as the package.")
+    ] = None,
     cell: Annotated[float, typer.Option(min=2.0, max=1000.0, help="Side of a cell, m.")] = 10.0,
     adapter: Annotated[
         list[str] | None,

@@ -121,8 +121,9 @@ class AdapterFields(FitOptions):
 class Restoring(Section):
     """How fields are sampled, in calibration and test as for users."""
 
-    steps: int = Field(default=25, ge=1, le=1000)
-    samples: int = Field(default=16, ge=2, le=256)
+    steps: int = Field(default=5, ge=1, le=1000)
+    samples: int = Field(default=8, ge=2, le=256)
+    """Multiples of 8 give each of four mirror images its pairs of opposite noise."""
     eta: float = Field(default=1.0, ge=0, le=1)
     """Share of fresh noise at each step: 0 none (DDIM), 1 as much as in training (DDPM)."""
 

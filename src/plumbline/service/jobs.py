@@ -172,8 +172,10 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
         format: Annotated[Format | None, Form()] = None,
         layer: Text = None,
-        num_inference_steps: Annotated[int, Form(ge=1, le=50)] = 25,
-        samples: Annotated[int, Form(ge=2, le=64)] = 16,
+        num_inference_steps: Annotated[
+            int | None, Form(ge=1, le=50, description="Without it, as the model was calibrated; so for `samples`.")
+        ] = None,
+        samples: Annotated[int | None, Form(ge=2, le=64)] = None,
         cell: Annotated[float, Form(ge=1, le=1000, description="Side of a cell, m.")] = 10.0,
         adapter: Annotated[list[str] | None, Form(description="`NAME` or `NAME=WEIGHT`.")] = None,
         bbox: Annotated[

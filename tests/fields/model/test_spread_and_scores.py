@@ -12,41 +12,79 @@ from plumbline.core.errors import InputError
 from plumbline.fields.model import scores
 from plumbline.fields.model.sampling import (
     BOTH,
-    COMPONENTS,
-    LEAST_MM,
     LINE,
-    Component,
     Samples,
-    Spread,
     distances,
     draw_samples,
-    read_spread,
     summarise,
     told_by,
     told_distances,
 )
-from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe
+from plumbline.fields.model.spread import (
+    COMPONENTS,
+    LEAST_MM,
+    PLACES,
+    Component,
+    Scale,
+    Spread,
+    describe_places,
+    read_spread,
+)
+from plumbline.fields.prepare.conditions import CHANNELS, MAPS, MIRRORS, describe, mirrored
 from tests.fields.prepare.test_conditions import make_maps
 
+COUNT = len(PLACES)
+SCALE = Scale(
+    low=[-2.0] * COUNT,
+    high=[3.0] * COUNT,
+    centre=[1.0] * COUNT,
+    unit=[2.0] * COUNT,
+    weights=[0.4] + [0.0] * (COUNT - 1),
+    bends=[0.6] + [0.0] * (COUNT - 1),
+)
 SPREAD = Spread(
-    distance_m=[5.0, 15.0],
+    scale=SCALE,
     components={
-        name: Component(gain=0.8, samples=1.5, process=0.2, reach=[1.6, 1.8, 2.2 + number])
-        for number, name in enumerate(COMPONENTS)
+        name: Component(gain=0.8, base=0.1 * number, reach=1.5 + number) for number, name in enumerate(COMPONENTS)
     },
     farthest_m=80.0,
 )
 
 
-def test_the_spread_adds_in_squares_and_reaches_by_distance():
-    samples, process = np.array([1.0, 2.0]), np.array([3.0, 0.0])
-    deviation = SPREAD.deviation("up", samples, process)
-    np.testing.assert_allclose(deviation, np.sqrt((1.5 * samples) ** 2 + (0.2 * process) ** 2 + LEAST_MM**2))
-    away = np.array([0.0, 5.0, 5.1, 15.0, 15.1, np.inf])
-    np.testing.assert_allclose(
-        SPREAD.half_width("up", np.full(6, 2.0), away), 2 * np.array([1.6, 1.6, 1.8, 1.8, 2.2, 2.2])
-    )
-    np.testing.assert_allclose(SPREAD.half_width("los", np.ones(1), np.array([99.0])), 4.2)
+def test_intervals_are_as_wide_as_the_place_says_and_the_deviation_follows():
+    places = np.zeros((COUNT, 5))
+    places[0] = [-9.0, -2.0, 1.0, 2.0, 9.0]  # below the range, at its end, centre, above it, beyond the range
+    places[1] = 7.0  # has no weight
+    process = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    factor = np.exp(0.1 + np.array([-0.6, -0.6, 0.0, 0.5, 1.0]))
+    half = SPREAD.half_width("east", process, places)
+    np.testing.assert_allclose(half, np.hypot(factor * process, LEAST_MM))
+    np.testing.assert_allclose(SPREAD.deviation("east", half), half / 2.5)
+
+
+def test_places_are_described_without_a_unit_and_alike_from_every_side():
+    maps = make_maps(2)
+    scatter, away = np.abs(maps[2]) / 3, told_distances(maps, BOTH, 10.0)
+    plain = describe_places(maps, 0, scatter, away)
+    assert plain.shape == (COUNT, 32, 32)
+    assert np.isfinite(plain).all()
+    in_mm = [k for k, name in enumerate(MAPS) if not name.startswith(("count", "los"))]
+    larger = maps.copy()
+    larger[in_mm] *= 10
+    np.testing.assert_allclose(describe_places(larger, 0, 10 * scatter, away), plain, atol=2e-3)
+    for mirror in range(MIRRORS):
+        flip = (slice(None), slice(None, None, -1 if mirror & 1 else 1), slice(None, None, -1 if mirror & 2 else 1))
+        own = describe_places(mirrored(maps, mirror), 0, scatter[flip[1:]], away[flip[1:]])
+        np.testing.assert_allclose(own, plain[flip], atol=2e-3)
+    # A point that contradicts the process is seen around it, and in no figure that does not ask the points.
+    row, column = np.argwhere(maps[MAPS.index("count_west")] > 0)[0]
+    wrong = maps.copy()
+    wrong[MAPS.index("change_west"), row, column] += 30
+    rise = (describe_places(wrong, 0, scatter, away) - plain)[:, row, column]
+    named = dict(zip(PLACES, rise, strict=True))
+    assert named["misfit"] > named["misfit_whole"] > 0
+    for name in ("distance", "scatter", "slope", "error", "points", "contrast", "offset"):
+        assert named[name] == 0, name
 
 
 def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
@@ -57,7 +95,9 @@ def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
     for change, said in (
         ({"farthest_m": 0}, "greater than 0"),
         ({"farthest_m": None}, "valid number"),
-        ({"distance_m": [5.0]}, "2 bins each needed"),
+        ({"scale": content["scale"] | {"weights": [1.0]}}, "numbers of each kind needed"),
+        ({"scale": content["scale"] | {"unit": [0.0] * COUNT}}, "units above 0"),
+        ({"scale": content["scale"] | {"places": ["height"] * COUNT}}, "other figures of a place"),
         ({"components": {"up": content["components"]["up"]}}, "up, east, los"),
         ({"more": 1}, "Extra inputs"),
     ):
@@ -73,20 +113,20 @@ def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
 
 def test_samples_count_as_much_as_they_are_worth():
     rng = np.random.default_rng(0)
-    field, mean = rng.normal(size=(6, 2, 4, 5)).astype(np.float32), rng.normal(size=(2, 4, 5)).astype(np.float32)
-    drawn = Samples(BOTH, field, np.full((2, 4, 5), 2.0, np.float32), mean)
+    maps, field = make_maps(4), rng.normal(size=(6, 2, 32, 32)).astype(np.float32)
+    mean, away = maps[:2], np.full((32, 32), 10.0)
+    drawn = Samples(BOTH, field, maps)
     half = drawn.weighted(SPREAD)
-    np.testing.assert_allclose(half.field_mm, mean + 0.8 * (field - mean), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(half.of("east")[0], half.field_mm[:, 1])
-    one = summarise(half, "up", SPREAD, np.full((4, 5), 10.0))
-    np.testing.assert_allclose(one.mean, half.field_mm[:, 0].mean(axis=0))
-    np.testing.assert_allclose(
-        one.deviation, SPREAD.deviation("up", half.field_mm[:, 0].std(axis=0, ddof=1), np.full((4, 5), 2.0))
-    )
-    np.testing.assert_allclose(one.half_width, 1.8 * one.deviation)
-    line = Samples(LINE, field, drawn.process_mm, mean).weighted(SPREAD)
+    np.testing.assert_allclose(half.field_mm, mean + 0.8 * (field - mean), rtol=1e-4, atol=1e-4)
+    one = summarise(half, "east", SPREAD, away)
+    own = half.field_mm[:, 1]
+    np.testing.assert_allclose(one.mean, own.mean(axis=0))
+    places = describe_places(maps, 1, own.std(axis=0, ddof=1), away)
+    np.testing.assert_allclose(one.half_width, SPREAD.half_width("east", maps[3], places))
+    np.testing.assert_allclose(one.deviation, one.half_width / 2.5)
+    line = Samples(LINE, field, maps).weighted(SPREAD)
     np.testing.assert_array_equal(line.of("los")[0], half.field_mm[:, 0])  # its gain is that of up here
-    np.testing.assert_allclose(line.field_mm[:, 1], field[:, 1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(line.field_mm[:, 1], field[:, 1], rtol=1e-4, atol=1e-4)
 
 
 def test_distances_are_to_cells_with_scatterers():

@@ -11,8 +11,8 @@ from onnx import numpy_helper
 from pydantic import ValidationError
 
 from plumbline.core.files import read_json, write_json
-from plumbline.fields.model.sampling import COMPONENTS, read_spread
 from plumbline.fields.model.scores import METRICS, Settings, process_figures, ratio_bound, restore_scenes
+from plumbline.fields.model.spread import COMPONENTS, PLACES, read_spread
 from plumbline.fields.prepare.conditions import load_scenes
 from plumbline.fields.release.validate import evaluate, mean_of, split_rules, validate
 from plumbline.params.fields import FieldGate, ValidateFields
@@ -129,9 +129,9 @@ def scenes(tiny_fields):
 
 def test_a_model_that_adds_nothing_scores_as_the_process(scenes, tiny_fields):
     spread = read_spread(tiny_fields.data("train") / "spread.json")
+    spread.scale.weights = spread.scale.bends = [0.0] * len(PLACES)
     for component in spread.components.values():
-        component.gain, component.samples, component.process = 1.0, 1.0, 1.0
-        component.reach = [1.6449] * len(component.reach)
+        component.gain, component.base, component.reach = 1.0, np.log(1.6449), 1.6449
     how = Settings(2, 3, 1.0, 0, 10.0, 32)
     own, process = (
         restore_scenes(Answering(0.0), spread, scenes, how, "x"),
@@ -162,9 +162,8 @@ def unspoiled(tiny_fields, tmp_path):
     for path in (root / "data/export/spread.json", root / "data/export/adapters/noise.json"):
         content = read_json(path)
         content["farthest_m"] = 100.0
-        for name in COMPONENTS:
-            bins = len(content["components"][name]["reach"])
-            content["components"][name] |= {"gain": 1.0, "samples": 1.0, "process": 1.0, "reach": [8.0] * bins}
+        content["scale"] |= {"weights": [0.0] * len(PLACES), "bends": [0.0] * len(PLACES)}
+        content["components"] = {name: {"gain": 1.0, "base": np.log(8.0), "reach": 8.0} for name in COMPONENTS}
         write_json(path, content)
     return root
 
@@ -182,7 +181,7 @@ def narrow(root):
     path = root / "data/export/spread.json"
     content = read_json(path)
     for component in content["components"].values():
-        component["reach"] = [0.5] * len(component["reach"])
+        component |= {"base": np.log(0.5), "reach": 0.5}
     write_json(path, content)
 
 

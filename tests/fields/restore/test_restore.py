@@ -15,7 +15,7 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import alone
-from plumbline.fields.model.sampling import read_spread
+from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.grid import Grid, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore import outputs as style

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from plumbline.fields.model.sampling import COMPONENTS, Component, Spread
 from plumbline.fields.model.scores import METRICS
+from plumbline.fields.model.spread import COMPONENTS, PLACES, Component, Scale, Spread
 from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
-from plumbline.fields.train.calibrate import BINS_M
 from plumbline.fields.train.choose import choose, compare
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.prepare.test_conditions import make_maps
@@ -77,9 +76,10 @@ def make_scenes(count):
     return SceneSet(maps, truth, [{"name": f"noise-{n}", "domain": "noise", "level": "easy"} for n in range(count)])
 
 
-def make_spread(samples=0.5, process=1.0):
-    component = Component(samples=samples, process=process, reach=[1.6] * (len(BINS_M) + 1))
-    return Spread(distance_m=list(BINS_M), components=dict.fromkeys(COMPONENTS, component), farthest_m=100.0)
+def make_spread():
+    none, one = [0.0] * len(PLACES), [1.0] * len(PLACES)
+    scale = Scale(low=none, high=one, centre=none, unit=one, weights=none, bends=none)
+    return Spread(scale=scale, components=dict.fromkeys(COMPONENTS, Component(base=0.5, reach=1.6)), farthest_m=100.0)
 
 
 def test_scenes_decide_between_the_networks_with_and_without_the_adapter():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.adapters import add_adapter, late_parameters
-from plumbline.fields.model.sampling import LEAST_MM
+from plumbline.fields.model.spread import PLACES
 from plumbline.fields.prepare.conditions import (
     CHANNELS,
     MIRRORS,
@@ -18,7 +18,7 @@ from plumbline.fields.prepare.conditions import (
     mirrored,
     mirrored_field,
 )
-from plumbline.fields.train.calibrate import BINS_M, LEVELS, _bins, _Cells, _farthest, _fit, _gain, _level, _ratio
+from plumbline.fields.train.calibrate import FARTHEST_M, _farthest, _gain, _Scene, _weighted, fit_spread
 from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
 from plumbline.fields.train.stage import AdapterOptimisation
 from plumbline.params.fields import AdapterFields, RestorationParams
@@ -141,72 +141,100 @@ def test_an_adapter_leaves_late_weights_alone_until_their_time_and_keeps_what_it
     torch.testing.assert_close(other.unet.conv_in.weight, kept)
 
 
-def cells(rng, count, gain=1.0, scenes=1000):
-    """Of which the true spread is known: 2 x the samples', 0.3 x the process's, and more far from points."""
-    distance = rng.uniform(0, 100, count)
-    samples, process = rng.uniform(0.5, 2, count), rng.uniform(1, 6, count)
-    true = np.sqrt((2 * samples) ** 2 + (0.3 * process) ** 2) * (1 + distance / 100)
-    beyond = rng.normal(0, 3, count)
-    error = (1 - gain) * beyond + true * rng.standard_normal(count)
-    scene = rng.integers(0, scenes, count).astype(float)
-    return _Cells(error, samples, process, distance, np.full(count, 10.0), beyond, np.full(count, 3.0), scene)
+WEIGHTS = np.linspace(-0.5, 0.5, len(PLACES))
+"""Of the figures of a place, by which the errors of `scenes_of` grow."""
 
 
-def test_intervals_cover_nine_of_ten_at_every_distance():
+def scenes_of(rng, count, cells=60, gain=1.0, off=0.0, name="up", first=0):
+    """Scenes whose errors are known: the process's deviation, by place, and `off` alike for all cells of a scene."""
+    found = []
+    for number in range(first, first + count):
+        places = rng.normal(size=(len(PLACES), cells)) + rng.normal(size=(len(PLACES), 1))
+        process, beyond = rng.uniform(1, 6, cells), rng.normal(0, 3, cells)
+        true = process * np.exp(WEIGHTS @ places + off * rng.standard_normal())
+        error = (1 - gain) * beyond + true * rng.standard_normal(cells)
+        found.append(_Scene(number, name, error, beyond, process, rng.uniform(0, 100, cells), 10.0, 3.0, places))
+    return found
+
+
+def held(spread, row):
+    """Whether each cell's error lies in its interval."""
+    own = _weighted(row, spread.components[row.name].gain)
+    return np.abs(own.error) <= spread.half_width(row.name, own.process, own.places)
+
+
+def test_intervals_cover_nine_of_ten_in_calm_places_and_lively_ones():
     rng = np.random.default_rng(0)
-    fitted = _fit(cells(rng, 20_000))
-    assert fitted.samples > fitted.process > 0.1
-    assert (np.diff(fitted.reach) > -0.1).all()
-    new = cells(rng, 20_000)
-    deviation = np.sqrt((fitted.samples * new.samples) ** 2 + (fitted.process * new.process) ** 2 + LEAST_MM**2)
-    number = np.searchsorted(np.array(BINS_M), new.distance)
-    for place in range(len(BINS_M) + 1):
-        own = number == place
-        covered = (np.abs(new.error) <= deviation * fitted.reach[place])[own].mean()
-        assert covered == pytest.approx(0.9, abs=0.02)
+    spread = fit_spread(scenes_of(rng, 150))
+    new = scenes_of(rng, 150)
+    covered = np.concatenate([held(spread, row) for row in new])
+    places = np.concatenate([row.places for row in new], axis=1)
+    assert covered.mean() == pytest.approx(0.9, abs=0.015)
+    for figure in (0, 1, 4, len(PLACES) - 1):
+        calm = places[figure] < np.median(places[figure])
+        assert covered[calm].mean() == pytest.approx(0.9, abs=0.025)
+        assert covered[~calm].mean() == pytest.approx(0.9, abs=0.025)
+    # Errors are normal: so are the ends.
+    assert spread.components["up"].reach == pytest.approx(1.65, abs=0.15)
 
 
 def test_with_few_scenes_intervals_hold_in_others():
     """Of which each errs as a whole: the quantile that holds 90 % of the fitted cells holds less of others."""
     rng = np.random.default_rng(5)
-
-    def drawn(scenes):
-        scene = np.repeat(np.arange(scenes, dtype=float), 300)
-        off = np.exp(rng.normal(0, 1, scenes))  # alike for the cells of a scene
-        found = cells(rng, len(scene))
-        return found._replace(error=found.error * off[scene.astype(int)], scene=scene)
-
-    new, covered = drawn(400), []
+    new = scenes_of(rng, 100, off=0.7)
+    covered = []
     for _ in range(8):
-        fitted = _fit(drawn(16))
-        ratio = _ratio(fitted, new)
-        covered.append((ratio <= np.array(fitted.reach)[_bins(new)]).mean())
-    assert np.mean(covered) == pytest.approx(0.9, abs=0.025)
-    alike = cells(rng, 20_000)
-    assert _level(alike) <= 0.905
-    assert _level(alike._replace(scene=np.zeros(20_000))) == LEVELS[-1]  # one scene tells nothing of another
+        spread = fit_spread(scenes_of(rng, 20, off=0.7))
+        covered.append(np.mean([held(spread, row).mean() for row in new]))
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.03)
 
 
-def test_a_bin_without_cells_takes_its_neighbours_reach():
-    few = cells(np.random.default_rng(1), 3000)
-    near = few._replace(distance=few.distance * 0.04)
-    fitted = _fit(near)
-    assert len(set(fitted.reach)) == 1
+def test_few_scenes_stay_with_the_weights_that_they_start_from():
+    rng = np.random.default_rng(6)
+    start = fit_spread(scenes_of(rng, 100))
+    few = [row._replace(error=3 * row.error) for row in scenes_of(rng, 8)]
+    alone, led = fit_spread(few), fit_spread(few, start)
+
+    def off(spread):
+        own, known = (np.array(one.scale.weights + one.scale.bends) for one in (spread, start))
+        return np.abs(own - known).max()
+
+    assert off(led) < 0.5 * off(alone)
+    assert led.components["up"].base - start.components["up"].base == pytest.approx(np.log(3), abs=0.3)
+
+
+def test_what_no_scene_tells_another_component_stands_for():
+    rng = np.random.default_rng(7)
+    spread = fit_spread(scenes_of(rng, 10, name="los"))
+    up, los = spread.components["up"], spread.components["los"]
+    assert (up.gain, up.reach) == (los.gain, los.reach)
+    assert up.base == pytest.approx(los.base, abs=0.01)
+    wide = [row._replace(error=4 * row.error, name="east") for row in scenes_of(rng, 30)]
+    both = fit_spread(scenes_of(rng, 30) + wide)
+    base = {name: one.base for name, one in both.components.items()}
+    assert base["up"] < base["los"] < base["east"]
+    assert base["east"] - base["up"] == pytest.approx(np.log(4), abs=0.3)
+    with pytest.raises(InputError, match="no scene to calibrate on"):
+        fit_spread([])
 
 
 @pytest.mark.parametrize("gain", [0.0, 0.6, 1.0])
 def test_samples_count_as_they_are_worth(gain):
-    assert _gain(cells(np.random.default_rng(2), 20_000, gain)) == pytest.approx(gain, abs=0.05)
+    rows = scenes_of(np.random.default_rng(2), 200, gain=gain)
+    assert _gain([row._replace(error=row.error / 4 + 0.75 * (1 - gain) * row.beyond) for row in rows]) == pytest.approx(
+        gain, abs=0.05
+    )
 
 
-def test_a_field_is_told_as_far_as_it_is_known():
+@pytest.mark.parametrize(("limit", "told"), [(30.0, 40.0), (60.0, 60.0), (200.0, 100.0)])
+def test_a_field_is_told_as_far_as_it_is_known(limit, told):
     rng = np.random.default_rng(3)
-    distance = rng.uniform(0, 100, 20_000)
-    for limit in (30.0, 60.0, 200.0):
-        error = np.where(distance < limit, 1.0, 8.0) * rng.standard_normal(20_000)
-        one = np.ones(20_000)
-        found = _farthest(_Cells(error, one, one, distance, 10 * one, one, one, one))
-        assert found == {30.0: 40.0, 60.0: 60.0, 200.0: 100.0}[limit]
+    rows = [
+        row._replace(error=np.where(row.distance < limit, 1.0, 8.0) * rng.standard_normal(60))
+        for row in scenes_of(rng, 100)
+    ]
+    assert _farthest(rows) == told
+    assert _farthest([row._replace(moved=0.1) for row in rows]) == FARTHEST_M[1]  # nothing moves
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
-"""Sample fields by DDIM, and set their spread; needs no torch.
+"""Sample fields by DDIM, and summarise them; needs no torch.
 
-Samples alone vary too little. The spread is made of theirs and of the Gaussian process's own, in shares that training
-fits on scenes held back, and the ends of the 90 % interval stand at a number of standard deviations that depends on the
-distance to the nearest scatterer.
+Samples alone vary too little: `spread` says how wide the interval of a place is.
 
 Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising diffusion implicit models; Nichol
 and Dhariwal 2021 for the cosine schedule. The network says the clean field (`prediction_type="sample"`).
@@ -12,75 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import ndimage
 
 from plumbline.core.errors import InputError
-from plumbline.core.files import read_json
+from plumbline.fields.model.spread import Float, Spread, describe_places
 from plumbline.fields.prepare.conditions import MAPS, MIRRORS, describe, mirrored, mirrored_field
-
-Float = NDArray[np.floating[Any]]
-COMPONENTS = ("up", "east", "los")
-COVERAGE = 0.9
-FILE = "spread.json"
-LEAST_MM = 0.05
-
-
-class Component(BaseModel):
-    """Spread of one component: up or east if two directions see the place, the line of sight if one does."""
-
-    model_config = ConfigDict(extra="forbid")
-    gain: float = Field(default=1.0, ge=0, le=1.5)
-    """How much of what the samples say beyond the Gaussian process counts."""
-    samples: float = Field(ge=0)
-    """What the samples' standard deviation is multiplied with."""
-    process: float = Field(ge=0)
-    """What the Gaussian process's standard deviation is multiplied with; both add up in squares."""
-    reach: list[float]
-    """Standard deviations from the mean to the ends of the interval, in each bin of distance."""
-
-
-class Spread(BaseModel):
-    """`spread.json`."""
-
-    model_config = ConfigDict(extra="forbid")
-    distance_m: list[float]
-    """Upper ends of the bins of distance to the nearest scatterer; the last bin has none."""
-    components: dict[str, Component]
-    farthest_m: float = Field(gt=0)
-    """Distance from which on a field is not told: beyond it, it misses more of the movement than it knows."""
-
-    def deviation(self, component: str, samples: Float, process: Float) -> Float:
-        """Return the standard deviation, mm, in the shape of `samples` and `process`."""
-        own = self.components[component]
-        return np.asarray(np.sqrt((own.samples * samples) ** 2 + (own.process * process) ** 2 + LEAST_MM**2), float)
-
-    def half_width(self, component: str, deviation: Float, distance_m: Float) -> Float:
-        """Return half of the 90 % interval, mm."""
-        number = np.searchsorted(np.array(self.distance_m), distance_m)
-        return np.asarray(deviation * np.array(self.components[component].reach)[number], float)
-
-
-def read_spread(path: Path) -> Spread:
-    """Read the spread of a trained model.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
-    try:
-        found = Spread.model_validate(read_json(path))
-    except ValidationError as error:
-        raise InputError(f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get it again.") from None
-    bins = len(found.distance_m) + 1
-    if set(found.components) != set(COMPONENTS) or any(len(c.reach) != bins for c in found.components.values()):
-        raise InputError(f"{path}: {', '.join(COMPONENTS)} with {bins} bins each needed. Get it again.")
-    return found
-
 
 Denoise = Callable[[Float, int], Float]
 """From a noisy field (B, F, H, W) and its step to the clean one."""
@@ -150,6 +88,18 @@ def draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator[NDArray[
         yield rng.standard_normal(shape, np.float32)
 
 
+def opposite_draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
+    """Yield standard normal fields without end, the second half of the rows opposite to the first.
+
+    What noise does to a sample then cancels to first order in the mean of both (antithetic variates, Hammersley and
+    Morton 1956): eight samples say as much as sixteen.
+    """
+    half = (-(-shape[0] // 2), *shape[1:])
+    while True:
+        noise = rng.standard_normal(half, np.float32)
+        yield np.concatenate([noise, -noise])[: shape[0]]
+
+
 COUNTS = [MAPS.index("count_west"), MAPS.index("count_east")]
 LOS_EAST = [MAPS.index("los_east_west"), MAPS.index("los_east_east")]
 BOTH, LINE = ("up", "east"), ("los",)
@@ -171,10 +121,13 @@ class Samples(NamedTuple):
     """Components that it tells: up and east, or the line of sight, which then stands in up's place."""
     field_mm: Float
     """(K, 2, rows, columns)"""
-    process_mm: NDArray[np.float32]
-    """(2, rows, columns) standard deviation of the Gaussian process."""
-    process_mean_mm: NDArray[np.float32]
-    """(2, rows, columns) its mean."""
+    maps: NDArray[np.float32]
+    """(len(MAPS), rows, columns) raw maps that they were drawn by."""
+
+    @property
+    def process_mean_mm(self) -> NDArray[np.float32]:
+        """(2, rows, columns) mean of the Gaussian process."""
+        return self.maps[:2]
 
     def weighted(self, spread: Spread) -> Samples:
         """Scale the samples' difference from the Gaussian process by the calibrated gain of each component."""
@@ -185,7 +138,11 @@ class Samples(NamedTuple):
     def of(self, name: str) -> tuple[Float, Float]:
         """Return a component's samples (K, rows, columns) and the Gaussian process's deviation (rows, columns)."""
         which = self.names.index(name)
-        return self.field_mm[:, which], self.process_mm[which]
+        return self.field_mm[:, which], self.maps[2 + which]
+
+    def places(self, name: str, scatter: Float, distance_m: Float) -> Float:
+        """Return what `describe_places` says of a component, with the standard deviation of its samples."""
+        return describe_places(self.maps, self.names.index(name), scatter, distance_m)
 
 
 class Restored(NamedTuple):
@@ -216,7 +173,7 @@ def draw_samples(
     eta: float,
     rng: np.random.Generator,
 ) -> Samples:
-    """Draw samples of the field over a window, in turn from each of its mirror images.
+    """Draw samples of the field over a window, in turn from each of its mirror images, and in opposite pairs.
 
     What the network makes of an image and of its mirror image differs by the network's own error, which this evens out.
 
@@ -228,19 +185,19 @@ def draw_samples(
     for mirror in range(min(MIRRORS, samples)):
         told = describe(mirrored(maps, mirror))
         shape = (len(range(mirror, samples, MIRRORS)), 2, *maps.shape[1:])
-        fresh = draws(rng, shape)
+        fresh = opposite_draws(rng, shape)
         denoise = partial(model.denoise, conditions=told.channels)
         clean = restore_steps(denoise, next(fresh), model.alphas, steps, eta, fresh)
         field = told.mean + told.scale[:, None, None] * clean
         parts.append(mirrored_field(field.astype(np.float32), mirror))
-    return Samples(names, np.concatenate(parts), maps[2:4], maps[:2])
+    return Samples(names, np.concatenate(parts), maps)
 
 
 def summarise(found: Samples, name: str, spread: Spread, distance_m: Float) -> Restored:
-    """Summarise a component: mean, standard deviation and half of the interval."""
+    """Summarise a component of weighted samples: mean, standard deviation and half of the interval."""
     samples, process = found.of(name)
-    deviation = spread.deviation(name, samples.std(axis=0, ddof=1), process)
-    return Restored(samples.mean(axis=0), deviation, spread.half_width(name, deviation, distance_m))
+    half = spread.half_width(name, process, found.places(name, samples.std(axis=0, ddof=1), distance_m))
+    return Restored(samples.mean(axis=0), spread.deviation(name, half), half)
 
 
 def distances(counts: Float, cell_m: float) -> Float:

@@ -13,7 +13,8 @@ from scipy.special import erf
 
 from plumbline.core.console import track
 from plumbline.fields.model import scores
-from plumbline.fields.model.sampling import Denoiser, Float, Spread, draw_samples, summarise, told_by, told_distances
+from plumbline.fields.model.sampling import Denoiser, draw_samples, summarise, told_by, told_distances
+from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import SceneSet
 
 WINDOW = 7

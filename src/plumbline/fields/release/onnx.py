@@ -26,9 +26,9 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, write_csv, write_json
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX
 from plumbline.fields.model.denoiser import SPEC, WEIGHTS, FieldDenoiser, load_denoiser
-from plumbline.fields.model.sampling import FILE as SPREAD
-from plumbline.fields.model.sampling import read_spread
 from plumbline.fields.model.scores import Settings, restore_scenes
+from plumbline.fields.model.spread import FILE as SPREAD
+from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import SceneSet, describe, load_scenes
 from plumbline.fields.train.calibrate import TorchDenoiser
 from plumbline.params.fields import RestorationParams

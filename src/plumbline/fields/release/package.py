@@ -18,8 +18,9 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
 from plumbline.fields.model.adapter_files import SUFFIX, Arrays, combined, parse_adapters, weight_changes
-from plumbline.fields.model.sampling import FILE as SPREAD
-from plumbline.fields.model.sampling import Float, Spread, alphas_cumulative, read_spread
+from plumbline.fields.model.sampling import alphas_cumulative
+from plumbline.fields.model.spread import FILE as SPREAD
+from plumbline.fields.model.spread import Float, Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS
 from plumbline.params.fields import PrepareFields, Restoring
 
@@ -126,7 +127,8 @@ class FieldPackage:
     version: str
     model: FieldModel
     spread: Spread
-    eta: float
+    restore: Restoring
+    """How the spread was calibrated: what holds if the user says nothing else."""
     halo_m: float
     adapters: tuple[str, ...]
     """That act, as they were asked for."""
@@ -168,7 +170,7 @@ def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "mod
         manifest.version,
         model,
         read_spread(spread),
-        manifest.restore.eta,
+        manifest.restore,
         manifest.prepare.halo_m,
         tuple(adapters),
     )

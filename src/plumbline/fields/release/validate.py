@@ -16,8 +16,6 @@ from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_
 from plumbline.export.package import write_folder
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, weight_changes
 from plumbline.fields.model.denoiser import FIELDS
-from plumbline.fields.model.sampling import FILE as SPREAD
-from plumbline.fields.model.sampling import read_spread
 from plumbline.fields.model.scores import (
     METRICS,
     Figures,
@@ -28,6 +26,8 @@ from plumbline.fields.model.scores import (
     ratio_bound,
     restore_scenes,
 )
+from plumbline.fields.model.spread import FILE as SPREAD
+from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
 from plumbline.fields.release.onnx import ARTIFACTS
 from plumbline.fields.release.package import (

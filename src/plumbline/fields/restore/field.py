@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, Float, Spread, distances, draw_samples, summarise
+from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, distances, draw_samples, summarise
+from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import stack_maps
 from plumbline.fields.prepare.gaussian_process import Covariance, estimate
 from plumbline.fields.prepare.grid import Grid, Observations, bin_observations

@@ -49,8 +49,9 @@ BANDS_FILE = "bands.npy"
 class Asked:
     """Options of a user for a field."""
 
-    steps: int = 25
-    samples: int = 16
+    steps: int | None = None
+    """None: as many as the package's spread was calibrated with; so for `samples`."""
+    samples: int | None = None
     cell_m: float = 10.0
     adapters: tuple[str, ...] = ()
     seed: int = 0
@@ -156,7 +157,10 @@ def plan_windows(
         InputError: as `restore`.
     """
     model = open_fields(package, asked.adapters)
-    inference_steps(asked.steps, len(model.model.alphas))  # refuse here what each window would
+    how = model.restore.model_copy(
+        update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
+    )
+    inference_steps(how.steps, len(model.model.alphas))  # refuse here what each window would
     tracks = read_tracks(points, reading.ingest, reading.format_, reading.window)
     if accept is not None:
         accept(tracks)
@@ -179,9 +183,7 @@ def plan_windows(
         covariance.length_m,
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
-    settings = Settings(
-        covariance, line, side, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m
-    )
+    settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
     field = Field(found, whole, grid, tracks[0].crs, model, settings)
     source = {
         "package": model.version,

@@ -1,4 +1,4 @@
-"""Fit the spread on held-out scenes, so that 90 % means 90 %, and find the largest distance for a field."""
+"""Fit the width of intervals on held-out scenes, so that 90 % means 90 %, and find the largest distance for a field."""
 
 from __future__ import annotations
 
@@ -13,55 +13,67 @@ from scipy import optimize
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.fields.model.denoiser import FieldDenoiser
-from plumbline.fields.model.sampling import (
+from plumbline.fields.model.sampling import Denoiser, draw_samples, told_by, told_distances
+from plumbline.fields.model.scores import middle, normal_crps
+from plumbline.fields.model.spread import (
     COMPONENTS,
     COVERAGE,
     LEAST_MM,
+    LEAST_SCATTER,
+    PLACES,
     Component,
     Float,
+    Scale,
     Spread,
-    draw_samples,
-    told_by,
-    told_distances,
+    describe_places,
 )
-from plumbline.fields.model.scores import middle, normal_crps
 from plumbline.fields.prepare.conditions import SceneSet
 from plumbline.params.fields import Restoring
 
-BINS_M = (5.0, 15.0, 25.0, 45.0, 80.0)
 LEAST_CELLS = 400
-"""A bin of distance with fewer cells takes its neighbour's reach."""
-MOST_SCENES, WINDOW = 48, 64
-"""Scenes that are restored at most, and cells of a side of their middle."""
+MOST_SCENES, WINDOW = 240, 64
+"""Scenes that are restored at most, drawn from all, and cells of a side of their middle."""
 LEAST_MISSED_MM = 0.1
 """Where the Gaussian process misses less, nothing is left to gain."""
-CELLS = 600
+CELLS = 400
 """Of each scene, drawn to fit by; neighbours say the same."""
 KNOWN_SHARE, MOST = 0.5, 0.68
 """A field is told as far from scatterers as most of its errors (68 %) are at most this share of the movement's
 standard deviation: beyond, a map would rather show the method than the ground."""
+LEAST_SCENES = 6
+"""A component that fewer scenes tell has gain and reach of all."""
 FOLDS = 5
-LEVELS: tuple[float, ...] = tuple(np.arange(COVERAGE, 0.9701, 0.005).round(3).tolist())
-"""Quantiles that intervals may reach to."""
 FARTHEST_M = (40.0, 100.0)
+ENDS = (0.005, 0.995)
+"""Quantiles of a figure of the place between which it counts."""
+RIDGE = 2.0
+"""Penalty on squared weights, in units of a scene: few scenes move the weights little."""
+SOFT = 0.05
+"""Width of the rounded tip of the quantile's loss."""
+REACHES: tuple[float, ...] = tuple(np.arange(1.3, 2.61, 0.05).round(2).tolist())
+"""Standard deviations from the mean to the ends of an interval; 1.64 for normal errors."""
 
 
-class _Cells(NamedTuple):
-    """Errors, spreads and distances of n cells of all scenes, for one component."""
+class _Scene(NamedTuple):
+    """n cells of one component of a scene."""
 
+    number: int
+    """Of the scene."""
+    name: str
+    """Of the component."""
     error: Float
-    samples: Float
-    """Standard deviation of the samples, mm."""
-    process: Float
-    distance: Float
-    moved: Float
-    """Standard deviation of the truth in the cell's scene, mm."""
+    """Of the samples' mean, mm."""
     beyond: Float
     """What the samples' mean says beyond the Gaussian process, mm."""
-    missed: Float
-    """Root mean square error of the Gaussian process in the cell's scene, mm."""
-    scene: Float
-    """Number of the cell's scene."""
+    process: Float
+    """Standard deviation of the Gaussian process, mm."""
+    distance: Float
+    moved: float
+    """Standard deviation of the truth, mm."""
+    missed: float
+    """Root mean square error of the Gaussian process, mm."""
+    places: Float
+    """(F, n) see `describe_places`; for the samples' whole scatter."""
 
 
 class TorchDenoiser:
@@ -81,27 +93,27 @@ class TorchDenoiser:
         return np.asarray(found.cpu().numpy(), np.float32)
 
 
-def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float) -> Spread:
-    """Return the spread with which the intervals hold 90 % of the truth, at every distance, in scenes such as these.
+def calibrate(
+    model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float, start: Spread | None = None
+) -> Spread:
+    """Return the spread with which the intervals hold 90 % of the truth, in calm places and lively ones.
 
     Args:
-        model: network. scenes: that nothing was trained on or chosen by; of more than `MOST_SCENES`, the first.
+        model: network. scenes: that nothing was trained on or chosen by; all domains, which count by their scenes.
         restore: how fields are sampled. seed: of the samples and of the cells that are fitted. cell_m: side of a cell.
+        start: spread of another model, from which the weights of few scenes do not move far.
 
     Raises:
         InputError: no scene has a point near its middle.
     """
-    return _spread(_gather(model, scenes, restore, seed, cell_m))
+    return fit_spread(gather(TorchDenoiser(model), scenes, restore, seed, cell_m), start)
 
 
-def _gather(
-    model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float
-) -> dict[str, list[_Cells]]:
-    """Restore the middle of each scene, and return cells of it by component."""
-    denoiser = TorchDenoiser(model)
-    gathered: dict[str, list[_Cells]] = {name: [] for name in COMPONENTS}
-    count = min(len(scenes), MOST_SCENES)
-    for number in track(range(count), count, "calibrate"):
+def gather(model: Denoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float) -> list[_Scene]:
+    """Restore the middle of each scene, and return cells of it for each component."""
+    gathered: list[_Scene] = []
+    drawn = np.random.default_rng(seed).permutation(len(scenes))[:MOST_SCENES]
+    for number in track(sorted(drawn.tolist()), len(drawn), "calibrate"):
         rng = np.random.default_rng([seed, number])
         maps, truth = middle(scenes, number, WINDOW)
         names = told_by(maps)
@@ -109,128 +121,182 @@ def _gather(
         told = np.flatnonzero(away.ravel() <= FARTHEST_M[1])
         if not len(told):
             continue
-        found = draw_samples(denoiser, maps, names, restore.steps, restore.samples, restore.eta, rng)
+        found = draw_samples(model, maps, names, restore.steps, restore.samples, restore.eta, rng)
+        cells = rng.choice(told, min(CELLS, len(told)), replace=False)
         for which, name in enumerate(names):
             samples, process = found.of(name)
-            drawn = rng.choice(told, min(CELLS, len(told)), replace=False)
             mean, true = samples.mean(axis=0), truth[which]
-            parts = (
-                mean - true,
-                samples.std(axis=0, ddof=1),
-                process,
-                away,
-                np.full_like(mean, true.std()),
-                mean - found.process_mean_mm[which],
-                np.full_like(mean, np.sqrt(((found.process_mean_mm[which] - true) ** 2).ravel()[told].mean())),
-                np.full_like(mean, number),
+            places = describe_places(maps, which, samples.std(axis=0, ddof=1), away)
+            error, beyond, own, distance = (
+                np.asarray(part, float).ravel()[cells] for part in (mean - true, mean - maps[which], process, away)
             )
-            gathered[name].append(_Cells(*(np.asarray(part, float).ravel()[drawn] for part in parts)))
+            missed = float(np.sqrt(((maps[which] - true).ravel()[told] ** 2).mean()))
+            figures = places.reshape(len(PLACES), -1)[:, cells]
+            gathered.append(_Scene(number, name, error, beyond, own, distance, float(true.std()), missed, figures))
     return gathered
 
 
-def _spread(gathered: dict[str, list[_Cells]]) -> Spread:
-    if not gathered["up"] and not gathered["los"]:
+def fit_spread(gathered: list[_Scene], start: Spread | None = None) -> Spread:
+    """Fit the spread to cells of scenes; see `calibrate`.
+
+    Raises:
+        InputError: there is no scene.
+    """
+    if not gathered:
         raise InputError("no scene to calibrate on with a point near its middle. Simulate more scenes.")
-    # Where no scene tells one, another stands for it.
-    parts = {name: gathered[name] or gathered["up"] or gathered["los"] for name in COMPONENTS}
-    cells = {name: _Cells(*map(np.concatenate, zip(*own, strict=True))) for name, own in parts.items()}
-    components = {name: _fit(own) for name, own in cells.items()}
+    gains = {name: _gain(_of(gathered, name)) for name in COMPONENTS}
+    rows = [_weighted(row, gains[row.name]) for row in gathered]
+    first = _First(start.scale, np.array([start.components[name].base for name in COMPONENTS])) if start else None
+    first = first or _First(_standardised(rows), np.zeros(len(COMPONENTS)))
+    bases, weights = _fit(rows, first)
+    bases = bases + _shift(rows, first)
+    parts = {"weights": weights[: len(PLACES)].tolist(), "bends": weights[len(PLACES) :].tolist()}
     spread = Spread(
-        distance_m=list(BINS_M),
-        components=components,
-        farthest_m=_farthest(_weighted(cells["up"], components["up"].gain)),
+        scale=Scale(**{**first.scale.model_dump(), **parts}),
+        components={
+            name: Component(gain=gains[name], base=base, reach=1.0)
+            for name, base in zip(COMPONENTS, bases.tolist(), strict=True)
+        },
+        farthest_m=_farthest(_of(rows, "up")),
     )
-    said = (
-        f"{n} gain {c.gain:.2f}, {c.samples:.2f} x samples, {c.process:.2f} x process" for n, c in components.items()
-    )
+    for name, component in spread.components.items():
+        component.reach = _reach(_of(rows, name), spread)
+    components = spread.components
+    said = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in components.items())
     log.info("spread: %s; told up to %.0f m from a point", ", ".join(said), spread.farthest_m)
     return spread
 
 
-def _ratio(spread: Component, cells: _Cells) -> Float:
-    """Return each cell's error in its standard deviations."""
-    own = _weighted(cells, spread.gain)
-    deviation = np.sqrt((spread.samples * own.samples) ** 2 + (spread.process * own.process) ** 2 + LEAST_MM**2)
-    return np.asarray(np.abs(own.error) / deviation, float)
+class _First(NamedTuple):
+    """What a fit starts from, and does not leave for few scenes."""
+
+    scale: Scale
+    bases: Float
+    """Of `COMPONENTS`."""
 
 
-def _fit(cells: _Cells) -> Component:
-    """Fit the shares by the least continuous ranked probability score, then the reach by quantiles."""
-    found = _shares(cells)
-    return found.model_copy(update={"reach": _reach(_ratio(found, cells), _bins(cells), _level(cells))})
+def _of(rows: list[_Scene], name: str) -> list[_Scene]:
+    """Return the scenes that tell a component, or all where these are few."""
+    own = [row for row in rows if row.name == name]
+    return own if len(own) >= LEAST_SCENES else rows
 
 
-def _level(cells: _Cells) -> float:
-    """Return the quantile that intervals reach to, so that they hold `COVERAGE` in scenes that were not fitted.
+def _gain(rows: list[_Scene]) -> float:
+    """Return the share of the samples' part beyond the Gaussian process that gives least error; scenes count alike."""
+    needed = said = 0.0
+    for row in rows:
+        weight = 1 / (row.missed**2 + LEAST_MISSED_MM**2)
+        needed += weight * float((-(row.error - row.beyond) * row.beyond).mean())
+        said += weight * float((row.beyond**2).mean())
+    return float(np.clip(needed / max(said, 1e-12), 0, 1.2))
+
+
+def _weighted(row: _Scene, gain: float) -> _Scene:
+    """Weight what the samples say beyond the Gaussian process by `gain`."""
+    places, number = row.places.copy(), PLACES.index("scatter")
+    places[number] = np.log(np.maximum(gain * (np.exp(places[number]) - LEAST_SCATTER), 0) + LEAST_SCATTER)
+    return row._replace(error=row.error - (1 - gain) * row.beyond, beyond=gain * row.beyond, places=places)
+
+
+def _standardised(rows: list[_Scene]) -> Scale:
+    """Return range, centre and unit of each figure of a place; no weight yet."""
+    whole = np.concatenate([row.places for row in rows], axis=1)
+    low, high = np.quantile(whole, ENDS, axis=1)
+    within = np.clip(whole, low[:, None], high[:, None])
+    none = [0.0] * len(PLACES)
+    return Scale(
+        low=low.tolist(),
+        high=high.tolist(),
+        centre=within.mean(axis=1).tolist(),
+        unit=np.maximum(within.std(axis=1), 1e-3).tolist(),
+        weights=none,
+        bends=none,
+    )
+
+
+def _wanted(row: _Scene) -> Float:
+    """Return the logarithm of the factor by which the interval would end at the error."""
+    half = np.sqrt(np.maximum(row.error**2 - LEAST_MM**2, LEAST_MM**2))
+    return np.asarray(np.log(half / np.maximum(row.process, LEAST_MM)), float)
+
+
+def _fit(rows: list[_Scene], first: _First) -> tuple[Float, Float]:
+    """Return bases of the components and weights: the quantile `COVERAGE` of what is wanted; scenes count alike.
+
+    The quantile's loss has a rounded tip. Weights pay for leaving those of `first`, and bases for leaving theirs apart.
+    """
+    sizes = [len(row.error) for row in rows]
+    which = np.repeat([COMPONENTS.index(row.name) for row in rows], sizes)
+    design = np.concatenate([first.scale.standard(row.places).T for row in rows])
+    wanted = np.concatenate([_wanted(row) for row in rows])
+    known = np.array(first.scale.weights + first.scale.bends)
+    left = wanted - first.bases[which] - design @ known
+    share = np.repeat([1 / (len(rows) * size) for size in sizes], sizes)
+    ridge = RIDGE / len({row.number for row in rows})
+    count = len(COMPONENTS)
+
+    def loss(values: Float) -> tuple[float, Float]:
+        """`values`: what all bases, what each base, and what each weight is moved by."""
+        rest = left - values[0] - values[1 : 1 + count][which] - design @ values[1 + count :]
+        value = share @ (COVERAGE * rest + SOFT * np.logaddexp(0, -rest / SOFT)) + ridge / 2 * values[1:] @ values[1:]
+        slope = share * (COVERAGE - 1 / (1 + np.exp(np.clip(rest / SOFT, -50, 50))))
+        each = np.bincount(which, slope, count)
+        return float(value), np.r_[-slope.sum(), ridge * values[1:] - np.r_[each, design.T @ slope]]
+
+    begin = np.zeros(1 + count + len(known))
+    begin[0] = np.quantile(left, COVERAGE)
+    moved = optimize.minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    return first.bases + moved[0] + moved[1 : 1 + count], known + moved[1 + count :]
+
+
+def _shift(rows: list[_Scene], first: _First) -> float:
+    """Return what is added to all bases, so that intervals hold `COVERAGE` in scenes that were not fitted.
 
     The cells of a scene err together, so that a fit follows its few scenes. Each fold of the scenes is held against a
     fit to the others (Vovk 2015, Cross-conformal predictors).
     """
-    numbers = np.unique(cells.scene)
-    folds = [cells.scene[:, None] == numbers[fold::FOLDS] for fold in range(min(FOLDS, len(numbers)))]
-    if len(folds) < 2:
-        return LEVELS[-1]
-    held = np.zeros(len(LEVELS))
-    for fold in folds:
-        out = fold.any(axis=1)
-        others, own = (_Cells(*(part[rows] for part in cells)) for rows in (~out, out))
-        shares = _shares(others)
-        known, ratio = _ratio(shares, others), _ratio(shares, own)
-        for number, level in enumerate(LEVELS):
-            reach = np.array(_reach(known, _bins(others), level))
-            held[number] += (ratio <= reach[_bins(own)]).sum() / len(cells.error)
-    return float(np.interp(COVERAGE, held, LEVELS))
+    numbers = np.unique([row.number for row in rows])
+    left, share = [], []
+    for fold in range(min(FOLDS, len(numbers))):
+        out = set(numbers[fold::FOLDS].tolist())
+        others = [row for row in rows if row.number not in out]
+        if not others:
+            return 0.0
+        bases, weights = _fit(others, first)
+        for row in rows:
+            if row.number in out:
+                base = bases[COMPONENTS.index(row.name)]
+                left.append(_wanted(row) - base - weights @ first.scale.standard(row.places))
+                share.append(np.full(len(left[-1]), 1 / len(left[-1])))
+    return _quantile(np.concatenate(left), np.concatenate(share))
 
 
-def _bins(cells: _Cells) -> NDArray[np.intp]:
-    return np.searchsorted(np.array(BINS_M), cells.distance)
+def _quantile(values: Float, weight: Float) -> float:
+    order = np.argsort(values)
+    held = np.cumsum(weight[order]) / weight.sum()
+    return float(values[order][np.searchsorted(held, COVERAGE)])
 
 
-def _reach(ratio: Float, number: NDArray[np.intp], level: float) -> list[float]:
-    """Return the quantile `level` of the errors in each bin of distance."""
-    whole = float(np.quantile(ratio, level))
-    reach: list[float] = []
-    for place in range(len(BINS_M) + 1):
-        own = ratio[number == place]
-        reach.append(float(np.quantile(own, level)) if len(own) >= LEAST_CELLS else (reach or [whole])[-1])
-    return reach
+def _reach(rows: list[_Scene], spread: Spread) -> float:
+    """Return how many standard deviations the ends of the interval are from the mean, by the least CRPS."""
+    half = [spread.half_width(row.name, row.process, row.places) for row in rows]
+    # Each scene in units of its movement: one that moves much would outweigh all others.
+    scores = [
+        sum(normal_crps(row.error, own / reach).mean() / (row.moved + 0.3) for row, own in zip(rows, half, strict=True))
+        for reach in REACHES
+    ]
+    return REACHES[int(np.argmin(scores))]
 
 
-def _gain(cells: _Cells) -> float:
-    """Return the share of the samples' part beyond the Gaussian process that gives least error; scenes count alike."""
-    weight = 1 / (cells.missed**2 + LEAST_MISSED_MM**2)
-    start = cells.error - cells.beyond
-    needed, said = float((-start * cells.beyond * weight).sum()), float((cells.beyond**2 * weight).sum())
-    return float(np.clip(needed / max(said, 1e-12), 0, 1.2))
-
-
-def _weighted(cells: _Cells, gain: float) -> _Cells:
-    """Weight what the samples say beyond the Gaussian process by `gain`."""
-    return cells._replace(error=cells.error - (1 - gain) * cells.beyond, samples=gain * cells.samples)
-
-
-def _shares(cells: _Cells) -> Component:
-    """Fit gain and shares; the reach is left empty."""
-    gain = _gain(cells)
-    own = _weighted(cells, gain)
-
-    def score(logs: Float) -> float:
-        deviation = np.sqrt((np.exp(logs[0]) * own.samples) ** 2 + (np.exp(logs[1]) * own.process) ** 2 + LEAST_MM**2)
-        # Each cell in units of its scene's movement: one that moves much would outweigh all others.
-        return float((normal_crps(own.error, deviation) / (own.moved + 0.3)).mean())
-
-    best = optimize.minimize(score, np.log([1.0, 0.3]), method="Nelder-Mead", options={"maxiter": 200})
-    samples, process = map(float, np.exp(best.x))
-    return Component(gain=gain, samples=samples, process=process, reach=[])
-
-
-def _farthest(cells: _Cells) -> float:
+def _farthest(rows: list[_Scene]) -> float:
     """Return the distance up to which the error is at most `KNOWN_SHARE` of the movement, in moving scenes."""
-    moving = cells.moved > 1.0
-    share = np.abs(cells.error) / cells.moved
-    edges = np.arange(0, FARTHEST_M[1] + 1, 20.0)
-    for low, high in itertools.pairwise(edges):
-        own = share[moving & (cells.distance > low) & (cells.distance <= high)]
+    moving = [row for row in rows if row.moved > 1.0]
+    if not moving:
+        return FARTHEST_M[1]
+    share = np.concatenate([np.abs(row.error) / row.moved for row in moving])
+    distance = np.concatenate([row.distance for row in moving])
+    for low, high in itertools.pairwise(np.arange(0, FARTHEST_M[1] + 1, 20.0)):
+        own = share[(distance > low) & (distance <= high)]
         if len(own) >= LEAST_CELLS // 4 and np.quantile(own, MOST) > KNOWN_SHARE and high > FARTHEST_M[0]:
             return float(max(low, FARTHEST_M[0]))
     return FARTHEST_M[1]

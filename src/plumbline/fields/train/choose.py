@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from plumbline.core.console import log
-from plumbline.fields.model.sampling import Denoiser, Spread
+from plumbline.fields.model.sampling import Denoiser
 from plumbline.fields.model.scores import Figures, Settings, paired, ratio_bound, restore_scenes
+from plumbline.fields.model.spread import Spread
 from plumbline.fields.prepare.conditions import SceneSet
 from plumbline.params.fields import AdapterFields, RestorationParams
 

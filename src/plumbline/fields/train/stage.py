@@ -19,8 +19,8 @@ from plumbline.core.jobs import WORK
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, write_adapter
 from plumbline.fields.model.adapters import adapter_parts, add_adapter, late_parameters
 from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser, count_parameters, load_denoiser, save_denoiser
-from plumbline.fields.model.sampling import FILE as SPREAD
-from plumbline.fields.model.sampling import read_spread
+from plumbline.fields.model.spread import FILE as SPREAD
+from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
 from plumbline.fields.train.calibrate import TorchDenoiser, calibrate
 from plumbline.fields.train.choose import choose
@@ -105,7 +105,8 @@ def train_adapter(
     path = out / f"{domain}{SUFFIX}"
     write_adapter(parts, scaling, path)
     cell_m = params.simulate.cell_m
-    spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m)
+    start = read_spread(base / SPREAD)  # scenes of one domain are few
+    spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m, start)
     write_json(out / f"{domain}.json", spread.model_dump())
     without = TorchDenoiser(load_denoiser(base)), read_spread(base / SPREAD)
     choice = choose(domain, without, (TorchDenoiser(done.module.model), spread), tune, params)
@@ -152,7 +153,7 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
     if not base.is_dir():
         done = _fit(splits, params, data, key, settings)
         with atomic_folder(base) as folder:
-            _write_base(done, splits["calibrate"].of_domain(BASE_DOMAIN), params, folder)
+            _write_base(done, splits["calibrate"], params, folder)
         shutil.rmtree(done.checkpoints)
     if process_number():
         sys.exit(0)  # adapters are trained, and the results written, by one process
