@@ -31,9 +31,11 @@ from plumbline.fields.model.spread import (
     read_spread,
 )
 from plumbline.fields.prepare.conditions import CHANNELS, MAPS, MIRRORS, describe, mirrored
+from plumbline.fields.prepare.gaussian_process import Covariance
 from tests.fields.prepare.test_conditions import make_maps
 
 COUNT = len(PLACES)
+KNOWN = Covariance(5.0, 2.0, 150.0, 1.2, 0.5)
 SCALE = Scale(
     low=[-2.0] * COUNT,
     high=[3.0] * COUNT,
@@ -65,25 +67,31 @@ def test_intervals_are_as_wide_as_the_place_says_and_the_deviation_follows():
 def test_places_are_described_without_a_unit_and_alike_from_every_side():
     maps = make_maps(2)
     scatter, away = np.abs(maps[2]) / 3, told_distances(maps, BOTH, 10.0)
-    plain = describe_places(maps, 0, scatter, away)
+    plain = describe_places(maps, 0, scatter, away, KNOWN)
     assert plain.shape == (COUNT, 32, 32)
     assert np.isfinite(plain).all()
     in_mm = [k for k, name in enumerate(MAPS) if not name.startswith(("count", "los"))]
     larger = maps.copy()
     larger[in_mm] *= 10
-    np.testing.assert_allclose(describe_places(larger, 0, 10 * scatter, away), plain, atol=2e-3)
+    larger_known = KNOWN._replace(up_mm=10 * KNOWN.up_mm, east_mm=10 * KNOWN.east_mm)
+    np.testing.assert_allclose(describe_places(larger, 0, 10 * scatter, away, larger_known), plain, atol=2e-3)
     for mirror in range(MIRRORS):
         flip = (slice(None), slice(None, None, -1 if mirror & 1 else 1), slice(None, None, -1 if mirror & 2 else 1))
-        own = describe_places(mirrored(maps, mirror), 0, scatter[flip[1:]], away[flip[1:]])
+        own = describe_places(mirrored(maps, mirror), 0, scatter[flip[1:]], away[flip[1:]], KNOWN)
         np.testing.assert_allclose(own, plain[flip], atol=2e-3)
+    # East has its own movement before the points are known.
+    rise = describe_places(maps, 1, scatter, away, KNOWN._replace(east_mm=4.0)) - describe_places(
+        maps, 1, scatter, away, KNOWN
+    )
+    assert [name for name, one in zip(PLACES, rise, strict=True) if one.any()] == ["known"]
     # A point that contradicts the process is seen around it, and in no figure that does not ask the points.
     row, column = np.argwhere(maps[MAPS.index("count_west")] > 0)[0]
     wrong = maps.copy()
     wrong[MAPS.index("change_west"), row, column] += 30
-    rise = (describe_places(wrong, 0, scatter, away) - plain)[:, row, column]
+    rise = (describe_places(wrong, 0, scatter, away, KNOWN) - plain)[:, row, column]
     named = dict(zip(PLACES, rise, strict=True))
     assert named["misfit"] > named["misfit_whole"] > 0
-    for name in ("distance", "scatter", "slope", "error", "points", "contrast", "offset"):
+    for name in ("distance", "scatter", "slope", "error", "points", "contrast", "offset", "known", "length", "noise"):
         assert named[name] == 0, name
 
 
@@ -118,10 +126,10 @@ def test_samples_count_as_much_as_they_are_worth():
     drawn = Samples(BOTH, field, maps)
     half = drawn.weighted(SPREAD)
     np.testing.assert_allclose(half.field_mm, mean + 0.8 * (field - mean), rtol=1e-4, atol=1e-4)
-    one = summarise(half, "east", SPREAD, away)
+    one = summarise(half, "east", SPREAD, away, KNOWN)
     own = half.field_mm[:, 1]
     np.testing.assert_allclose(one.mean, own.mean(axis=0))
-    places = describe_places(maps, 1, own.std(axis=0, ddof=1), away)
+    places = describe_places(maps, 1, own.std(axis=0, ddof=1), away, KNOWN)
     np.testing.assert_allclose(one.half_width, SPREAD.half_width("east", maps[3], places))
     np.testing.assert_allclose(one.deviation, one.half_width / 2.5)
     line = Samples(LINE, field, maps).weighted(SPREAD)

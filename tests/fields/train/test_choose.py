@@ -6,6 +6,7 @@ import pytest
 from plumbline.fields.model.scores import METRICS
 from plumbline.fields.model.spread import COMPONENTS, PLACES, Component, Scale, Spread
 from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
+from plumbline.fields.prepare.gaussian_process import Covariance
 from plumbline.fields.train.choose import choose, compare
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.prepare.test_conditions import make_maps
@@ -73,7 +74,8 @@ def make_scenes(count):
     maps = np.stack([make_maps(seed) for seed in range(count)])
     rng = np.random.default_rng(0)
     truth = (maps[:, :2] + rng.normal(0, 3, maps[:, :2].shape)).astype(np.float32)
-    return SceneSet(maps, truth, [{"name": f"noise-{n}", "domain": "noise", "level": "easy"} for n in range(count)])
+    about = {"domain": "noise", "level": "easy", "covariance": Covariance(3.0, 1.0, 100.0, 1.0, 0.5)._asdict()}
+    return SceneSet(maps, truth, [{**about, "name": f"noise-{n}"} for n in range(count)])
 
 
 def make_spread():

@@ -19,6 +19,7 @@ from scipy import ndimage
 from plumbline.core.errors import InputError
 from plumbline.fields.model.spread import Float, Spread, describe_places
 from plumbline.fields.prepare.conditions import MAPS, MIRRORS, describe, mirrored, mirrored_field
+from plumbline.fields.prepare.gaussian_process import Covariance
 
 Denoise = Callable[[Float, int], Float]
 """From a noisy field (B, F, H, W) and its step to the clean one."""
@@ -140,10 +141,6 @@ class Samples(NamedTuple):
         which = self.names.index(name)
         return self.field_mm[:, which], self.maps[2 + which]
 
-    def places(self, name: str, scatter: Float, distance_m: Float) -> Float:
-        """Return what `describe_places` says of a component, with the standard deviation of its samples."""
-        return describe_places(self.maps, self.names.index(name), scatter, distance_m)
-
 
 class Restored(NamedTuple):
     """A component over a window: arrays (rows, columns), mm."""
@@ -193,10 +190,17 @@ def draw_samples(
     return Samples(names, np.concatenate(parts), maps)
 
 
-def summarise(found: Samples, name: str, spread: Spread, distance_m: Float) -> Restored:
-    """Summarise a component of weighted samples: mean, standard deviation and half of the interval."""
+def summarise(found: Samples, name: str, spread: Spread, distance_m: Float, covariance: Covariance) -> Restored:
+    """Summarise a component of weighted samples: mean, standard deviation and half of the interval.
+
+    Args:
+        found: samples. name: of the component. spread: calibrated. distance_m: to the nearest scatterer.
+        covariance: of the Gaussian process that made the maps.
+    """
     samples, process = found.of(name)
-    half = spread.half_width(name, process, found.places(name, samples.std(axis=0, ddof=1), distance_m))
+    scatter = samples.std(axis=0, ddof=1)
+    places = describe_places(found.maps, found.names.index(name), scatter, distance_m, covariance)
+    half = spread.half_width(name, process, places)
     return Restored(samples.mean(axis=0), spread.deviation(name, half), half)
 
 

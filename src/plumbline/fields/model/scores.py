@@ -94,7 +94,7 @@ def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Setti
         told = away <= spread.farthest_m
         parts = []
         for name, true in zip(drawn.names, truth, strict=False):
-            one = summarise(drawn, name, spread, away)
+            one = summarise(drawn, name, spread, away, scenes.covariance(number))
             parts.append(_figures(one.mean, one.deviation, one.half_width, true, told, how.cell_m))
         found.append(_mean(parts))
     return found

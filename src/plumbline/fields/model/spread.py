@@ -19,6 +19,7 @@ from scipy import ndimage
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.fields.prepare.conditions import MAPS
+from plumbline.fields.prepare.gaussian_process import Covariance
 
 Float = NDArray[np.floating[Any]]
 COMPONENTS = ("up", "east", "los")
@@ -36,8 +37,11 @@ PLACES = (
     "points",
     "contrast",
     "offset",
+    "known",
+    "length",
+    "noise",
 )
-"""Figures of a place, see `describe_places`; all are logarithms without a unit."""
+"""Figures of a place, see `describe_places`; all are logarithms, and but for `length` without a unit."""
 NEAR, AROUND = 3.0, 8.0
 """Cells: standard deviations of the Gaussian windows in which residuals are averaged."""
 MOST_SQUARED = 100.0
@@ -48,17 +52,19 @@ FARTHEST_M = 100.0
 """What lies farther from points does not count in the figures of the whole window."""
 
 
-def describe_places(maps: Float, which: int, scatter: Float, distance_m: Float) -> Float:
+def describe_places(maps: Float, which: int, scatter: Float, distance_m: Float, covariance: Covariance) -> Float:
     """Return the figures `PLACES` (F, rows, columns) of each cell of a window.
 
     Args:
         maps: (len(MAPS), rows, columns) raw. which: 0 up or the line of sight, 1 east.
         scatter: (rows, columns) mm, standard deviation of the samples. distance_m: to the nearest scatterer.
+        covariance: of the process.
 
     `distance`: to the nearest scatterer. All others are relative to the process's deviation: `scatter` of the samples;
     `slope` of the mean; standard `error` of the points; `offset` of the mean from that of the window; `contrast`, the
     movement of the window. `misfit`: squares of the points' residuals in their standard errors, `misfit_whole` in the
-    entire window. `coherent`: residuals that neighbours share. `points`: their number.
+    entire window. `coherent`: residuals that neighbours share. `points`: their number. Of the fitted covariance:
+    `known`, the process's deviation before the points are known; its `length`; `noise`, the factor on standard errors.
     """
     named = dict(zip(MAPS, np.asarray(maps, float), strict=True))
     mean, deviation = np.asarray(maps[which], float), np.maximum(np.asarray(maps[2 + which], float), LEAST_MM)
@@ -103,6 +109,9 @@ def describe_places(maps: Float, which: int, scatter: Float, distance_m: Float) 
         np.log1p(near),
         np.full(mean.shape, np.log(0.1 + contrast)),
         np.log(0.1 + np.abs(mean - mean[told].mean()) / deviation),
+        np.log(max((covariance.up_mm, covariance.east_mm)[which], LEAST_MM) / deviation),
+        np.full(mean.shape, np.log(covariance.length_m / 100)),
+        np.full(mean.shape, np.log(covariance.noise_scale)),
     )
     return np.stack(found)
 

@@ -17,7 +17,7 @@ from scipy import ndimage
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
-from plumbline.fields.prepare.gaussian_process import Estimate
+from plumbline.fields.prepare.gaussian_process import Covariance, Estimate
 from plumbline.fields.prepare.grid import Binned
 
 Float = NDArray[np.floating[Any]]
@@ -150,6 +150,10 @@ class SceneSet:
 
     def __len__(self) -> int:
         return len(self.about)
+
+    def covariance(self, number: int) -> Covariance:
+        """Return the covariance of a scene's Gaussian process."""
+        return Covariance(**self.about[number]["covariance"])
 
     def take(self, index: Sequence[int]) -> SceneSet:
         """Read the scenes `index`, in that order, into memory."""

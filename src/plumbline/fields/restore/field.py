@@ -110,7 +110,7 @@ def _tell(
     found = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng)
     found = found.weighted(settings.spread)
     for name in names:
-        one = summarise(found, name, settings.spread, distance_m)
+        one = summarise(found, name, settings.spread, distance_m, covariance)
         first = BANDS.index(f"{name}_mm")
         parts = (one.mean, one.deviation, one.mean - one.half_width, one.mean + one.half_width)
         for band, values in enumerate(parts, first):

@@ -126,7 +126,8 @@ def gather(model: Denoiser, scenes: SceneSet, restore: Restoring, seed: int, cel
         for which, name in enumerate(names):
             samples, process = found.of(name)
             mean, true = samples.mean(axis=0), truth[which]
-            places = describe_places(maps, which, samples.std(axis=0, ddof=1), away)
+            scatter = samples.std(axis=0, ddof=1)
+            places = describe_places(maps, which, scatter, away, scenes.covariance(number))
             error, beyond, own, distance = (
                 np.asarray(part, float).ravel()[cells] for part in (mean - true, mean - maps[which], process, away)
             )
