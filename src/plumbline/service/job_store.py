@@ -19,7 +19,8 @@ import psutil  # type: ignore[import-untyped]
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.sources.footprints.open import PARQUET_SUFFIXES
+from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES
+from plumbline.sources.footprints.selection import are_parts
 
 Kind = Literal["predict", "restore"]
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -347,18 +348,24 @@ def _write(upload: Upload, path: Path) -> None:
 
 
 def buildings_file(folder: Path) -> Path | None:
-    """Return the footprints of a job: a file, of several that are one its main part, or the folder of Parquet parts.
+    """Return the footprints of a job: a file, of several that are one its main part, or the folder of numbered parts.
 
     Raises:
         InputError: there are several that are not one.
     """
     found = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
+    found = [path for path in found if path.name[0] not in HIDDEN] or found
     if len(found) > 1 and all(path.suffix.lower() in PARQUET_SUFFIXES for path in found):
         return folder / BUILDINGS
     main = [path for path in found if path.suffix.lower() in MAIN_PARTS] if len(found) > 1 else found
+    if are_parts([path.name for path in main or found]):
+        return folder / BUILDINGS
     if len(main) > 1 or (found and not main):
         names = ", ".join(path.name for path in found)
-        raise InputError(f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet.")
+        raise InputError(
+            f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet, or "
+            "tiles named alike but for their numbers."
+        )
     return main[0] if main else None
 
 

@@ -14,11 +14,13 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import GZIP_START, TAR, UNPACK, ZIP_START, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
 from plumbline.sources.footprints.selection import (
     NAMED,
+    are_parts,
     first_of,
 )
 from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
@@ -147,6 +149,21 @@ def _named_crs(ends: Ends) -> Any:
     return None
 
 
+def named_within(path: Path) -> str | None:
+    """Return the CRS that the first feature of a GeoJSON names, which GDAL does not look at; None without one."""
+    ends = find_source(path).ends if path.is_file() else None
+    if ends is None or not ends.is_json:
+        return None
+    for match in CRS_MEMBER.finditer(ends.start):
+        try:
+            name = _name(json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0])
+            if name is not None:
+                return str(pyproj.CRS.from_user_input(name).to_string())
+        except (ValueError, pyproj.exceptions.CRSError):
+            continue
+    return None
+
+
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -244,8 +261,78 @@ class Source(NamedTuple):
     """CRS that the user states."""
 
 
-def find_source(path: Path) -> Source:
+class Piece(NamedTuple):
+    """A file to read, alone or as a part of the footprints."""
+
+    path: Path
+    member: str | None = None
+    """Of a zip; None: the likeliest."""
+
+
+def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
+    """Return the files that make up the footprints: the path, or the numbered parts in a folder or zip.
+
+    Args:
+        path: what the user names. layer: in a zip of several files also the name of one.
+
+    Raises:
+        InputError: as `find_source`; or a folder of other files than parts.
+    """
+    if path.is_file() and is_zip(path):
+        members = _likeliest(path)
+        named = [name for name in members if PurePosixPath(name).stem.casefold() == (layer or "").casefold()]
+        if len(named) == 1:
+            return [Piece(path, named[0])]
+        if layer is None and are_parts(members) and not any(map(is_geodatabase, members)):
+            log.warning("%s: its parts %s are read as one.", path, ", ".join(members[:NAMED]))
+            return [Piece(path, name) for name in members]
+    if not path.is_dir() or is_read_as_one(path):
+        return [Piece(path)]
+    parts = _listed(path)
+    if are_parts([part.name for part in parts]):
+        log.warning("%s: its parts %s are read as one.", path, ", ".join(part.name for part in parts[:NAMED]))
+        return [Piece(part) for part in parts]
+    found = ", ".join(part.name for part in parts[:NAMED])
+    raise InputError(
+        f"{path}: a folder, and which of its files holds the footprints cannot be told ({found}). Give one of them, or "
+        "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
+        if parts
+        else f"{path}: a folder without footprints. Give the file that holds them."
+    )
+
+
+def is_folder_of_parts(path: Path) -> bool:
+    """Return whether a folder holds numbered parts of footprints, or of points in csv or zip: their content tells."""
+    return are_parts([one.name for one in _listed(path)])
+
+
+def is_read_as_one(path: Path) -> bool:
+    """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
+    return any(one.suffix.lower() in FOLDER_SUFFIXES for one in path.iterdir())
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return the files of a folder that may be footprints, packed or not, by name."""
+    wanted = (*FILE_SUFFIXES, ".csv", ".zip")
+    seen = (one for one in sorted(folder.iterdir()) if one.is_file() and not one.name.startswith("."))
+    return [one for one in seen if _unpacked(one.name) in wanted]
+
+
+def _unpacked(name: str) -> str:
+    return _suffix(name.lower().removesuffix(".gz"))
+
+
+def is_zip(path: Path) -> bool:
+    """Return whether a file begins as a zip."""
+    with path.open("rb") as stream:
+        return stream.read(len(ZIP_START)) == ZIP_START
+
+
+def find_source(path: Path, member: str | None = None) -> Source:
     """Find the file of footprints in a path: the file itself, or one in a zip or folder.
+
+    Args:
+        path: the file or folder. member: of a zip; None: the likeliest.
 
     Raises:
         InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
@@ -264,7 +351,7 @@ def find_source(path: Path) -> Source:
         if start.startswith(found):
             raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
     if start.startswith(ZIP_START):
-        member = _member(path)
+        member = member or first_of(path, _likeliest(path))
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
         check_whole(path, member)
@@ -298,8 +385,8 @@ def is_geodatabase(member: str) -> bool:
     return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
 
 
-def _member(path: Path) -> str:
-    """Find the file of footprints in any folder of a zip; for a file geodatabase, its folder."""
+def _likeliest(path: Path) -> list[str]:
+    """Find the files of the likeliest kind in any folder of a zip; for a file geodatabase, its folder."""
     members = vector_members(path, ZIPPED_SUFFIXES)
     members = list(
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
@@ -312,7 +399,7 @@ def _member(path: Path) -> str:
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
     kind = min(kinds, key=ZIPPED_SUFFIXES.index)
-    return first_of(path, [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind])
+    return [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind]
 
 
 def _suffix(name: str) -> str:

@@ -17,7 +17,7 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, is_elsewhere
+from plumbline.sources.crs import GLOBE, is_elsewhere, is_local
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
 from plumbline.sources.files.opened import ZIP_START, OpenedFile, for_command, gdal_name, vector_members
@@ -205,7 +205,9 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, batches):
         crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
-        if crs == GLOBE and _assumes_crs(file, source) and not _begins_in_degrees(batches, geometry):
+        is_granted = crs == GLOBE and _assumes_crs(file, source)
+        is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
+        if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
             crs = None
         attributes = _attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic
