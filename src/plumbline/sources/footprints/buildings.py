@@ -205,7 +205,7 @@ def read_buildings(
         check_known(path, own.crs)
     frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
     if not len(frame):
-        raise InputError(f"{path}: it holds no footprints.")
+        raise InputError(f"{path}: it holds no footprints. Is it of that place and that layer? Download it again.")
     frame, geometry = whole_at_180(path, frame, take_polygons(frame.geometry.to_numpy()))
     frame, geometry = _without_parts(path, frame, geometry)
     why = unlike_polygons(geometry)

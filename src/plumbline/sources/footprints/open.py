@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, is_local
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.files.foreign import kind_of
 from plumbline.sources.files.opened import for_command
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
@@ -40,6 +42,7 @@ from plumbline.sources.footprints.shapefile import SHP, text_encoding
 from plumbline.sources.footprints.source import (
     FILE_SUFFIXES,
     LINES,
+    LOOKED_AT,
     Piece,
     Source,
     are_degrees,
@@ -55,6 +58,7 @@ from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 """Of files that `read_vector` reads."""
+DAY = re.compile(r"(?<!\d)(?:19|20)\d\d-?[01]\d-?[0-3]\d(?!\d)")
 HIDDEN = "._"
 """What begins the names of files that Arrow passes over, as those of Spark and of macOS."""
 FEATURE_ID = "id"
@@ -156,14 +160,18 @@ def _read_piece(
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
                 f"{for_command(path, source.name)}`."
             ) from None
+        start = _start(source)
+        kind = None if start.startswith(b"<") else kind_of(start)  # a damaged GML is no other file
+        known = "GeoJSON, GeoPackage, Shapefile, zipped Shapefile and GeoParquet are."
         raise InputError(
-            f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
-            "zipped Shapefile and GeoParquet are."
+            f"{path}: {kind}, which holds no outlines. Give them as polygons: {known}"
+            if kind is not None
+            else f"{path}: not readable as a file of footprints ({first_line_of(error)}). {known}"
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed."
-            f"{_wkt(frame, for_command(path, source.name))}"
+            f"{_wkt(frame, for_command(path, source.name))}{_points(source)}"
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
@@ -194,6 +202,14 @@ def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDat
     return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
 
 
+def _start(source: Source) -> bytes:
+    """Return the first bytes of a file; nothing of a folder."""
+    if source.content is None:
+        return b""
+    with source.content.open() as stream:
+        return stream.read(LOOKED_AT)
+
+
 def _plain(value: Any) -> Any:
     """Convert an array or a time within nested values to a JSON value."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
@@ -201,6 +217,8 @@ def _plain(value: Any) -> Any:
 
 def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
+    if "not recognized as being in a supported file format" in str(error):  # GDAL advises to name a driver
+        return "in no format that is known"
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
@@ -367,6 +385,13 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
         frame.insert(0, FEATURE_ID, ids)
     return frame
+
+
+def _points(source: Source) -> str:
+    """Return advice for a table with two columns or more that are named by days; empty for other files."""
+    header = "" if source.ends is None else source.ends.start.partition("\n")[0]
+    is_dated = len(DAY.findall(header)) > 1
+    return " Its columns are named by days: if it holds points, give it as --points." if is_dated else ""
 
 
 def _wkt(frame: pd.DataFrame, named: str) -> str:

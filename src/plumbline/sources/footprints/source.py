@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import GZIP_START, TAR, UNPACK, ZIP_START, gdal_name, vector_members, zip_members
+from plumbline.sources.files.foreign import OF_TILES, check_finished, describe_archive, what_else
+from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
 from plumbline.sources.footprints.selection import (
     NAMED,
@@ -211,38 +212,8 @@ UNREAD_PACKINGS = {
     b"Rar!": "RAR",
 }
 """How a file begins -> what has packed it."""
-LONGEST_START = 8
-OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
-NO_FOOTPRINTS = {
-    re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
-        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
-        "the file that it points at."
-    ),
-    re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
-    re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
-        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON (overpass-turbo: Export; or "
-        "`osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with `(._;>;); out body;`."
-    ),
-    re.compile(r'\A\{\s*"error"\s*:'): (
-        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
-    ),
-    re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
-        "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
-    ),
-    re.compile(
-        r"<qgis[\s>]|<!DOCTYPE qgis"
-    ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
-    re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
-        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
-    ),
-    re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
-        "a web page instead of footprints, such as one that asks to log in. Download the file itself."
-    ),
-    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
-    re.compile(r"\APMTiles"): OF_TILES,
-    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
-}
-"""What a file has at its start that holds no footprints -> what it is, and what to do."""
+BESIDE_SHAPES = (".prj", ".cpg", ".qix", ".sbn", ".sbx")
+"""Files that GDAL does not open in place of the Shapefile, as it does .dbf and .shx."""
 TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
@@ -345,8 +316,13 @@ def find_source(path: Path, member: str | None = None) -> Source:
         return Source(str(path), None)
     if path.suffix.lower() == TILES:
         raise InputError(f"{path}: {OF_TILES}")
+    if path.suffix.lower() == GDBTABLE:
+        raise InputError(f"{path}: one table of a file geodatabase. Give its folder, {path.absolute().parent.name}.")
+    if path.suffix.lower() in BESIDE_SHAPES:
+        raise InputError(f"{path}: a file beside a Shapefile. Give its {path.stem}.shp.")
+    check_finished(path)
     with path.open("rb") as stream:
-        start = stream.read(LONGEST_START)
+        start = stream.read(LOOKED_AT)
     for found, packing in UNREAD_PACKINGS.items():
         if start.startswith(found):
             raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
@@ -360,13 +336,9 @@ def find_source(path: Path, member: str | None = None) -> Source:
         )
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
+    check_zip(path, start)
     check_whole(path)
     return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
-
-
-def what_else(start: str) -> str | None:
-    """Say what a file with this beginning is that holds no features, and what to do; None for another."""
-    return next((found for sign, found in NO_FOOTPRINTS.items() if sign.search(start)), None)
 
 
 def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
@@ -391,11 +363,11 @@ def _likeliest(path: Path) -> list[str]:
     members = list(
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
     )
-    if not members:
+    if not members or describe_archive(zip_members(path)).startswith("It is"):
         found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
             f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
-            "Unpack it, and give the file of footprints."
+            + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints.")
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
     kind = min(kinds, key=ZIPPED_SUFFIXES.index)

@@ -75,6 +75,11 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
         pa.ArrowException: the rows are no table.
     """
     header = (start.splitlines() or [""])[0]
+    if OUTLINE.match(header):
+        raise InputError(
+            f"{table}: its first line is an outline. Write the names of the columns before it, as `wkt`, and each "
+            'outline between double quotes ("POLYGON ((…))").'
+        )
     separator = max(SEPARATORS, key=header.count)
     (columns,) = csv.reader([header], delimiter=separator)
     with table.open() as stream:
@@ -185,7 +190,7 @@ def _collect(
         kept.append(batch.drop_columns([column]).take(pa.array(rows)))
         shapes.append(geometry[rows])
     if column is None:
-        raise InputError(f"{source}: it holds no footprints.")
+        raise InputError(f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.")
     frame = pa.Table.from_batches(kept).to_pandas()
     return geopandas.GeoDataFrame(
         frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=found
