@@ -9,6 +9,7 @@ import secrets
 import shutil
 import sqlite3
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -277,11 +278,11 @@ MEDIA = {
 """Kind of content -> file among the results."""
 MAIN_PARTS = (".shp", ".tab", ".mif", ".gml")
 """Of footprints in several files."""
-LONGEST_NAME = 120
+LONGEST_NAME, MOST_NAME_BYTES = 120, 200
 ORPHAN_SECONDS = 3600.0
 """After which an upload that never became a job is removed."""
 CHUNK = 1 << 20
-_UNSAFE = re.compile(r"[^\w.\-]+", re.ASCII)
+_UNSAFE = re.compile(r"[^\w.\-]+")
 
 
 @dataclass(frozen=True)
@@ -300,13 +301,16 @@ def new_id() -> str:
 def safe_name(name: str, fallback: str) -> str:
     """Return a file name without folders and without characters that a shell or a file system treats specially.
 
-    Formats are told by names as well, so as much as can be of the user's own is kept.
+    Formats are told by names as well, and patterns fit them, so as much as can be of the user's own is kept.
     """
-    bare = name.replace("\\", "/").rpartition("/")[2]
+    bare = unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]
     bare = _UNSAFE.sub("_", bare).lstrip(".-")
     stem, dot, suffix = bare.rpartition(".")
     if len(bare) > LONGEST_NAME:
         bare = f"{stem[: LONGEST_NAME - len(suffix) - 1]}{dot}{suffix}"[:LONGEST_NAME]
+    while len(bare.encode()) > MOST_NAME_BYTES:  # of letters that take several bytes
+        stem, dot, suffix = bare.rpartition(".")
+        bare = f"{stem[:-1]}{dot}{suffix}" if stem else bare[:-1]
     return bare or fallback
 
 
