@@ -146,7 +146,7 @@ def _check_series(first: Given, second: Given) -> None:
 
 
 def _origin(given: Given) -> tuple[bool, ...]:
-    """Return what tells products of two programs apart: file, download, and what they say of a point's quality."""
+    """Return the marks of a product's program: kind of file, download of EGMS, columns of a point's quality."""
     track = given.track
     is_hdf5 = given.file.lower().endswith(HDF5)
     return is_hdf5, given.egms is not None, track.coherence is None, track.rmse is None

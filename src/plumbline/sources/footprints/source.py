@@ -273,7 +273,7 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
 
 
 def is_folder_of_parts(path: Path) -> bool:
-    """Return whether a folder holds numbered parts of footprints, or of points in csv or zip: their content tells."""
+    """Return whether a folder holds numbered parts, of footprints or, in csv or zip, perhaps of points."""
     return are_parts([one.name for one in _listed(path)])
 
 

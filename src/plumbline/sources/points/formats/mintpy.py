@@ -62,7 +62,7 @@ def hdf5_format(file: AnyFile) -> str | None:
 
 
 def describe_hdf5(file: OpenedFile) -> str | None:
-    """Say what an HDF5 file is that is no time series, and what to give; None if that cannot be told."""
+    """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
     if file.start.startswith(MATLAB):
         return "a MATLAB file. Export its points as csv (StaMPS: ps_export_gis, or StaMPS-Visualizer's export)."
     with file.kept(Hdf5Files).open(file.path) as content:
