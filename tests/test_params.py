@@ -268,6 +268,18 @@ def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
         load_params(path)
 
 
+def test_text_of_another_encoding_is_read_by_its_mark_or_refused_by_its_line(tmp_path):
+    path, text = tmp_path / "my.yaml", "ingest:\n  products: {'gr\u00f6\u00dfe*.csv': {missing: [-999]}}\n"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path.write_text(text, encoding=encoding)
+        assert list(load_ingest(path).products) == ["gr\u00f6\u00dfe*.csv"]
+    path.write_text(text, encoding="cp1252")
+    with pytest.raises(
+        InputError, match=r"my\.yaml: not readable as YAML \(line 2: text that is not in UTF-8\)\. Save it as UTF-8"
+    ):
+        load_ingest(path)
+
+
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "params.yaml").write_text("")
     with pytest.raises(InputError, match=r"params\.yaml: the file"):

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -31,7 +32,13 @@ FORMS = [
         "folder of a shapefile",
         "folder of a tab",
         "parts",
+        "parts of spark",
         "theme",
+        "tiles of gpkg",
+        "tiles of shp",
+        "tiles of csv.gz",
+        "tiles of zip",
+        "tiles in one zip",
         "kmz",
         "csv",
         "csv.gz",
@@ -55,6 +62,15 @@ def write(folder: Path, form: str) -> Path:
     if form == "theme":
         shutil.copytree(FOLDERS / "type=building", folder / "theme=buildings" / "type=building")
         return folder / "theme=buildings"
+    if form == "parts of spark":  # and of macOS
+        (folder / "s").mkdir()
+        for number, some in enumerate((houses[:20], houses[20:])):
+            some.to_parquet(folder / "s" / f"part-{number}.parquet")
+        (folder / "s" / "_SUCCESS").touch()
+        (folder / "s" / "._part-0.parquet").write_bytes(b"\0\5\x16\7")
+        return folder / "s"
+    if form.startswith("tiles"):
+        return tiles(folder / "t", form.rpartition(" ")[2] if " of " in form else form, houses)
     if form.startswith("folder"):
         suffix = {"folder of a shapefile": "shp", "folder of a tab": "tab"}[form]
         write(folder / "h", suffix)
@@ -87,6 +103,27 @@ def write(folder: Path, form: str) -> Path:
         path.unlink()
         return folder / f"h.{form}"
     return path
+
+
+def tiles(folder: Path, kind: str, houses: geopandas.GeoDataFrame) -> Path:
+    """Write half of the houses into each of two files whose names differ in a number."""
+    folder.mkdir()
+    for number, some in enumerate((houses[:20], houses[20:]), 1):
+        if kind == "csv.gz":  # a feature a line, as Microsoft's
+            lines = some.to_crs(4326).to_json(drop_id=True)
+            text = "\n".join(json.dumps(feature) for feature in json.loads(lines)["features"])
+            (folder / f"q{number}.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+            continue
+        suffix = {"gpkg": "gpkg"}.get(kind, "shp")
+        some.to_file(folder / f"tile_{number}.{suffix}")
+        if kind == "zip":
+            packed(folder, *(one.name for one in folder.glob("tile_*.*") if one.suffix != ".zip"))
+            (folder / "h.zip").rename(folder / f"tile_{number}.zip")
+    if kind != "tiles in one zip":
+        return folder
+    packed(folder, *(one.name for one in folder.iterdir())).rename(folder.parent / "h.zip")
+    folder.rmdir()
+    return folder.parent / "h.zip"
 
 
 def packed(folder: Path, *names: str) -> Path:
@@ -156,7 +193,7 @@ def test_a_folder_of_points_is_no_footprints(tmp_path):
     assert found.path == tmp_path / "mixed" / "asc.csv"
 
 
-def test_a_kml_with_folders_asks_for_one_of_them_and_reads_it(tmp_path):
+def test_the_folders_of_a_kml_are_read_as_one_or_the_one_asked_for(tmp_path, caplog):
     houses = geopandas.read_file(BASE / "fp.gpkg").to_crs(4326)
     placemark = "<Placemark><name>{}</name><Polygon><outerBoundaryIs><LinearRing><coordinates>{}</coordinates>"
     placemark += "</LinearRing></outerBoundaryIs></Polygon></Placemark>"
@@ -173,8 +210,9 @@ def test_a_kml_with_folders_asks_for_one_of_them_and_reads_it(tmp_path):
     with zipfile.ZipFile(tmp_path / "h.kmz", "w") as archive:
         archive.write(tmp_path / "h.kml", "doc.kml")
     for name in ("h.kml", "h.kmz"):
-        with pytest.raises(InputError, match=r"layers north \(.*, south .*Name it \(`--layer`"):
-            read_buildings(tmp_path / name, CRS)
+        assert len(read_buildings(tmp_path / name, CRS)) == 36
+        assert "layers north (polygon), south (polygon) found; all are read" in caplog.text
+        caplog.clear()
         ingest = Ingest(footprints={"h.km?": Footprints(layer="north")})
         assert len(read_buildings(tmp_path / name, CRS, stated=ingest.footprints)) == 20
         (found,) = look([tmp_path / name], Reading(ingest)).files
@@ -188,6 +226,18 @@ def test_commands_on_a_folder_of_footprints_end_well(tmp_path, name):
     for command, output in (("predict", "p.csv"), ("report", "r.html"), ("explain", "e.csv")):
         ended = run_cli(command, *given, "--output", output, cwd=tmp_path)
         assert ended.code == 0, f"{command}: {ended.err}"
+    outlines = read_buildings(FOLDERS / name, CRS)
+    levels = [
+        f"{building},{building},{east:.2f},{north:.2f},{day},{height}"
+        for building, (east, north) in zip(
+            outlines["building_id"], shapely.get_coordinates(outlines.geometry.centroid), strict=True
+        )
+        for day, height in (("2019-08-10", 40.0), ("2023-07-10", 39.99))
+    ]
+    (tmp_path / "l.csv").write_text("\n".join(["point,building_id,easting,northing,date,height_m", *levels]))
+    ended = run_cli("compare", *given, "--levelling", "l.csv", "--output", "c.csv", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert len(geopandas.pd.read_csv(tmp_path / "c.csv")) == 36
     ended = run_cli("restore", *given, "--buildings-output", "b.csv", "--output", "f.tif", "--steps", 1, cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert len(geopandas.pd.read_csv(tmp_path / "b.csv")) == 36

@@ -96,5 +96,7 @@ def is_problem(answer: Any, status: int, text: str) -> bool:
     content = answer.json()
     assert content["status"] == status
     assert text in content["detail"], content["detail"]
-    assert "/" not in content["detail"].replace("application/", "").replace("image/", "").replace("text/", "")
+    assert "/" not in content["detail"].replace("application/", "").replace("multipart/", "").replace(
+        "image/", ""
+    ).replace("text/", "")
     return True

@@ -39,7 +39,7 @@ PACKED = {
 }
 
 
-def asked(chunks, *encodings):
+def asked(chunks, *encodings, kind=None):
     """Send a body in chunks; returns status, headers and body of the answer, and the body that the service read."""
     sent, read, headers = [], [], []
 
@@ -67,6 +67,7 @@ def asked(chunks, *encodings):
 
         settings = Settings(folder="none", limits=Limits(upload_mb=1))
         named = [(b"content-encoding", one.encode()) for one in encodings]
+        named += [(b"content-type", kind)] if kind else []
         own = [*named, (b"content-length", str(sum(map(len, chunks))).encode())]
         await Guard(application, settings, Meters())(
             {"type": "http", "method": "POST", "path": "/v1/predict", "headers": own}, receive, send
@@ -150,3 +151,19 @@ def test_a_body_that_is_not_what_its_header_says_is_refused(packed, encoding, sa
     status, _, body, _, _ = asked([packed], encoding)
     assert status == 400
     assert said in body
+
+
+FORM = b'--X y\r\nContent-Disposition: form-data; name="a"; filename="a.csv"\r\n\r\n1\r\n--X y--\r\n'
+
+
+@pytest.mark.parametrize("way", ["gzip", "as it is"])
+@pytest.mark.parametrize("places", [[], [20, 40], [len(FORM) - 6]])
+def test_a_form_without_its_end_is_refused_and_no_part_left_out(way, places):
+    """The parser would drop the last part without a word."""
+    encoding, pack = PACKED[way]
+    kind = b'multipart/form-data; charset=utf-8; boundary="X y"'
+    status, _, _, read, _ = asked(cut(pack(FORM), places), encoding, kind=kind)
+    assert (status, b"".join(read)) == (200, FORM)
+    for lost in (2, 4, 6, 20):
+        status, _, said, _, _ = asked(cut(pack(FORM[:-lost]), places), encoding, kind=kind)
+        assert (status, b"closing boundary" in said) == ((200, False) if lost == 2 else (400, True))

@@ -127,6 +127,28 @@ def test_names_of_files_are_made_safe():
     assert job_files.safe_name("-rf", "f") == "rf"
     assert job_files.safe_name("ä" * 300 + ".csv", "f").endswith(".csv")
     assert len(job_files.safe_name("a" * 300 + ".geojson", "f")) <= job_files.LONGEST_NAME
+    assert len(job_files.safe_name("\u5730" * 119 + ".csv", "f").encode()) <= job_files.MOST_NAME_BYTES
+    assert (
+        job_files.safe_name("\u0421\u043d\u0438\u043c\u043e\u043a 1.csv", "f")
+        == "\u0421\u043d\u0438\u043c\u043e\u043a_1.csv"
+    )
+    assert job_files.safe_name("geba\u0308ude.gpkg", "f") == "geb\u00e4ude.gpkg"  # as macOS writes it
+
+
+def test_what_is_no_file_of_a_form_is_refused_with_how_to_send_one(guarded):
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    text = guarded.post("/v1/predict", headers=headers, files=[("points", (None, b"1")), ("buildings", ("b", b"1"))])
+    assert is_problem(text, 422, "`points.0`: text found, a file is needed: `curl -F NAME=@FILE`")
+    for body in ({"json": {"points": "a.csv"}}, {"data": {"points": "a.csv"}}):
+        answer = guarded.post("/v1/predict", headers=headers, **body)
+        assert is_problem(answer, 422, "came: send the files as multipart/form-data")
+    part = (
+        b'--X\r\nContent-Disposition: form-data; name="points"; filename="a.csv"\r\n'
+        b"Content-Transfer-Encoding: base64\r\n\r\ncGlk\r\n--X--\r\n"
+    )
+    kind = {"content-type": "multipart/form-data; boundary=X"}
+    answer = guarded.post("/v1/predict", headers=headers | kind, content=part)
+    assert is_problem(answer, 415, "`points`: Content-Transfer-Encoding base64. Send the bytes as they are")
 
 
 def test_messages_name_files_without_folders_and_fields_instead_of_options():

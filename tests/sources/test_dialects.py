@@ -1,4 +1,5 @@
-"""One city written in any combination of dialects is read as the same points, or refused; never as others.
+"""One city written in any combination of dialects, containers and parts is read as the same one, or refused; never
+as another.
 
 `--hypothesis-profile=thorough` tries 1,000 files.
 """
@@ -7,22 +8,30 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import geopandas
 import numpy as np
+import shapely
 import yaml
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import load_ingest
+from plumbline.sources.city.files import point_files
+from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.crs import transformer
+from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
-from plumbline.sources.points.track import Track
+from plumbline.sources.points.track import Track, concatenate_tracks
 
 BASE = Path(__file__).parents[1] / "fixtures" / "cases" / "base"
 POINTS = 60
@@ -40,6 +49,10 @@ DAYS: dict[str, Callable[[Any], str]] = {
 }
 FACTORS = {"mm": 1.0, "cm": 0.1, "m": 0.001}
 CODES = ("", "NaN", "NULL", "-999", "-999.9", "-9999", "-32768", "1e20", "-3.4028235e38")
+PACKINGS = ("", ".gz", ".zip", "deep.zip", "junk.zip", "members.gz")
+"""Also a zip with folders, one with the files that systems and services add, and a gzip of several members."""
+OPTIONS = ("format", "track", "moved_m", "raised_m", "separator", "decimal", "min_coherence")
+MOVED, RAISED = (3.0, -2.0), 40.0
 DECIMALS = {"mm": 1, "cm": 2, "m": 4}
 
 
@@ -54,7 +67,10 @@ def dialects(draw: st.DrawFn) -> dict[str, Any]:
         "last_end": draw(st.booleans()),
         "behind": draw(st.sampled_from([0, 0, 1, 3])),
         "encoding": draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])),
-        "packed": draw(st.sampled_from(["", ".gz", ".zip"])),
+        "packed": draw(st.sampled_from(PACKINGS)),
+        "parts": draw(st.sampled_from([1, 1, 2, 3])),
+        "given": draw(st.sampled_from(["files", "folder", "pattern"])),
+        "options": draw(st.sets(st.sampled_from(OPTIONS))),
         "minus": draw(st.sampled_from(["-", "-", "\u2212"])),
         "quoted": draw(st.booleans()),
         "days": draw(st.sampled_from(list(DAYS))),
@@ -70,8 +86,8 @@ def dialects(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def write(how: dict[str, Any], folder: Path) -> tuple[Path, np.ndarray]:
-    """Write the city; its file, and (P, T) where a value is missing."""
+def write(how: dict[str, Any], folder: Path) -> tuple[list[Path], np.ndarray]:
+    """Write the city; its files, by area, and (P, T) where a value is missing."""
     rng = np.random.default_rng(how["seed"])
     holes = rng.random(WHOLE.displacement.shape) < how["share"]
     if 0 < holes.sum() < 3 and how["code"]:
@@ -105,10 +121,29 @@ def write(how: dict[str, Any], folder: Path) -> tuple[Path, np.ndarray]:
     }
     if how["stated"] and how["code"].lstrip("-")[:1].isdigit():
         product["missing"] = [float(how["code"])]
-    path = folder / f"city.csv{how['packed']}"
-    (folder / "params.yaml").write_text(yaml.safe_dump({"ingest": {"products": {"city*": product}}}))
-    path.write_bytes(_packed(how["packed"], _text(how, {name: columns[name] for name in order})))
-    return path, holes
+    product |= _stated(how)
+    quality = {"min_coherence": 0.5} if "min_coherence" in how["options"] else {}
+    (folder / "params.yaml").write_text(yaml.safe_dump({"ingest": {"products": {"city*": product}, **quality}}))
+    (folder / "points").mkdir()
+    paths = []
+    for number, rows in enumerate(np.array_split(np.arange(POINTS), how["parts"])):
+        suffix = how["packed"].removeprefix("deep").removeprefix("junk").removeprefix("members")
+        paths.append(folder / "points" / f"city_{number}.csv{suffix}")
+        some = {name: [columns[name][row] for row in rows] for name in order}
+        paths[-1].write_bytes(_packed(how["packed"], _text(how, some)))
+    return paths, holes
+
+
+def _stated(how: dict[str, Any]) -> dict[str, Any]:
+    """Facts that the options state of the points."""
+    said = {
+        "format": "columns",
+        "moved_m": list(MOVED),
+        "raised_m": RAISED,
+        "separator": {"\t": "tab"}.get(how["separator"], how["separator"]),
+        "decimal": how["decimal"],
+    }
+    return {name: said[name] for name in how["options"] & said.keys()}
 
 
 def _ids(kind: str) -> list[str]:
@@ -162,37 +197,154 @@ def _text(how: dict[str, Any], columns: dict[str, list[str]]) -> bytes:
 
 def _packed(kind: str, content: bytes) -> bytes:
     if kind == ".gz":
-        return gzip.compress(content)
-    if kind == ".zip":
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("city.csv", content)
-        return packed.getvalue()
-    return content
+        return gzip.compress(content, mtime=0)
+    if kind == "members.gz":
+        half = len(content) // 2
+        return gzip.compress(content[:half], mtime=0) + gzip.compress(content[half:], mtime=0)
+    if not kind:
+        return content
+    name = "EGMS/2024 data/city.csv" if kind == "deep.zip" else "city.csv"
+    others = ("__MACOSX/._city.csv", "readme.txt", ".DS_Store") if kind == "junk.zip" else ()
+    return _zip({name: content} | dict.fromkeys(others, b"\0\5\x16\7"))
+
+
+def _zip(members: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
 
 
 def assert_is_city(track: Track, how: dict[str, Any], holes: np.ndarray) -> None:
+    east, north = MOVED if "moved_m" in how["options"] else (0.0, 0.0)
+    up = RAISED if "raised_m" in how["options"] else 0.0
     assert len(track) == POINTS
     np.testing.assert_array_equal(track.epochs, WHOLE.epochs)
-    np.testing.assert_allclose(track.easting, WHOLE.easting, atol=0.02)
-    np.testing.assert_allclose(track.northing, WHOLE.northing, atol=0.02)
-    np.testing.assert_allclose(track.height, WHOLE.height, atol=0.006)
+    np.testing.assert_allclose(track.easting, WHOLE.easting + east, atol=0.02)
+    np.testing.assert_allclose(track.northing, WHOLE.northing + north, atol=0.02)
+    np.testing.assert_allclose(track.height, WHOLE.height + up, atol=0.006)
     np.testing.assert_allclose(track.los, WHOLE.los, atol=2e-3)
     assert ((np.isnan(track.displacement)) == holes).all()
     np.testing.assert_allclose(track.displacement[~holes], WHOLE.displacement[~holes], atol=0.06)
     if how["ids"] == "own":
         assert track.point_id.tolist() == WHOLE.point_id.tolist()
-    assert len(set(track.point_id)) == POINTS
+    if how["parts"] == 1:
+        assert len(set(track.point_id)) == POINTS
 
 
 @given(dialects())
 def test_any_combination_is_the_same_city_or_refused(how: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path, holes = write(how, Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths, holes = write(how, folder)
+        given_as = {"files": paths, "folder": [folder / "points"], "pattern": [folder / "points" / "city*"]}
         try:
-            track = read_points(path, load_ingest(Path(folder) / "params.yaml").products, None, CRS)
+            ingest = load_ingest(folder / "params.yaml")
+            opened = point_files(given_as[how["given"]])
+            tracks = read_tracks(opened, ingest.model_copy(update={"crs": CRS}))
         except InputError as error:
-            event(f"refused: {str(error).removeprefix(str(path))[:60]}")
+            event(f"refused: {re.sub(r'/[^ ]*/', '', str(error))[:60]}")
             return
-    event("read")
-    assert_is_city(track, how, holes)
+    event(f"read, {how['packed'] or 'plain'}, {len(tracks)} files")
+    assert len(tracks) == how["parts"]
+    one = replace(tracks[0], name="city", dropped={})
+    assert_is_city(
+        concatenate_tracks([replace(own, name="city", dropped={}) for own in (one, *tracks[1:])]), how, holes
+    )
+
+
+HOUSES = geopandas.read_file(BASE / "fp.gpkg")
+WANTED = np.sort(shapely.get_coordinates(HOUSES.geometry.centroid.to_numpy()), axis=0)
+FORMS = {
+    "gpkg": (3035, 32633, 4326, 2263),
+    "shp": (3035, 32633, 4326),
+    "fgb": (3035, 4326),
+    "geojson": (4326,),
+    "geojsonl": (4326,),
+    "parquet": (3035, 4326),
+    "csv": (3035, 4326),
+}
+NUMBERED = ("tile_{}", "tile{}", "{:04d}", "part-{}-of-3", "quadkey_1202{}", "houses_2019{}", "n{}", "{}north")
+
+
+@st.composite
+def footprints(draw: st.DrawFn) -> dict[str, Any]:
+    """How the footprints are written."""
+    form = draw(st.sampled_from(sorted(FORMS)))
+    return {
+        "form": form,
+        "crs": draw(st.sampled_from(FORMS[form])),
+        "parts": draw(st.sampled_from([1, 1, 2, 3])),
+        "names": draw(st.sampled_from(NUMBERED)),
+        "held": draw(st.sampled_from(["", ".gz", ".zip", "zip in folder", "all in a zip", "folder of a zip"])),
+        "junk": draw(st.booleans()),
+        "ids": draw(st.booleans()),
+        "line_end": draw(st.sampled_from(["\n", "\r\n"])),
+    }
+
+
+def draw_houses(how: dict[str, Any], folder: Path) -> Path:
+    """Write the houses in parts; what a user would give."""
+    folder.mkdir()
+    own = HOUSES if how["ids"] else HOUSES[["geometry"]]
+    for number, rows in enumerate(np.array_split(np.arange(len(own)), how["parts"]), 1):
+        some, path = own.iloc[rows].to_crs(how["crs"]), folder / f"{how['names'].format(number)}.{how['form']}"
+        if how["form"] == "parquet":
+            some.to_parquet(path)
+        elif how["form"] == "csv":
+            wkt = [f"SRID={how['crs']};{shape.wkt}" for shape in some.geometry]
+            table = some.drop(columns="geometry").assign(wkt=wkt)
+            path.write_text(table.to_csv(index=False, lineterminator=how["line_end"]), newline="")
+        else:
+            driver = {"geojsonl": "GeoJSONSeq"}.get(how["form"])
+            some.to_file(path, driver=driver, **({"SPATIAL_INDEX": "NO"} if how["form"] == "fgb" else {}))
+    if how["junk"]:
+        (folder / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+        (folder / f"._{how['names'].format(1)}.{how['form']}").write_bytes(b"\0\5\x16\7")
+    return held(how["held"], folder)
+
+
+def held(kind: str, folder: Path) -> Path:
+    files = sorted(one for one in folder.iterdir())
+    if kind in ("all in a zip", "folder of a zip"):
+        inner = "data/" if kind == "folder of a zip" else ""
+        (folder / "all.zip").write_bytes(_zip({f"{inner}{one.name}": one.read_bytes() for one in files}))
+        return folder / "all.zip"
+    if kind in (".zip", "zip in folder"):
+        stems = {one.stem for one in files if not one.name.startswith(".")}
+        for stem in stems:
+            (folder / f"{stem}.zip").write_bytes(
+                _zip({one.name: one.read_bytes() for one in files if one.stem == stem})
+            )
+    if kind == ".gz":
+        for one in files:
+            if not one.name.startswith("."):
+                (folder / f"{one.name}.gz").write_bytes(gzip.compress(one.read_bytes(), mtime=0))
+    if kind in (".zip", "zip in folder", ".gz"):
+        for one in files:
+            if not one.name.startswith("."):
+                one.unlink()
+    shown = [one for one in folder.iterdir() if not one.name.startswith(".")]
+    return shown[0] if len(shown) == 1 and kind != "zip in folder" else folder
+
+
+@given(footprints())
+def test_footprints_in_any_container_and_parts_are_the_same_or_refused(how: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = draw_houses(how, Path(name) / "houses")
+        try:
+            found = read_buildings(path, CRS)
+        except InputError as error:
+            event(f"refused: {re.sub(r'/[^ ]*/', '', str(error))[:60]}")
+            return
+        (seen,) = point_files([path], "FILE", footprints=True) if path.is_file() else [None]
+    event(f"read, {how['form']}, {how['held'] or 'plain'}, {how['parts']} parts")
+    assert seen is None or seen.path == path
+    assert len(found) == len(HOUSES)
+    np.testing.assert_allclose(
+        np.sort(shapely.get_coordinates(found.geometry.centroid.to_numpy()), axis=0), WANTED, atol=0.05
+    )
+    if how["ids"] and how["form"] != "shp":  # whose names are cut
+        assert sorted(found["building_id"]) == sorted(HOUSES["building_id"])

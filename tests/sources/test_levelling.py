@@ -85,6 +85,10 @@ def test_points_may_be_numbered_anew_at_each_building(tmp_path):
 
 def test_one_mistyped_height_says_nothing_of_the_unit(tmp_path):
     assert read(tmp_path, LONG.replace("9.9950", "0.9950")).height_mm[0, 1] == pytest.approx(995)
+    rows = [f"P{n};7;{46 + n};{46 + n - 0.004 - n / 1e4:.4f}" for n in range(20)]
+    rows[3] = "P3;7;49;94.0000"  # without a unit in the header
+    found = read(tmp_path, "\n".join(["point;building_id;2020-01-10;2023-06-30", *rows]))
+    assert np.diff(found.height_mm)[:3, 0] == pytest.approx([-4.0, -4.1, -4.2])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import tarfile
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 
@@ -14,7 +15,7 @@ from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from tests.sources.checks.test_consistency_heights import on_a_hill
 from tests.sources.footprints.test_cases import BASE, CASES, CRS
-from tests.sources.make import rows, text
+from tests.sources.make import rows, squares, text, zipped
 
 ERROR = '{"error": {"code": 499, "message": "Token Required"}}'
 CAPABILITIES = '<?xml version="1.0"?><wfs:WFS_Capabilities xmlns:wfs="http://www.opengis.net/wfs/2.0" version="2.0.0"/>'
@@ -31,6 +32,24 @@ OSM = {"version": 0.6, "generator": "Overpass API", "elements": [], "remark": "r
         ("a.gml", CAPABILITIES, r"a server's list of its layers.*GetFeature"),
         ("a.qlr", "<!DOCTYPE qgis-layer-definition>\n<qlr/>", "a project or style of QGIS"),
         ("a.qgs", '<qgis version="3.34"></qgis>', "a project or style of QGIS"),
+        ("a.xml", "<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>", "a server's error message"),
+        ("a.geojson", '{"detail":"Authentication credentials were not provided."}', "a server's error message"),
+        ("a.zip", '{"message": "Forbidden"}', "not a zip: a server's error message"),
+        ("a.zip", "PK is not how it begins", r"not a zip\. Download it again"),
+        (
+            "a.json",
+            '[{"id": "1", "type": "Feature", "geometry": null}]',
+            r"in a list of their own.*`jq .*> OUT\.geojson`",
+        ),
+        (
+            "a.json",
+            '[{"id": "1", "the_geom": {"type": "Polygon"}}]',
+            "rows of a server as plain JSON. Ask it for GeoJSON",
+        ),
+        ("a.txt", "https://egms.land.copernicus.eu/EGMS_L2b_117.zip?id=a\n" * 2, "a list of addresses"),
+        ("a.dwg", "AC1032" + "\0" * 99, r"a drawing of AutoCAD \(DWG\)"),
+        ("a.csv.crdownload", "pid,easting\na,1\n", "an unfinished download"),
+        ("a.csv", "POLYGON ((0 0, 1 0, 1 1, 0 0))\n", "its first line is an outline. Write the names of the columns"),
     ],
 )
 def test_texts_that_hold_no_footprints_are_named(tmp_path, name, content, said):
@@ -41,6 +60,63 @@ def test_texts_that_hold_no_footprints_are_named(tmp_path, name, content, said):
     assert found.kind == "not readable"
     if content.startswith("{"):  # what is no point layer is no footprints for the same reason, and said once
         assert len(found.doubts) == 1
+
+
+def test_an_answer_with_features_is_no_error_whatever_stands_before_them(tmp_path):
+    features = json.loads(squares().to_crs("EPSG:4326").to_json())["features"]
+    answer = {"status": "ok", "type": "FeatureCollection", "features": features}
+    (tmp_path / "a.geojson").write_text(json.dumps(answer))
+    assert len(read_buildings(tmp_path / "a.geojson", CRS)) == len(features)
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "said"),
+    [
+        ("a.xlsx", ["[Content_Types].xml", "xl/workbook.xml"], "a spreadsheet: save it as csv"),
+        ("a.ods", ["mimetype", "content.xml"], "a document of LibreOffice: save its table as csv"),
+        ("a.qgz", ["a.qgs", "a.qgd"], "a project of QGIS, which holds no data: give the layer's own file"),
+    ],
+)
+def test_documents_that_are_zips_are_named(tmp_path, name, members, said):
+    path = zipped(tmp_path / name, dict.fromkeys(members, "<x/>"))
+    for read in (read_points, lambda path: read_buildings(path, CRS)):
+        with pytest.raises(InputError, match=said):
+            read(path)
+
+
+def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
+    squares().to_file(tmp_path / "h.shp")
+    (tmp_path / "a00000001.gdbtable").write_bytes(b"\3\0\0\0")
+    (tmp_path / "a.tif").write_bytes(b"II*\0" + bytes(99))
+    for name, said in (
+        ("h.prj", r"a file beside a Shapefile\. Give its h\.shp"),
+        ("a00000001.gdbtable", f"one table of a file geodatabase. Give its folder, {tmp_path.name}"),
+        ("a.tif", "a GeoTIFF, which holds no outlines. Give them as polygons"),
+    ):
+        with pytest.raises(InputError, match=said):
+            read_buildings(tmp_path / name, CRS)
+    with pytest.raises(InputError, match="named by days: if it holds points, give it as --points"):
+        read_buildings(BASE / "asc.csv", CRS)
+    with pytest.raises(InputError, match="If these are footprints, give them as --buildings"):
+        read_points(BASE / "fp.gpkg")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "block", "said"),
+    [
+        ({"FILE_TYPE": "velocity"}, b"", r"MintPy's velocity, .*Give timeseries\*\.h5"),
+        ({"Conventions": "CF-1.8"}, b"", "a NetCDF file. Give points"),
+        ({}, b"MATLAB 7.3 MAT-file", "a MATLAB file. Export its points as csv"),
+        ({}, b"", "an HDF5 file without /timeseries of MintPy"),
+    ],
+)
+def test_hdf5_without_a_series_is_named(tmp_path, attributes, block, said):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.attrs.update(attributes)
+    path.write_bytes(block + path.read_bytes()[len(block) :])
+    with pytest.raises(InputError, match=said):
+        read_points(path)
 
 
 @pytest.mark.parametrize("name", ["p.tar", "p.tar.gz", "p.tgz"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -158,11 +159,19 @@ def read_yaml(path: Path) -> Any:
         InputError: it is missing or not YAML.
     """
     try:
-        return _EachKeyOnce(path.read_text(encoding="utf-8")).get_single_data()
+        content = path.read_bytes()
+        # As editors of Windows write it; without a mark at its beginning, only UTF-8 can be told.
+        encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        return _EachKeyOnce(content.decode(encoding)).get_single_data()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}). Give a parameters file.") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as UTF-8."
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a day that is none, as 2020-02-30, is a ValueError
         raise InputError(f"{path}: not readable as YAML ({error}).") from None
 

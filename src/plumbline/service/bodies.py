@@ -1,9 +1,12 @@
-"""Unpack bodies of requests by their `Content-Encoding`, piece by piece."""
+"""Unpack bodies of requests by their `Content-Encoding`, piece by piece, and tell whether they are whole."""
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+
+from starlette.types import Message
 
 from plumbline.service.problems import ENCODINGS as KNOWN
 from plumbline.service.problems import Problem
@@ -31,6 +34,33 @@ def encoding_of(headers: list[tuple[bytes, bytes]]) -> str | None:
         found = packed[0][:40].decode("latin-1")
         raise Problem(415, f"Content-Encoding {found!r} is not known. Known are {KNOWN}, or send the body as it is.")
     return NAMES[packed[0]]
+
+
+BOUNDARY = re.compile(rb'multipart/[^;]+;.*?\bboundary="?([^";,]+)', re.IGNORECASE)
+TAIL_BYTES = 1 << 12
+"""Of the end of a body, in which its closing boundary stands; behind that, nothing is expected."""
+
+
+def end_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    """Return what a form of several parts has at its end, by the headers of its request; None of another body."""
+    kind = next((value for name, value in headers if name == b"content-type"), b"")
+    found = BOUNDARY.match(kind.strip())
+    return None if found is None else b"--" + found[1].strip() + b"--"
+
+
+async def ended(coming: AsyncIterator[Message], end: bytes) -> AsyncIterator[Message]:
+    """Yield the messages of a form; a part without an end would be left out without a word.
+
+    Raises:
+        Problem: 400 if the form has no end.
+    """
+    tail = b""
+    async for message in coming:
+        tail = (tail + message.get("body", b"")[-TAIL_BYTES:])[-TAIL_BYTES:]
+        is_last = message["type"] == "http.request" and not message.get("more_body", False)
+        if is_last and end not in tail:
+            raise Problem(400, "The form was cut off: its closing boundary is missing. Send it again.")
+        yield message
 
 
 class Unpacking:

@@ -17,7 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from plumbline.service.bodies import Unpacking, encoding_of
+from plumbline.service.bodies import Unpacking, encoding_of, end_of, ended
 from plumbline.service.job_store import JobStore
 from plumbline.service.models import Models
 from plumbline.service.problems import Problem, problem_of, refusals
@@ -203,6 +203,8 @@ class Guard:
         begun = False
         refused: Problem | None = None
         coming = self._unpacked(receive, most, encoding) if encoding else self._counted(receive, most)
+        if (end := end_of(scope["headers"])) is not None:
+            coming = ended(coming, end)
 
         async def bounded() -> Message:
             nonlocal refused

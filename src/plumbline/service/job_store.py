@@ -9,6 +9,7 @@ import secrets
 import shutil
 import sqlite3
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ import psutil  # type: ignore[import-untyped]
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.sources.footprints.open import PARQUET_SUFFIXES
+from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES
+from plumbline.sources.footprints.selection import are_parts
 
 Kind = Literal["predict", "restore"]
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -276,11 +278,11 @@ MEDIA = {
 """Kind of content -> file among the results."""
 MAIN_PARTS = (".shp", ".tab", ".mif", ".gml")
 """Of footprints in several files."""
-LONGEST_NAME = 120
+LONGEST_NAME, MOST_NAME_BYTES = 120, 200
 ORPHAN_SECONDS = 3600.0
 """After which an upload that never became a job is removed."""
 CHUNK = 1 << 20
-_UNSAFE = re.compile(r"[^\w.\-]+", re.ASCII)
+_UNSAFE = re.compile(r"[^\w.\-]+")
 
 
 @dataclass(frozen=True)
@@ -299,13 +301,16 @@ def new_id() -> str:
 def safe_name(name: str, fallback: str) -> str:
     """Return a file name without folders and without characters that a shell or a file system treats specially.
 
-    Formats are told by names as well, so as much as can be of the user's own is kept.
+    Formats are told by names as well, and patterns fit them, so as much as can be of the user's own is kept.
     """
-    bare = name.replace("\\", "/").rpartition("/")[2]
+    bare = unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]
     bare = _UNSAFE.sub("_", bare).lstrip(".-")
     stem, dot, suffix = bare.rpartition(".")
     if len(bare) > LONGEST_NAME:
         bare = f"{stem[: LONGEST_NAME - len(suffix) - 1]}{dot}{suffix}"[:LONGEST_NAME]
+    while len(bare.encode()) > MOST_NAME_BYTES:  # of letters that take several bytes
+        stem, dot, suffix = bare.rpartition(".")
+        bare = f"{stem[:-1]}{dot}{suffix}" if stem else bare[:-1]
     return bare or fallback
 
 
@@ -347,18 +352,24 @@ def _write(upload: Upload, path: Path) -> None:
 
 
 def buildings_file(folder: Path) -> Path | None:
-    """Return the footprints of a job: a file, of several that are one its main part, or the folder of Parquet parts.
+    """Return the footprints of a job: a file, of several that are one its main part, or the folder of numbered parts.
 
     Raises:
         InputError: there are several that are not one.
     """
     found = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
+    found = [path for path in found if path.name[0] not in HIDDEN] or found
     if len(found) > 1 and all(path.suffix.lower() in PARQUET_SUFFIXES for path in found):
         return folder / BUILDINGS
     main = [path for path in found if path.suffix.lower() in MAIN_PARTS] if len(found) > 1 else found
+    if are_parts([path.name for path in main or found]):
+        return folder / BUILDINGS
     if len(main) > 1 or (found and not main):
         names = ", ".join(path.name for path in found)
-        raise InputError(f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet.")
+        raise InputError(
+            f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet, or "
+            "tiles named alike but for their numbers."
+        )
     return main[0] if main else None
 
 

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -45,6 +46,9 @@ ENCODINGS = "gzip, deflate"
 NO_JOB = "There is no such job. Ended jobs are removed after some hours; send the files again."
 MOST_NAMED, MOST_LETTERS = 5, 50
 """Of unknown form fields, in a message."""
+NO_FILE = 'text found, a file is needed: `curl -F NAME=@FILE`, or in a part of your own `filename="FILE"`'
+WRITTEN_AS = ("base64", "quoted-printable")
+"""How parts of a form are no longer written (RFC 7578): nobody would undo it."""
 _OPTION = re.compile(r"`?(?<![\w-])--([a-z][a-z-]*[a-z])`?")
 _COMMAND = re.compile(r" \(`plumbline [^)]*\)")
 _ABSOLUTE = re.compile(r"(?<![\w.])/(?:[\w.\-+@]+/)+")
@@ -149,6 +153,9 @@ async def refuse_odd_fields(request: Request) -> None:
     form = await request.form()
     several = {field.alias for field in route.dependant.body_params if _takes_several(field.field_info.annotation)}
     _refuse_given_twice((name for name, _ in form.multi_items()), several)
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile) and (how := value.headers.get("content-transfer-encoding", "")) in WRITTEN_AS:
+            raise Problem(415, f"`{name[:MOST_LETTERS]}`: Content-Transfer-Encoding {how}. Send the bytes as they are.")
     unknown = [name for name in dict.fromkeys(form) if name not in known]
     if not unknown:
         return
@@ -186,7 +193,12 @@ def add_handlers(app: FastAPI) -> None:
             return Problem(404, NO_JOB).response()
         for one in error.errors():
             where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
-            parts.append(f"`{where}`: {one['msg']}")
+            is_text = "Expected UploadFile" in one["msg"]
+            parts.append(f"`{where}`: {NO_FILE if is_text else one['msg']}")
+        kind = request.headers.get("content-type", "none").partition(";")[0]
+        is_form = any(one["loc"][0] == "body" for one in error.errors()) and not request.url.path.startswith("/v2/")
+        if is_form and kind != "multipart/form-data":
+            parts.append(f"Content-Type {kind[:MOST_LETTERS]} came: send the files as multipart/form-data")
         return Problem(422, "; ".join(parts)).response()
 
     app.add_exception_handler(RequestValidationError, misfit)

@@ -15,6 +15,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 
 GLOBE = "EPSG:4326"
+UNDEFINED = "Undefined geographic SRS"
+"""What GeoPackage calls degrees of no known datum."""
 """Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
 MAX_STRETCH = 0.02
 """Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
@@ -102,6 +104,11 @@ def is_globe(source: str, crs: str) -> bool:
     if not (parsed.is_geographic or parsed.is_projected):
         _check_metres(source, crs, parsed)
     return bool(parsed.is_geographic)
+
+
+def is_local(crs: CRS | None) -> bool:
+    """Return whether a CRS is only a name for unknown coordinates: GeoPackage's undefined ones, a local grid."""
+    return crs is not None and (crs.type_name == "Engineering CRS" or crs.name == UNDEFINED)
 
 
 def is_elsewhere(source: str, one: str, other: str) -> bool:

@@ -78,6 +78,8 @@ def _check_names(first: Given, second: Given) -> None:
     if part[0] != part[1]:
         return
     why = "two releases of the same product" if levels[0] == levels[1] else f"{levels[0]} and {levels[1]} of one track"
+    if levels[0] == levels[1] and Path(first.file).stem == Path(second.file).stem:
+        why = "the same product twice, as an archive and unpacked, or as two copies"
     raise InputError(
         f"{second.file}: beside {first.file}, these are {why} ({' '.join(part[0].values())}), made from the same "
         "images, and would count twice. Give one of both."
@@ -114,19 +116,40 @@ def _check_series(first: Given, second: Given) -> None:
             f"{second.file}: {shared} of its points lie where those of {first.file} do, seen from the same side, on "
             f"{days} days of both. These are the same data, and would count twice. Give one of both."
         )
-    if share >= SAME_SHARE and {_is_geocoded(first), _is_geocoded(second)} == {True, False}:
-        if _shared(one, other, SAME_PIXEL_M) >= SAME_SHARE * fewest:
+    if share >= SAME_SHARE:
+        is_geocoded = {_is_geocoded(first), _is_geocoded(second)} == {True, False}
+        if not (is_geocoded or _origin(first) != _origin(second)):
+            return
+        if _shared(one, other, SAME_PIXEL_M) < SAME_SHARE * fewest:
+            return
+        if is_geocoded:
             raise InputError(
                 f"{second.file}: beside {first.file}, one is in radar coordinates, the other is geocoded from it: the "
                 "same data would count twice. Give one of both."
             )
-    elif days > 1 and share < SAME_SHARE and _shared(one, other, SAME_PLACE_M) >= SAME_SHARE * fewest:
         log.warning(
-            "%s and %s: the same places from the same side, and %d days are in both, which count twice.",
+            "%s and %s: the same side of the same ground on %d days of both, as by two programs: if both were made "
+            "from the same images, these count twice. Leave one out.",
             first.file,
             second.file,
             days,
         )
+    elif (days > 1 or _meet_in_time(one, other)) and _shared(one, other, SAME_PLACE_M) >= SAME_SHARE * fewest:
+        log.warning(
+            "%s and %s: the same places from the same side, and %s.",
+            first.file,
+            second.file,
+            f"{days} days are in both, which count twice"
+            if days > 1
+            else "other days of the same time: if one was resampled from the other, it counts twice. Leave one out",
+        )
+
+
+def _origin(given: Given) -> tuple[bool, ...]:
+    """Return the marks of a product's program: kind of file, download of EGMS, columns of a point's quality."""
+    track = given.track
+    is_hdf5 = given.file.lower().endswith(HDF5)
+    return is_hdf5, given.egms is not None, track.coherence is None, track.rmse is None
 
 
 def _is_component(track: Track) -> bool:

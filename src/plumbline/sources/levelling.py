@@ -57,6 +57,8 @@ UNIT = re.compile(r"(.*?)(?:[\s_]+|[\s_]*[\[(])(mm|cm|m)[\])]?")
 TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 SURELY_M, SURELY_MM = 0.2, 1.0
 """Largest change of any point without a unit: below the first it is in m, from the second in mm."""
+NEARLY_ALL = 0.9
+"""Share of the points that moved which are surely in m, where one that is misread is not."""
 UNUSUAL_MM, IMPOSSIBLE_MM = (0.2, 200.0), (0.05, 1000.0)
 """Typical change of a point: outside the first range the user is warned, outside the second the unit is wrong."""
 ONE_SIGN = 0.8
@@ -263,12 +265,21 @@ def _assemble(
 
 
 def _unit(product: CsvFile, values: NDArray[np.float64]) -> str:
-    """Return the unit that the largest change of a point shows."""
-    known = values[np.isfinite(values).any(1)]
-    most = float((np.nanmax(known, axis=1) - np.nanmin(known, axis=1)).max(initial=0.0))
+    """Return the unit that the changes of the points show: the largest, unless nearly all others are as small as m."""
+    moved = _moved(values)
+    most = float(moved.max(initial=0.0))
+    usual, large = np.quantile(moved[moved > 0], (0.5, NEARLY_ALL), method="lower") if most else (0.0, 0.0)
+    if 0 < usual < IMPOSSIBLE_MM[0] and large < SURELY_M:  # a misread height or two
+        return "m"
     if SURELY_M <= most < SURELY_MM or not most:
         raise InputError(f"{product}: the unit of the heights is not clear. Write it into the header, as height_m.")
     return "m" if most < SURELY_M else "mm"
+
+
+def _moved(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the range of each point with a value, of values (P, D)."""
+    known = values[np.isfinite(values).any(1)]
+    return np.asarray(np.nanmax(known, axis=1) - np.nanmin(known, axis=1))
 
 
 def _check_unit(product: CsvFile, column: str, unit: str, values: NDArray[np.float64]) -> None:
@@ -278,8 +289,7 @@ def _check_unit(product: CsvFile, column: str, unit: str, values: NDArray[np.flo
         column: that states the unit; empty: none does. values: (P, D). One wrong height changes nothing: the median
             of the points that moved counts.
     """
-    known = values[np.isfinite(values).any(1)]
-    moved = np.nanmax(known, axis=1) - np.nanmin(known, axis=1)
+    moved = _moved(values)
     typical = TO_MM[unit] * float(np.quantile(moved[moved > 0], 0.5, method="lower")) if (moved > 0).any() else 1.0
     if UNUSUAL_MM[0] <= typical < UNUSUAL_MM[1]:
         return

@@ -35,6 +35,7 @@ REFUSED = [
     # SqueeSAR's components have the days of one of the tracks.
     ((TRACK, "asc.shp"), (track(PLACES + 15, los=UP), "vertical.shp"), "made from tracks such as asc.shp"),
     ((replace(TRACK, name=L2A), "a/points.zip"), (replace(MOVED, name=L2B), "b/points.zip"), "L2A and L2B"),
+    ((TRACK, f"{L2B}.csv"), (TRACK, f"{L2B}.zip"), "the same product twice, as an archive and unpacked"),
 ]
 
 
@@ -55,6 +56,16 @@ def test_they_are_refused_with_both_files(one, other, said):
             (TRACK, "a.csv"),
             (track(start="2020-02-12"), "b.csv"),
             "a.csv and b.csv: the same places .* 3 days are in both",
+        ),
+        (
+            (TRACK, "a.csv"),
+            (track(start="2020-01-02"), "monthly.csv"),
+            "a.csv and monthly.csv: the same places .* if one was resampled from the other, it counts twice",
+        ),
+        (
+            (TRACK, f"{L2B}.zip"),
+            (MOVED, "stamps.csv"),
+            f"{L2B}.zip and stamps.csv: the same side .* as by two programs: if both were made from the same images",
         ),
     ],
 )

@@ -1,10 +1,13 @@
 """Footprints in many CRSs, in whatever unit and order of axes, end up at one place."""
 
 import json
+import sqlite3
 import zipfile
+from contextlib import closing
 
 import geopandas
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import shapely
 import yaml
@@ -227,3 +230,57 @@ def test_a_stated_crs_does_not_count_for_degrees_and_one_lost_feature_decides_no
     degrees.loc[0, "geometry"] = shapely.box(1e6, 1e6, 2e6, 2e6)
     with pytest.raises(InputError, match="cannot be degrees of longitude and latitude, as the CRS"):
         read_buildings(unnamed(path, degrees, "collection"), CRS, stated={"*": Footprints(crs="EPSG:25832")})
+
+
+def test_a_stated_crs_counts_where_the_file_s_own_says_no_place(tmp_path):
+    """GeoPackage has two undefined ones, MapInfo and others a grid of their own."""
+    wanted = squares()
+    layers = {"cartesian.gpkg": (wanted, -1), "degrees.gpkg": (wanted.to_crs("EPSG:4326"), 0)}
+    for name, (frame, number) in layers.items():
+        frame.to_file(tmp_path / name)
+        with closing(sqlite3.connect(tmp_path / name)) as connection, connection:
+            for table in ("gpkg_geometry_columns", "gpkg_contents"):
+                connection.execute(f"UPDATE {table} SET srs_id = {number}")
+    wanted.to_file(tmp_path / "local.shp")
+    (tmp_path / "local.prj").write_text('LOCAL_CS["Nonearth",UNIT["Meter",1.0]]')
+    for name, crs in (("cartesian.gpkg", CRS), ("degrees.gpkg", "EPSG:4326"), ("local.shp", CRS)):
+        if crs == CRS:
+            with pytest.raises(InputError, match=r"no CRS.*cannot be degrees"):
+                read_buildings(tmp_path / name, CRS)
+        found = read_buildings(tmp_path / name, CRS, stated={"*": Footprints(crs=crs)})
+        assert shapely.hausdorff_distance(found.geometry.to_numpy(), wanted.geometry.to_numpy()).max() < 0.01
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_geoparquet_that_names_no_crs_is_in_degrees_only_if_it_may_be(tmp_path, monkeypatch, caplog, large):
+    wanted, path = squares(), tmp_path / "f.parquet"
+    near = Area(tuple(wanted.total_bounds), CRS) if large else None
+    if large:
+        monkeypatch.setattr(area_module, "LARGE_BYTES", 0)
+        monkeypatch.setattr(area_module, "LARGE_PACKED_BYTES", 0)
+    for crs in (CRS, "EPSG:4326"):
+        wanted.to_crs(crs).to_parquet(path)
+        table = pq.read_table(path)
+        about = json.loads(table.schema.metadata[b"geo"])
+        del about["columns"]["geometry"]["crs"]
+        pq.write_table(table.replace_schema_metadata({b"geo": json.dumps(about)}), path)
+        if crs == CRS:
+            with pytest.raises(InputError, match=r"no CRS.*cannot be degrees"):
+                read_buildings(path, CRS, area=near)
+        found = read_buildings(path, CRS, stated={"*": Footprints(crs=CRS)}, area=near)
+        assert shapely.hausdorff_distance(found.geometry.to_numpy(), wanted.geometry.to_numpy()).max() < 0.01
+    assert "does not count, coordinates in a GeoParquet without `crs` are degrees" in caplog.text
+
+
+def test_a_crs_that_features_name_is_the_one_to_state(tmp_path):
+    """As QGIS Web Client 2 exports what was chosen."""
+    collection = json.loads(squares().to_crs("EPSG:25833").to_json())
+    collection.pop("crs", None)
+    for feature in collection["features"]:
+        feature["crs"] = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::25833"}}
+    (tmp_path / "f.geojson").write_text(json.dumps(collection))
+    with pytest.raises(InputError, match=r"only its features name a CRS \(EPSG:25833\)") as refused:
+        read_buildings(tmp_path / "f.geojson", CRS)
+    stated = Ingest.model_validate(yaml.safe_load(str(refused.value).partition("\n")[2])["ingest"]).footprints
+    found = read_buildings(tmp_path / "f.geojson", CRS, stated=stated)
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), squares().geometry.to_numpy()).max() < 0.01

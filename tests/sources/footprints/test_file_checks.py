@@ -87,7 +87,7 @@ def test_a_file_that_points_at_others_opens_none_of_them(tmp_path, text, packed)
             "server's error message",
         ),
         (b"<ServiceExceptionReport version='1.2.0'/>", "server's error message"),
-        (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "a web page instead of footprints"),
+        (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "a web page instead of data"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "pointer of Git LFS"),
         (b"PMTiles\x03" + b"\0" * 200, "map tiles, which cut and simplify buildings"),
         ('{"type": "FeatureCollection", "features": []}'.encode("utf-16"), "text in UTF-16"),

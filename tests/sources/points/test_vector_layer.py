@@ -105,6 +105,16 @@ def test_places_in_metres_and_missing_values(tmp_path):
     assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 1]]
 
 
+def test_a_stated_crs_counts_where_the_layer_s_own_says_no_place(tmp_path):
+    cells = frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(32631)
+    cells.set_crs('LOCAL_CS["Undefined Cartesian SRS",UNIT["Meter",1]]', allow_override=True).to_file(
+        tmp_path / "a.gpkg"
+    )
+    own = {"easting": "geometry_easting", "northing": "geometry_northing"}
+    track = read_points(tmp_path / "a.gpkg", {"*": described(columns=PLACED | own, crs="EPSG:32631")})
+    np.testing.assert_allclose(track.easting, cells.geometry.x, atol=1e-3)
+
+
 @pytest.mark.parametrize("suffix", ["gpkg", "shp"])
 @pytest.mark.parametrize(("stated", "fits"), [("EPSG:32631", True), ("EPSG:25831", True), ("EPSG:32632", False)])
 def test_a_crs_that_is_not_the_layers_own_is_refused(tmp_path, suffix, stated, fits):

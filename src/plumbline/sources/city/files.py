@@ -12,7 +12,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
-from plumbline.sources.footprints.open import PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
+from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
 from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
@@ -115,6 +115,7 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
         raise InputError(
             f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, a zip of one, a .gdb folder or "
             f"a folder of parts), {listed} found."
+            + (" Put the parts of one city into a folder of their own." if len(footprints) > 1 else "")
         )
     return CityFiles(folder.resolve().name, products, footprints[0], None)
 
@@ -152,10 +153,19 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
 def _is_folder_of_footprints(folder: Path) -> bool:
     if folder.name.startswith(".") or not is_folder_of_footprints(folder):
         return False
-    if any(one.suffix.lower() in POINTS for one in folder.iterdir()):
+    if any(one.suffix.lower() in POINTS and not _is_packed_footprints(one) for one in folder.iterdir()):
         return False
-    part = next((one for one in sorted(folder.rglob("*")) if one.suffix.lower() in PARQUET_SUFFIXES), None)
+    parts = (one for one in sorted(folder.rglob("*")) if one.suffix.lower() in PARQUET_SUFFIXES)
+    part = next((one for one in parts if one.name[0] not in HIDDEN), None)
     return part is None or not is_product(part)
+
+
+def _is_packed_footprints(path: Path) -> bool:
+    """Return whether a csv, gzip or zip holds footprints."""
+    if path.name.startswith(".") or _unpacked_suffix(path) in VECTOR_SUFFIXES:
+        return True
+    file = OpenedFile(path)
+    return _holds_outlines(file) or (path.suffix.lower() == ".zip" and _is_zipped_vector(file))
 
 
 def _unpacked_suffix(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from plumbline import params
 from plumbline.core.errors import InputError
+from plumbline.sources.files.foreign import TAR, TAR_SIGN, UNPACK, check_finished, describe_archive, is_tar, what_else
 from plumbline.sources.files.streams import (
     FAULTS,
     MAX_MEMBER_BYTES,
@@ -24,8 +25,6 @@ from plumbline.sources.files.streams import (
 ZIP_START = b"PK\x03\x04"
 ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
 """Also of an empty one, and of one that was cut in volumes. `PK` alone may begin the name of a column: PK_UID."""
-SPREADSHEET = "[Content_Types].xml"
-"""Of every file of Excel, which is a zip."""
 GZIP_START = b"\x1f\x8b"
 NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
 """What files begin with that are surely no HDF5."""
@@ -118,6 +117,7 @@ def as_file(file: AnyFile) -> OpenedFile:
 
 def _look(path: Path) -> tuple[bytes, bool]:
     """Read the first bytes of a file, and whether it is HDF5."""
+    check_finished(path)
     try:
         with path.open("rb", buffering=0) as stream:
             start = stream.read(HEAD_BYTES) or b""
@@ -161,9 +161,21 @@ def find_csv(file: AnyFile) -> CsvFile:
         if is_tar(begins):
             raise InputError(f"{path}: a {TAR}. {UNPACK}.")
         return packed
-    if path.suffix.lower() == ".zip":
-        raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
+    check_zip(path, start)
     return CsvFile(path)
+
+
+def check_zip(path: Path, start: bytes) -> None:
+    """Refuse a file that is named .zip and begins otherwise: a server's answer often.
+
+    Raises:
+        InputError: it is none; the message says what it is instead, where that can be told.
+    """
+    if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
+        found = what_else(start.decode("utf-8", "replace"))
+        raise InputError(
+            f"{path}: named .zip, but its content is not a zip{f': {found}' if found else '. Download it again.'}"
+        )
 
 
 def zip_members(file: AnyFile) -> list[str]:
@@ -227,10 +239,8 @@ def _csv_member(file: OpenedFile) -> str:
         names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
         found = f"{len(tables)} csv files" if tables else "no csv file"
         advice = " Unpack it and give each of them." if len(tables) > 1 else ""
-        if SPREADSHEET in {member.filename for member in members}:
-            advice = " It is a spreadsheet: save it as csv."
-        elif not tables and any(member.filename.lower().endswith((".zip", ".gz")) for member in members):
-            advice = " Unpack it and give what is packed in it."
+        if not tables and (said := describe_archive([member.filename for member in members])):
+            advice = f" {said}"
         raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).{advice}")
     (table,) = tables
     if table.file_size == 0:
@@ -259,63 +269,6 @@ def _points_outside(name: str) -> bool:
 def _is_hidden(name: str) -> bool:
     parts = PurePosixPath(name).parts
     return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
-
-
-TAR, TAR_SIGN = "tar archive", slice(257, 262)
-UNPACK = "Unpack it, and give the files in it"
-
-
-def is_tar(start: bytes) -> bool:
-    """Return whether bytes are the beginning of a tar archive."""
-    return start[TAR_SIGN] == b"ustar"
-
-
-FOREIGN = {
-    b"II*\0": "GeoTIFF",
-    b"MM\0*": "GeoTIFF",
-    b"II+\0": "GeoTIFF",
-    b"MM\0+": "GeoTIFF",
-    b"CDF": "NetCDF file",
-    b"MATLAB 5.0": "MATLAB file",
-    b"%PDF": "PDF",
-    b"\x89PNG": "picture (PNG)",
-    b"\xff\xd8\xff": "picture (JPEG)",
-    b"\x93NUMPY": "NumPy file",
-    b"Rar!": "rar archive",
-    b"7z\xbc\xaf": "7z archive",
-    b"\x28\xb5\x2f\xfd": "zstd archive",
-    b"BZh": "bzip2 archive",
-    b"\xfd7zXZ": "xz archive",
-    b"\xd0\xcf\x11\xe0": "workbook of Excel 97",
-    b"\0\x01\0\0Standard": "database of Access",
-    b"<?xml": "XML file (KML, GML)",
-    b"<kml": "KML file",
-    b"<!DOCTYPE": "web page",
-    b"<!doctype": "web page",
-    b"<html": "web page",
-}
-"""What a file begins with -> what it is."""
-RASTERS = ("GeoTIFF", "NetCDF file")
-
-
-def describe_foreign(start: bytes) -> str | None:
-    """Name the type of a file that is not a table of points, with advice; None for a possible table.
-
-    Args:
-        start: its first bytes.
-    """
-    start = start.removeprefix(b"\xef\xbb\xbf")
-    kind = TAR if is_tar(start) else next((one for begins, one in FOREIGN.items() if start.startswith(begins)), None)
-    if kind is None:
-        return None
-    if kind.endswith("archive"):
-        return f"a {kind}. {UNPACK}"
-    article = "an" if kind.startswith("XML") else "a"
-    if kind in RASTERS:
-        return (
-            f"{article} {kind}. Give points: a raster's cells as rows of a csv, with a column of displacements an epoch"
-        )
-    return f"{article} {kind}. Export its table as csv, or its layer of points as GeoPackage"
 
 
 def fits(path: Path, pattern: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,8 +22,9 @@ import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE
+from plumbline.sources.crs import GLOBE, is_local
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.files.foreign import kind_of
 from plumbline.sources.files.opened import for_command
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
@@ -32,26 +34,33 @@ from plumbline.sources.footprints.pages import warn_of_page, warn_of_request
 from plumbline.sources.footprints.selection import (
     OSM_BUILDINGS,
     OSM_LAYER,
-    choose_layer,
+    choose_layers,
     is_openstreetmap,
     name_openstreetmap,
 )
 from plumbline.sources.footprints.shapefile import SHP, text_encoding
 from plumbline.sources.footprints.source import (
     FILE_SUFFIXES,
-    FOLDER_SUFFIXES,
     LINES,
+    LOOKED_AT,
+    Piece,
     Source,
     are_degrees,
     assumes_crs,
     check_named_crs,
+    find_pieces,
     find_source,
+    is_folder_of_parts,
+    is_read_as_one,
 )
-from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
+from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet, states_crs
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 """Of files that `read_vector` reads."""
+DAY = re.compile(r"(?<!\d)(?:19|20)\d\d-?[01]\d-?[0-3]\d(?!\d)")
+HIDDEN = "._"
+"""What begins the names of files that Arrow passes over, as those of Spark and of macOS."""
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
 UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
@@ -84,7 +93,7 @@ def read_vector(
 
     Args:
         path: the file.
-        layer: its name; see `choose_layer` for what is read without.
+        layer: its name; see `choose_layers` for what is read without.
         crs: that of the coordinates, where the file does not state it.
         area: of a large file only the features that reach into it are read.
 
@@ -96,11 +105,36 @@ def read_vector(
         raise InputError(f"{path}: no such file.")
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty.")
-    is_parquet = _is_columnar(path)
-    if is_parquet and layer is not None:
-        raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
-    source = Source(str(path), None) if is_parquet else find_source(path)._replace(stated=crs)
     area = area.of_file(path) if area is not None else None
+    if _is_columnar(path):
+        if layer is not None:
+            raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
+        frames = [_read_piece(Piece(path), Source(str(path), None), None, crs, area)]
+    else:
+        frames = [
+            _read_piece(piece, find_source(*piece)._replace(stated=crs), layer, crs, area)
+            for piece in find_pieces(path, layer)
+        ]
+    frame = joined(path, frames)
+    if area is not None:
+        log.warning(
+            "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
+            path,
+            len(frame),
+            area,
+        )
+        if not len(frame):
+            raise InputError(
+                f"{path}: no footprint lies within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?"
+            )
+    return frame
+
+
+def _read_piece(
+    piece: Piece, source: Source, layer: str | None, crs: str | None, area: Area | None
+) -> geopandas.GeoDataFrame:
+    """Read one file of footprints."""
+    path, is_parquet = piece.path, source.ends is None and _is_columnar(piece.path)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -126,14 +160,18 @@ def read_vector(
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
                 f"{for_command(path, source.name)}`."
             ) from None
+        start = _start(source)
+        kind = None if start.startswith(b"<") else kind_of(start)  # a damaged GML is no other file
+        known = "GeoJSON, GeoPackage, Shapefile, zipped Shapefile and GeoParquet are."
         raise InputError(
-            f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
-            "zipped Shapefile and GeoParquet are."
+            f"{path}: {kind}, which holds no outlines. Give them as polygons: {known}"
+            if kind is not None
+            else f"{path}: not readable as a file of footprints ({first_line_of(error)}). {known}"
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed."
-            f"{_wkt(frame, for_command(path, source.name))}"
+            f"{_wkt(frame, for_command(path, source.name))}{_points(source)}"
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
@@ -142,26 +180,34 @@ def read_vector(
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
     frame = frame.reset_index(drop=True)
-    is_assumed = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
-    if is_assumed and not are_degrees(frame.geometry.to_numpy()[:SAMPLE]):
-        frame = frame.set_crs(None, allow_override=True)
-    frame = _with_crs(path, frame, crs, is_assumed)
-    if area is not None:
-        log.warning(
-            "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
-            path,
-            len(frame),
-            area,
-        )
-        if not len(frame):
-            raise InputError(
-                f"{path}: no footprint lies within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?"
-            )
+    frame = _with_crs(path, frame, crs, _granting(path, source, frame))
     for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
         if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
             frame[name] = [None if value is None else json.dumps(value, default=_plain) for value in frame[name]]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
+
+
+def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
+    """Return the parts of footprints as one table, in the CRS of the first.
+
+    Raises:
+        InputError: some have a CRS, others none.
+    """
+    if len(frames) == 1:
+        return frames[0]
+    crs = frames[0].crs
+    if any((frame.crs is None) != (crs is None) for frame in frames):
+        raise InputError(f"{path}: some of its parts state a CRS, others none. Give them in one CRS.")
+    return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
+
+
+def _start(source: Source) -> bytes:
+    """Return the first bytes of a file; nothing of a folder."""
+    if source.content is None:
+        return b""
+    with source.content.open() as stream:
+        return stream.read(LOOKED_AT)
 
 
 def _plain(value: Any) -> Any:
@@ -171,6 +217,8 @@ def _plain(value: Any) -> Any:
 
 def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
+    if "not recognized as being in a supported file format" in str(error):  # GDAL advises to name a driver
+        return "in no format that is known"
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
@@ -198,16 +246,14 @@ def turned_back(path: Path) -> str:
 
 
 def is_folder_of_footprints(path: Path) -> bool:
-    """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts in Parquet."""
-    return path.is_dir() and (
-        any(one.suffix.lower() in FOLDER_SUFFIXES for one in path.iterdir()) or _is_columnar(path)
-    )
+    """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts."""
+    return path.is_dir() and (is_read_as_one(path) or _is_columnar(path) or is_folder_of_parts(path))
 
 
 def _is_columnar(path: Path) -> bool:
     """Return whether a path is a Parquet, a folder of them, or a Feather."""
     if path.is_dir():
-        return any(one.suffix.lower() in PARQUET_SUFFIXES for one in path.rglob("*"))
+        return any(one.suffix.lower() in PARQUET_SUFFIXES and one.name[0] not in HIDDEN for one in path.rglob("*"))
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 
@@ -245,10 +291,12 @@ def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | No
 def _read_features(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
     collection = source.ends is not None and source.ends.is_collection
     # A GeoJSON has one layer; to list it, all of it would be read once more.
-    chosen = None if collection and layer is None else _chosen_layer(path, source, layer)
-    if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
-        source = source._replace(texts=text_encoding(shape))
-    return _read_layer(source, chosen, collection, area)
+    frames = []
+    for chosen in [None] if collection and layer is None else _chosen_layers(path, source, layer):
+        if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
+            source = source._replace(texts=text_encoding(shape))
+        frames.append(_read_layer(source, chosen, collection, area))
+    return joined(path, frames)
 
 
 def _own_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
@@ -261,21 +309,35 @@ def _own_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], 
     return partial(read_csv, start) if has_outlines(start) else None
 
 
-def _chosen_layer(path: Path, source: Source, wanted: str | None) -> str | None:
+def _chosen_layers(path: Path, source: Source, wanted: str | None) -> list[str | None]:
     if wanted is None and source.ends is not None and is_openstreetmap(source.ends.start):
-        return OSM_LAYER
-    return choose_layer(path, source.name, wanted)
+        return [OSM_LAYER]
+    if source.content is not None and source.content.member is not None and wanted is not None:
+        wanted = None if PurePosixPath(source.content.member).stem.casefold() == wanted.casefold() else wanted
+    return choose_layers(path, source.name, wanted)
+
+
+def _granting(path: Path, source: Source, frame: geopandas.GeoDataFrame) -> str | None:
+    """Return the format that takes the frame's CRS for granted; None if the file states it, or has none."""
+    if source.ends is None:
+        is_columnar = _is_columnar(path) and path.suffix.lower() not in FEATHER_SUFFIXES
+        return "GeoParquet" if is_columnar and not states_crs(path) else None
+    is_granted = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
+    return "GeoJSON" if is_granted else None
 
 
 def _with_crs(
-    path: Path, frame: geopandas.GeoDataFrame, stated: str | None, is_assumed: bool
+    path: Path, frame: geopandas.GeoDataFrame, stated: str | None, granting: str | None
 ) -> geopandas.GeoDataFrame:
-    """Set the CRS that the user states if the file lacks one; `is_assumed`: only GDAL says that of the frame."""
+    """Set the CRS that the user states if the file lacks one; `granting`: format that says that of the frame."""
+    is_unknown = is_local(frame.crs) and (stated is not None or not frame.crs.is_geographic)
+    if is_unknown or (granting and not are_degrees(frame.geometry.to_numpy()[:SAMPLE])):
+        frame = frame.set_crs(None, allow_override=True)
     if stated is None or frame.crs == stated:
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    why = "coordinates in a GeoJSON without `crs` are degrees of" if is_assumed else "the file states"
+    why = f"coordinates in a {granting} without `crs` are degrees of" if granting else "the file states"
     log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, why, frame.crs.name)
     return frame
 
@@ -287,7 +349,7 @@ def _crs_of(source: Source, layer: str | None) -> str | None:
         if not are_degrees(first.geometry.to_numpy()):
             return source.stated
     crs: str | None = pyogrio.read_info(source.name, layer=layer)["crs"]
-    return crs
+    return source.stated if crs is None or is_local(pyproj.CRS(crs)) else crs
 
 
 def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
@@ -323,6 +385,13 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
         frame.insert(0, FEATURE_ID, ids)
     return frame
+
+
+def _points(source: Source) -> str:
+    """Return advice for a table with two columns or more that are named by days; empty for other files."""
+    header = "" if source.ends is None else source.ends.start.partition("\n")[0]
+    is_dated = len(DAY.findall(header)) > 1
+    return " Its columns are named by days: if it holds points, give it as --points." if is_dated else ""
 
 
 def _wkt(frame: pd.DataFrame, named: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -96,8 +96,21 @@ ANY = ("unknown", "collection")
 """Kinds of geometry, as GDAL names them, that are or may be polygons."""
 
 
-def choose_layer(path: Path, source: str, wanted: str | None = None) -> str | None:
+KML = (".kml", ".kmz")
+"""Their layers are the folders of one drawing."""
+NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!\d))|\d+")
+"""Of a tile; or (group 1) a year or day, which tells editions apart."""
+
+
+def are_parts(names: Sequence[str]) -> bool:
+    """Return whether several names differ in their numbers alone, as those of tiles do."""
+    return len(names) > 1 and len({NUMBER.sub(lambda found: found[1] or "#", name).casefold() for name in names}) == 1
+
+
+def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[str | None]:
     """Choose the wanted layer; else the only one of polygons, or the only one of these with a name like footprints.
+
+    All layers of polygons are chosen if they are the folders of a KML, or numbered parts.
 
     Args:
         path: for messages.
@@ -110,20 +123,23 @@ def choose_layer(path: Path, source: str, wanted: str | None = None) -> str | No
     kinds = {str(name): str(kind).lower() for name, kind in pyogrio.list_layers(source) if kind is not None}
     listed = ", ".join(f"{name} ({kind})" for name, kind in kinds.items()) or "none with a geometry"
     if wanted is not None:
-        return _wanted(path, wanted, list(kinds), listed)
+        return [_wanted(path, wanted, list(kinds), listed)]
     if len(kinds) < 2:
-        return next(iter(kinds), None)
+        return [next(iter(kinds), None)]
     likely = [name for name, kind in kinds.items() if any(word in kind for word in POLYGONAL)]
     likely = likely or [name for name, kind in kinds.items() if any(word in kind for word in ANY)] or list(kinds)
     named = name_alike(likely)
     if len(likely) > 1 and len(named) != 1:
+        if PurePosixPath(source).suffix.lower() in KML or are_parts(likely):
+            log.warning("%s: layers %s found; all are read. `--layer` names one to read alone.", path, listed)
+            return [*sorted(likely)]
         raise InputError(
             f"{path}: layers {listed} found, and which holds the footprints cannot be told. Name it (`--layer`, or "
             "ingest.footprints in the parameters file), or give a file that has it alone."
         )
     chosen = (likely if len(likely) == 1 else named)[0]
     log.warning("%s: layers %s found; %s is read.", path, listed, chosen)
-    return chosen
+    return [chosen]
 
 
 def name_alike(names: list[str]) -> list[str]:

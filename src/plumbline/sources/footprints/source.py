@@ -14,11 +14,14 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import GZIP_START, TAR, UNPACK, ZIP_START, gdal_name, vector_members, zip_members
+from plumbline.sources.files.foreign import OF_TILES, check_finished, describe_archive, what_else
+from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
 from plumbline.sources.footprints.selection import (
     NAMED,
+    are_parts,
     first_of,
 )
 from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
@@ -147,6 +150,21 @@ def _named_crs(ends: Ends) -> Any:
     return None
 
 
+def named_within(path: Path) -> str | None:
+    """Return the CRS that the first feature of a GeoJSON names, which GDAL does not look at; None without one."""
+    ends = find_source(path).ends if path.is_file() else None
+    if ends is None or not ends.is_json:
+        return None
+    for match in CRS_MEMBER.finditer(ends.start):
+        try:
+            name = _name(json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0])
+            if name is not None:
+                return str(pyproj.CRS.from_user_input(name).to_string())
+        except (ValueError, pyproj.exceptions.CRSError):
+            continue
+    return None
+
+
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -194,38 +212,8 @@ UNREAD_PACKINGS = {
     b"Rar!": "RAR",
 }
 """How a file begins -> what has packed it."""
-LONGEST_START = 8
-OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
-NO_FOOTPRINTS = {
-    re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
-        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
-        "the file that it points at."
-    ),
-    re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
-    re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
-        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON (overpass-turbo: Export; or "
-        "`osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with `(._;>;); out body;`."
-    ),
-    re.compile(r'\A\{\s*"error"\s*:'): (
-        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
-    ),
-    re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
-        "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
-    ),
-    re.compile(
-        r"<qgis[\s>]|<!DOCTYPE qgis"
-    ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
-    re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
-        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
-    ),
-    re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
-        "a web page instead of footprints, such as one that asks to log in. Download the file itself."
-    ),
-    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
-    re.compile(r"\APMTiles"): OF_TILES,
-    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
-}
-"""What a file has at its start that holds no footprints -> what it is, and what to do."""
+BESIDE_SHAPES = (".prj", ".cpg", ".qix", ".sbn", ".sbx")
+"""Files that GDAL does not open in place of the Shapefile, as it does .dbf and .shx."""
 TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
@@ -244,8 +232,78 @@ class Source(NamedTuple):
     """CRS that the user states."""
 
 
-def find_source(path: Path) -> Source:
+class Piece(NamedTuple):
+    """A file to read, alone or as a part of the footprints."""
+
+    path: Path
+    member: str | None = None
+    """Of a zip; None: the likeliest."""
+
+
+def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
+    """Return the files that make up the footprints: the path, or the numbered parts in a folder or zip.
+
+    Args:
+        path: what the user names. layer: in a zip of several files also the name of one.
+
+    Raises:
+        InputError: as `find_source`; or a folder of other files than parts.
+    """
+    if path.is_file() and is_zip(path):
+        members = _likeliest(path)
+        named = [name for name in members if PurePosixPath(name).stem.casefold() == (layer or "").casefold()]
+        if len(named) == 1:
+            return [Piece(path, named[0])]
+        if layer is None and are_parts(members) and not any(map(is_geodatabase, members)):
+            log.warning("%s: its parts %s are read as one.", path, ", ".join(members[:NAMED]))
+            return [Piece(path, name) for name in members]
+    if not path.is_dir() or is_read_as_one(path):
+        return [Piece(path)]
+    parts = _listed(path)
+    if are_parts([part.name for part in parts]):
+        log.warning("%s: its parts %s are read as one.", path, ", ".join(part.name for part in parts[:NAMED]))
+        return [Piece(part) for part in parts]
+    found = ", ".join(part.name for part in parts[:NAMED])
+    raise InputError(
+        f"{path}: a folder, and which of its files holds the footprints cannot be told ({found}). Give one of them, or "
+        "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
+        if parts
+        else f"{path}: a folder without footprints. Give the file that holds them."
+    )
+
+
+def is_folder_of_parts(path: Path) -> bool:
+    """Return whether a folder holds numbered parts, of footprints or, in csv or zip, perhaps of points."""
+    return are_parts([one.name for one in _listed(path)])
+
+
+def is_read_as_one(path: Path) -> bool:
+    """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
+    return any(one.suffix.lower() in FOLDER_SUFFIXES for one in path.iterdir())
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return the files of a folder that may be footprints, packed or not, by name."""
+    wanted = (*FILE_SUFFIXES, ".csv", ".zip")
+    seen = (one for one in sorted(folder.iterdir()) if one.is_file() and not one.name.startswith("."))
+    return [one for one in seen if _unpacked(one.name) in wanted]
+
+
+def _unpacked(name: str) -> str:
+    return _suffix(name.lower().removesuffix(".gz"))
+
+
+def is_zip(path: Path) -> bool:
+    """Return whether a file begins as a zip."""
+    with path.open("rb") as stream:
+        return stream.read(len(ZIP_START)) == ZIP_START
+
+
+def find_source(path: Path, member: str | None = None) -> Source:
     """Find the file of footprints in a path: the file itself, or one in a zip or folder.
+
+    Args:
+        path: the file or folder. member: of a zip; None: the likeliest.
 
     Raises:
         InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
@@ -258,13 +316,18 @@ def find_source(path: Path) -> Source:
         return Source(str(path), None)
     if path.suffix.lower() == TILES:
         raise InputError(f"{path}: {OF_TILES}")
+    if path.suffix.lower() == GDBTABLE:
+        raise InputError(f"{path}: one table of a file geodatabase. Give its folder, {path.absolute().parent.name}.")
+    if path.suffix.lower() in BESIDE_SHAPES:
+        raise InputError(f"{path}: a file beside a Shapefile. Give its {path.stem}.shp.")
+    check_finished(path)
     with path.open("rb") as stream:
-        start = stream.read(LONGEST_START)
+        start = stream.read(LOOKED_AT)
     for found, packing in UNREAD_PACKINGS.items():
         if start.startswith(found):
             raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
     if start.startswith(ZIP_START):
-        member = _member(path)
+        member = member or first_of(path, _likeliest(path))
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
         check_whole(path, member)
@@ -273,13 +336,9 @@ def find_source(path: Path) -> Source:
         )
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
+    check_zip(path, start)
     check_whole(path)
     return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
-
-
-def what_else(start: str) -> str | None:
-    """Say what a file with this beginning is that holds no features, and what to do; None for another."""
-    return next((found for sign, found in NO_FOOTPRINTS.items() if sign.search(start)), None)
 
 
 def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
@@ -298,21 +357,21 @@ def is_geodatabase(member: str) -> bool:
     return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
 
 
-def _member(path: Path) -> str:
-    """Find the file of footprints in any folder of a zip; for a file geodatabase, its folder."""
+def _likeliest(path: Path) -> list[str]:
+    """Find the files of the likeliest kind in any folder of a zip; for a file geodatabase, its folder."""
     members = vector_members(path, ZIPPED_SUFFIXES)
     members = list(
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
     )
-    if not members:
+    if not members or describe_archive(zip_members(path)).startswith("It is"):
         found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
             f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
-            "Unpack it, and give the file of footprints."
+            + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints.")
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
     kind = min(kinds, key=ZIPPED_SUFFIXES.index)
-    return first_of(path, [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind])
+    return [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind]
 
 
 def _suffix(name: str) -> str:

@@ -25,6 +25,7 @@ from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
 from plumbline.sources.footprints.ids import mend_integers
+from plumbline.sources.footprints.source import are_degrees
 
 OUTLINE = re.compile(r'(?:^|[,;\t|"\n])\s*(?:SRID=\d+;\s*)?(?:MULTI)?POLYGON\s*(?:Z|M|ZM)?\s*\(', re.IGNORECASE)
 """An outline as text in a cell: WKT, or PostGIS's EWKT."""
@@ -42,6 +43,8 @@ GEOMETRY_NAMES = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb", "wkt", 
 BLOCK_BYTES = 2**23
 """Of a csv read at a time; a row, with its outline, must fit."""
 BATCH_ROWS = 2**16
+SAMPLE = 1000
+"""Footprints by which metres are told from degrees."""
 EXTENSION, EXTENSION_ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
 POLYGONAL = 2
 """Dimensions of a polygon."""
@@ -72,6 +75,11 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
         pa.ArrowException: the rows are no table.
     """
     header = (start.splitlines() or [""])[0]
+    if OUTLINE.match(header):
+        raise InputError(
+            f"{table}: its first line is an outline. Write the names of the columns before it, as `wkt`, and each "
+            'outline between double quotes ("POLYGON ((…))").'
+        )
     separator = max(SEPARATORS, key=header.count)
     (columns,) = csv.reader([header], delimiter=separator)
     with table.open() as stream:
@@ -106,7 +114,7 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
     bounds = None
     if area is not None:
         column = (known := json.loads(about))["columns"][known["primary_column"]]
-        own = column.get("crs", GLOBE)
+        own = column["crs"] if "crs" in column else _granted(path, known["primary_column"], crs)
         if own is not None and "covering" in column:
             bounds = area.bounds_in(pyproj.CRS(own))
         elif own is not None and column.get("encoding") == "WKB":
@@ -115,6 +123,20 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
     if bounds is None:
         mend_integers(frame, lambda names: pq.read_table(path, columns=names))
     return _with_index(frame)
+
+
+def states_crs(path: Path) -> bool:
+    """Return whether a Parquet of footprints, or a folder of them, states a CRS, or that it has none."""
+    about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
+    return about is None or "crs" in (known := json.loads(about))["columns"][known["primary_column"]]
+
+
+def _granted(path: Path, column: str, stated: str | None) -> str | None:
+    """Return the CRS of a GeoParquet that names none: degrees, as the format has it, unless they cannot be."""
+    first = next(pa_dataset.dataset(path, format="parquet").to_batches(columns=[column], batch_size=SAMPLE), None)
+    shapes = _storage(first[column]) if first is not None else pa.array([], pa.binary())
+    is_wkb = pa.types.is_binary(shapes.type) or pa.types.is_large_binary(shapes.type)
+    return GLOBE if not is_wkb or are_degrees(_from_bytes(shapes)) else stated
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -168,7 +190,7 @@ def _collect(
         kept.append(batch.drop_columns([column]).take(pa.array(rows)))
         shapes.append(geometry[rows])
     if column is None:
-        raise InputError(f"{source}: it holds no footprints.")
+        raise InputError(f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.")
     frame = pa.Table.from_batches(kept).to_pandas()
     return geopandas.GeoDataFrame(
         frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=found

@@ -14,7 +14,8 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection
 from plumbline.sources.files.csv_lines import dialect, stated_missing
 from plumbline.sources.files.csv_table import checked_names, read_header
-from plumbline.sources.files.opened import UNPACK, AnyFile, as_file, describe_foreign, find_csv, product_params
+from plumbline.sources.files.foreign import UNPACK, describe_foreign, what_else
+from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
 from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, open_ortho, whole_names
@@ -29,11 +30,13 @@ from plumbline.sources.points.formats.layouts import (
     open_layout,
     open_stamps,
 )
-from plumbline.sources.points.formats.mintpy import hdf5_format
+from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
 from plumbline.sources.points.formats.vector_layer import PointLayer, cut_advice, find_point_layer
 from plumbline.sources.points.source import PointSource, ProductFile
 from plumbline.sources.points.track import Track
 
+TEXTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
+"""What texts begin with that may be a server's answer or a document."""
 ANGLES = frozenset({"incidence_deg", "heading_deg", "look"})
 WRITTEN = frozenset({"separator", "decimal"})
 """How a csv of any format may be written."""
@@ -129,6 +132,8 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
             )
         found = hdf5_format(opened)
         if found is None:
+            if (said := describe_hdf5(opened)) is not None:
+                raise InputError(f"{path}: {said}")
             raise InputError(
                 f"{path}: an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. "
                 f"{KNOWN}."
@@ -147,6 +152,9 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
         return _with_used(ProductFile(opened, about, "parquet", name, None, tuple(names)))
+    check_zip(path, opened.start)
+    if opened.start.lstrip().startswith(TEXTS) and (found := what_else(opened.start.decode("utf-8-sig", "replace"))):
+        raise InputError(f"{path}: {found}")
     if (foreign := describe_foreign(opened.start)) is not None:
         raise InputError(f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.")
     product: CsvFile | None = find_point_layer(opened)

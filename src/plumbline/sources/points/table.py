@@ -208,6 +208,8 @@ class _Reader:
         within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
         if not within.all():
             row = int(np.argmin(within))
+            if not hint and column in self.layout.sight and not np.isnan(values[row]):
+                self.fail_row(first + row, column, *outside(values[row], bounds))
             found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
             self.fail_row(first + row, column, found, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
         return values

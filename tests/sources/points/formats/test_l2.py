@@ -1,6 +1,7 @@
 import random
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -276,3 +277,27 @@ def test_missing_is_of_every_column_that_may_be_empty_and_the_refusal_names_it(t
     track = read_points(path, {"*": Product(missing=[-7777])})
     assert track.dropped["no_height"] == 1
     assert np.isnan(track.coherence).sum() == np.isnan(track.rmse).sum() == 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_point_without_a_line_of_sight_is_left_out_where_its_code_is_stated(tmp_path, caplog, suffix):
+    cells = rows(6)
+    cells[1]["los_east"] = cells[4]["los_up"] = "-9999"
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "csv":
+        path.write_text(text(cells))
+    else:
+        texts = ("pid", "mp_type")
+        pd.DataFrame(cells).pipe(lambda frame: frame.astype({n: float for n in frame if n not in texts})).to_parquet(
+            path
+        )
+    with pytest.raises(InputError, match=r"los_east: -9999 found, .*state missing: \[-9999\] in ingest.products"):
+        read_points(path)
+    track = read_points(path, {"*": Product(missing=[-9999])})
+    assert [name[-1] for name in track.point_id] == ["0", "2", "3", "5"]
+    assert "2 points have no line of sight and are left out" in caplog.text
+    if suffix == "csv":
+        cells[3]["los_north"] = "7"
+        path.write_text(text(cells))
+        with pytest.raises(InputError, match="line 5, column los_north: 7 found"):
+            read_points(path, {"*": Product(missing=[-9999])})

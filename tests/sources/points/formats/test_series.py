@@ -359,7 +359,7 @@ def test_a_geometry_of_the_right_size_that_says_no_view_is_told(tmp_path):
 def test_companions_are_no_products(tmp_path):
     Stack().write(tmp_path / "t.h5")
     assert [is_product(tmp_path / name) for name in ("t.h5", "geometryGeo.h5", "temporalCoherence.h5")] == [1, 0, 0]
-    with pytest.raises(InputError, match=r"geometryGeo\.h5: an HDF5 file without /timeseries"):
+    with pytest.raises(InputError, match=r"geometryGeo\.h5: MintPy's geometry, an HDF5 file without /timeseries"):
         read_points(tmp_path / "geometryGeo.h5")
 
 

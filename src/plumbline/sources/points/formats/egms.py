@@ -32,7 +32,7 @@ from plumbline.sources.points.source import (
     outside,
 )
 from plumbline.sources.points.table import open_csv_table
-from plumbline.sources.points.track import Track, drop_without_height, point_name
+from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, point_name
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -148,6 +148,7 @@ def make_track(
     for column in columns.quality:  # a point of which it is not known is no worse than a product without any
         values = _known(table, column, RANGES[column], missing, fail).astype(np.float32)
         coherence, rmse = (values, rmse) if column == COHERENCE else (coherence, values)
+    los, seen = _lines_of_sight(table, missing, fail)
     track = Track(
         name=name,
         crs=CRS,
@@ -156,12 +157,12 @@ def make_track(
         easting=easting,
         northing=northing,
         height=_known(table, columns.height, RANGES["height"], missing, fail),
-        los=_line_of_sight(table, fail),
+        los=los,
         displacement=_series(table, columns.days, missing, fail),
         coherence=coherence,
         rmse=rmse,
     )
-    return drop_without_height(track)
+    return drop_without_height(track if seen.all() else track.keep(seen, NO_SIGHT))
 
 
 def _check_header(product: CsvFile, header: list[str]) -> str:
@@ -209,6 +210,8 @@ def _numbers(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fa
     within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
     if not within.all():
         row = int(np.argmin(within))
+        if column in LOS and not np.isnan(values[row]):
+            fail(row, column, *outside(values[row], bounds))
         fail(row, column, "no value" if np.isnan(values[row]) else f"{values[row]:.10g}", _wanted(bounds))
     return values
 
@@ -235,6 +238,18 @@ def _identifiers(table: pa.Table, first: int) -> NDArray[np.object_]:
     for row in np.flatnonzero(names == ""):  # no point is lost for its name: it is called by its row
         names[row] = point_name(first + int(row) + 1)
     return names
+
+
+def _lines_of_sight(table: pa.Table, missing: Missing, fail: Fail) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the lines of sight (N, 3), and which points have one; that of others, with a stated code, points up."""
+    seen = np.ones(len(table), bool)
+    for name in LOS if missing.has_stated else ():
+        seen &= ~missing.stated(np.asarray(table[name].to_numpy(), float))
+    if seen.all():
+        return _line_of_sight(table, fail), seen
+    rows, los = np.flatnonzero(seen), np.tile(DIRECTIONS["up"], (len(table), 1))
+    los[seen] = _line_of_sight(table.filter(pa.array(seen)), lambda row, *about: fail(int(rows[row]), *about))
+    return los, seen
 
 
 def _line_of_sight(table: pa.Table, fail: Fail) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, Projection, projection
+from plumbline.sources.files.foreign import CELLS
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
@@ -43,6 +44,10 @@ MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
 NO_DATA = "no_data"
 
 
+MATLAB = b"MATLAB 7.3"
+"""What a MATLAB file writes into the block before its HDF5."""
+
+
 def hdf5_format(file: AnyFile) -> str | None:
     """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
 
@@ -54,6 +59,21 @@ def hdf5_format(file: AnyFile) -> str | None:
         if has_array(content, SERIES):
             return "mintpy"
         return "licsbas" if has_array(content, CUMULATIVE) and has_array(content, DATES) else None
+
+
+def describe_hdf5(file: OpenedFile) -> str | None:
+    """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
+    if file.start.startswith(MATLAB):
+        return "a MATLAB file. Export its points as csv (StaMPS: ps_export_gis, or StaMPS-Visualizer's export)."
+    with file.kept(Hdf5Files).open(file.path) as content:
+        kind = content.attrs.get("FILE_TYPE")
+        is_netcdf = "_NCProperties" in content.attrs or "Conventions" in content.attrs
+    if kind is not None:
+        name = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
+        return f"MintPy's {name[:40]}, an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
+    if is_netcdf or file.path.suffix.lower() == ".nc":
+        return f"a NetCDF file. {CELLS}."
+    return None
 
 
 def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:

@@ -17,14 +17,15 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, is_elsewhere
+from plumbline.sources.crs import GLOBE, is_elsewhere, is_local
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
+from plumbline.sources.files.foreign import what_else
 from plumbline.sources.files.opened import ZIP_START, OpenedFile, for_command, gdal_name, vector_members
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.footprints.pages import warn_of_page
-from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source, read_ends, what_else
+from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source, read_ends
 from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -201,11 +202,16 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     if len(points) != 1:
         found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
         command = f"`ogr2ogr OUT.gpkg {for_command(path, source)} {shlex.quote(points[0])}`" if points else ""
-        several = f" {command} writes the first." if len(points) > 1 else ""
+        if not points and layers:
+            several = " If these are footprints, give them as --buildings."
+        else:
+            several = f" {command} writes the first." if len(points) > 1 else ""
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, batches):
         crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
-        if crs == GLOBE and _assumes_crs(file, source) and not _begins_in_degrees(batches, geometry):
+        is_granted = crs == GLOBE and _assumes_crs(file, source)
+        is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
+        if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
             crs = None
         attributes = _attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic

@@ -1,0 +1,150 @@
+"""Tell what a file is that holds neither points nor footprints, and what to do with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from plumbline.core.errors import InputError
+
+TAR, TAR_SIGN = "tar archive", slice(257, 262)
+UNPACK = "Unpack it, and give the files in it"
+
+
+def is_tar(start: bytes) -> bool:
+    """Return whether bytes are the beginning of a tar archive."""
+    return start[TAR_SIGN] == b"ustar"
+
+
+FOREIGN = {
+    b"II*\0": "GeoTIFF",
+    b"MM\0*": "GeoTIFF",
+    b"II+\0": "GeoTIFF",
+    b"MM\0+": "GeoTIFF",
+    b"CDF": "NetCDF file",
+    b"MATLAB 5.0": "MATLAB file",
+    b"%PDF": "PDF",
+    b"\x89PNG": "picture (PNG)",
+    b"\xff\xd8\xff": "picture (JPEG)",
+    b"\x93NUMPY": "NumPy file",
+    b"Rar!": "rar archive",
+    b"7z\xbc\xaf": "7z archive",
+    b"\x28\xb5\x2f\xfd": "zstd archive",
+    b"BZh": "bzip2 archive",
+    b"\xfd7zXZ": "xz archive",
+    b"\xd0\xcf\x11\xe0": "workbook of Excel 97",
+    b"\0\x01\0\0Standard": "database of Access",
+    b"<?xml": "XML file (KML, GML)",
+    b"<kml": "KML file",
+    b"<!DOCTYPE": "web page",
+    b"<!doctype": "web page",
+    b"<html": "web page",
+}
+"""What a file begins with -> what it is."""
+RASTERS = ("GeoTIFF", "NetCDF file")
+CELLS = "Give points: a raster's cells as rows of a csv, with a column of displacements an epoch"
+
+
+def describe_foreign(start: bytes) -> str | None:
+    """Name the type of a file that is not a table of points, with advice; None for a possible table.
+
+    Args:
+        start: its first bytes.
+    """
+    kind = kind_of(start.removeprefix(b"\xef\xbb\xbf"))
+    if kind is None:
+        return None
+    if kind.endswith("archive"):
+        return f"{kind}. {UNPACK}"
+    if kind.endswith(RASTERS):
+        return f"{kind}. {CELLS}"
+    return f"{kind}. Export its table as csv, or its layer of points as GeoPackage"
+
+
+def kind_of(start: bytes) -> str | None:
+    """Name the type of a file with this beginning, as `a GeoTIFF`; None for one that is not listed."""
+    kind = TAR if is_tar(start) else next((one for begins, one in FOREIGN.items() if start.startswith(begins)), None)
+    return None if kind is None else f"{'an' if kind.startswith('XML') else 'a'} {kind}"
+
+
+OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
+NO_DATA = {
+    re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
+        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
+        "the file that it points at."
+    ),
+    re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
+    re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
+        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON (overpass-turbo: Export; or "
+        "`osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with `(._;>;); out body;`."
+    ),
+    re.compile(
+        r'\A(?![\s\S]*"features"\s*:)\{\s*"(?:errors?|detail|message|status|statusCode|exceptions?)"\s*:|<Error>\s*<Code>'
+    ): ("a server's error message instead of data; open it in an editor to read it. Ask the server anew."),
+    re.compile(r'\A\[\s*\{[^\[\]]*?"type"\s*:\s*"Feature"'): (
+        "features in a list of their own, not in a collection. Put one around it: "
+        """`jq '{type: "FeatureCollection", features: .}' IN > OUT.geojson`."""
+    ),
+    re.compile(
+        r"\A\[\s*\{"
+    ): "rows of a server as plain JSON. Ask it for GeoJSON (its address ends in .geojson there).",
+    re.compile(
+        r"\Ahttps?://\S+\s*(?:\Z|\n)"
+    ): "a list of addresses, not what lies there. Download the files that it names.",
+    re.compile(r"\AAC10\d\d"): "a drawing of AutoCAD (DWG). Export its closed outlines as GeoPackage or Shapefile.",
+    re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
+        "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
+    ),
+    re.compile(
+        r"<qgis[\s>]|<!DOCTYPE qgis"
+    ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
+    re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
+        "a server's error message instead of data; open it in an editor to read it. Ask the server anew."
+    ),
+    re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
+        "a web page instead of data, such as one that asks to log in. Download the file itself."
+    ),
+    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
+    re.compile(r"\APMTiles"): OF_TILES,
+    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
+}
+"""What a file has at its start that holds no data -> what it is, and what to do."""
+
+
+def what_else(start: str) -> str | None:
+    """Say what a file with this beginning is that holds no data, and what to do; None for another."""
+    return next((found for sign, found in NO_DATA.items() if sign.search(start)), None)
+
+
+UNFINISHED = (".crdownload", ".part", ".partial", ".download", ".opdownload", ".aria2")
+"""Of files that a browser or another program has not finished to download."""
+
+
+def check_finished(path: Path) -> None:
+    """Refuse an unfinished download.
+
+    Raises:
+        InputError: the name says that it is one.
+    """
+    if path.suffix.lower() in UNFINISHED and PurePosixPath(path.stem).suffix:
+        raise InputError(f"{path}: by its name, an unfinished download. Wait for its end, or download it again.")
+
+
+SPREADSHEET = "[Content_Types].xml"
+"""Of every file of Excel, which is a zip."""
+ARCHIVES = {
+    SPREADSHEET: "It is a spreadsheet: save it as csv.",
+    "mimetype": "It is a document of LibreOffice: save its table as csv.",
+    ".qgs": "It is a project of QGIS, which holds no data: give the layer's own file.",
+    ".kml": "It draws points on the globe, without their columns: give the table that it was made from.",
+    ".zip": "Unpack it and give what is packed in it.",
+    ".gz": "Unpack it and give what is packed in it.",
+}
+"""What a zip has in it, by name or suffix -> what it is, or what to do; the first counts."""
+
+
+def describe_archive(members: Sequence[str]) -> str:
+    """Return advice about a zip by the names of its members; empty for other zips."""
+    names = {key for name in members for key in (name, PurePosixPath(name).suffix.lower())}
+    return next((advice for sign, advice in ARCHIVES.items() if sign in names), "")
