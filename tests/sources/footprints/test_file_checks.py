@@ -1,5 +1,6 @@
 """Which file of footprints a path is or holds, and what is not opened."""
 
+import errno
 import gzip
 
 import pytest
@@ -122,3 +123,21 @@ def test_an_answer_of_arcgis_in_its_own_json_is_read(tmp_path):
         f'{{"rings":[{ring}]}}}}]}}'
     )
     assert read_buildings(tmp_path / "f.json", CRS)["building_id"].tolist() == ["7"]
+
+
+def test_a_zip_with_the_latest_rows_of_a_geopackage_beside_it_is_refused(tmp_path):
+    squares().to_file(tmp_path / "f.gpkg")
+    path = zipped(tmp_path / "f.zip", {"f.gpkg": (tmp_path / "f.gpkg").read_bytes(), "f.gpkg-wal": b"rows"})
+    with pytest.raises(InputError, match=r"f\.zip: the latest changes of f\.gpkg are in f\.gpkg-wal, .* Unpack it"):
+        read_buildings(path, CRS)
+
+
+def test_files_on_a_read_only_disk_are_read(tmp_path, monkeypatch):
+    """There, the system answers EROFS to whoever removes a file, also one that is not there."""
+
+    def refused(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.geojson")
+    monkeypatch.setattr(type(tmp_path), "unlink", refused)
+    assert len(read_buildings(tmp_path / "f.geojson", CRS)) == 3

@@ -21,6 +21,7 @@ import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.csv_lines import WESTERN
 from plumbline.sources.files.opened import for_command
@@ -126,6 +127,8 @@ def read_vector(
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
                 f"{for_command(path, source.name)}`."
             ) from None
+        if (fault := fault_of_locks(error)) is not None:
+            raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
         raise InputError(
             f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
             "zipped Shapefile and GeoParquet are."
@@ -219,7 +222,7 @@ def _nothing_beside(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not was_there:
+        if not was_there and beside.exists():  # on a read-only disk, even to ask for it is an error
             beside.unlink(missing_ok=True)
 
 

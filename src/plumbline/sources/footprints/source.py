@@ -15,6 +15,9 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import START as SQLITE_START
+from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
+from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.opened import GZIP_START, TAR, UNPACK, ZIP_START, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
 from plumbline.sources.footprints.selection import (
@@ -268,12 +271,16 @@ def find_source(path: Path) -> Source:
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
         check_whole(path, member)
+        if _suffix(member) == GEOPACKAGE:
+            check_complete(path, member, zip_members(path))
         return _source(
             gdal_name(path, member), read_ends(path, member), text_encoding(path, member), CsvFile(path, member)
         )
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
     check_whole(path)
+    if start == SQLITE_START[:LONGEST_START]:
+        check_complete(path)
     return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
 
 

@@ -17,10 +17,20 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import START as SQLITE_START
+from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
+from plumbline.core.geopackage import check_complete, fault_of_locks
 from plumbline.sources.crs import GLOBE, is_elsewhere
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
-from plumbline.sources.files.opened import ZIP_START, OpenedFile, for_command, gdal_name, vector_members
+from plumbline.sources.files.opened import (
+    ZIP_START,
+    OpenedFile,
+    for_command,
+    gdal_name,
+    vector_members,
+    zip_members,
+)
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.footprints.pages import warn_of_page
@@ -188,9 +198,15 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     path, source = file.path, _source(file)
     if source is None:
         return None
+    if file.start.startswith(SQLITE_START):
+        check_complete(path)
+    elif source.lower().endswith(GEOPACKAGE):
+        check_complete(path, source.rpartition("}/")[2], zip_members(file))
     try:
         layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
     except READ_FAULTS as error:
+        if (fault := fault_of_locks(error)) is not None:
+            raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
         found = what_else(file.start.decode("utf-8", "replace"))
         raise InputError(
             f"{path}: {found or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}"
