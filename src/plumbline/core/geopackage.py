@@ -112,7 +112,7 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
             )
         return
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(path)) as database:  # takes them in when it closes the file, as GDAL does
             database.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:
         raise InputError(
