@@ -121,9 +121,12 @@ def test_empty_files_that_nobody_holds_do_not_stop_anybody(tmp_path, end):
 
 def test_what_lies_beside_a_damaged_file_is_named(tmp_path):
     path = tmp_path / "result.gpkg"
-    database(path).close()
+    with closing(database(tmp_path / "open.gpkg", "WAL")) as other:
+        other.execute("PRAGMA wal_checkpoint")
+        other.execute("CREATE TABLE more (value)")
+        for end in ("", "-wal"):
+            shutil.copy(tmp_path / f"open.gpkg{end}", tmp_path / f"result.gpkg{end}")
     path.write_bytes(path.read_bytes()[:1000])
-    (tmp_path / "result.gpkg-wal").write_bytes(b"rows")
     with pytest.raises(InputError, match=r"result\.gpkg-wal: lies beside a file that cannot be opened \(.*malformed"):
         check_writable(path)
 
@@ -149,14 +152,14 @@ def test_one_whose_latest_rows_cannot_be_read_is_refused(tmp_path, caplog):
         for name in ("f.gpkg", "f.gpkg-wal"):
             shutil.copy(tmp_path / name, tmp_path / f"copied {name}")
     copy = tmp_path / "copied f.gpkg"
-    (tmp_path / "copied f.gpkg-shm").mkdir()  # no `-shm` can be made: as in a folder that is read-only
+    (tmp_path / "copied f.gpkg-shm").symlink_to(tmp_path / "none" / "shm")  # as in a folder that is read-only
     with pytest.raises(InputError, match=r"its latest changes are in copied f\.gpkg-wal, which cannot be read here"):
         check_complete(copy)
     with pytest.raises(InputError, match=r"h\.zip: the latest changes of a/f\.gpkg are in a/f\.gpkg-wal"):
         check_complete(tmp_path / "h.zip", "a/f.gpkg", ["a/f.gpkg", "a/f.gpkg-wal"])
     check_complete(tmp_path / "h.zip", "a/f.gpkg", ["a/f.gpkg", "g.gpkg-wal"])
     assert not caplog.records
-    (tmp_path / "copied f.gpkg-shm").rmdir()
+    (tmp_path / "copied f.gpkg-shm").unlink()
     (tmp_path / "copied f.gpkg-wal").rename(tmp_path / "kept")
     check_complete(copy)
     assert "seems copied while a program had it open: what that kept in copied f.gpkg-wal is missing" in caplog.text

@@ -115,6 +115,8 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
         with closing(sqlite3.connect(path)) as database:  # takes them in when it closes the file, as GDAL does
             database.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            return  # what reads it says what is wrong
         raise InputError(
             f"{path}: its latest changes are in {beside.name}, which cannot be read here ({error}). Copy both into a "
             "folder that you can write to, and give the copy."
