@@ -29,7 +29,7 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
 from plumbline.sources.footprints.ids import mend_integers
-from plumbline.sources.footprints.pages import warn_of_page, warn_of_request
+from plumbline.sources.footprints.pages import read_page, warn_of_page, warn_of_request
 from plumbline.sources.footprints.selection import (
     OSM_BUILDINGS,
     OSM_LAYER,
@@ -47,6 +47,7 @@ from plumbline.sources.footprints.source import (
     assumes_crs,
     check_named_crs,
     find_source,
+    read_ends,
 )
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
 
@@ -101,6 +102,8 @@ def read_vector(
     if is_parquet and layer is not None:
         raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
     source = Source(str(path), None) if is_parquet else find_source(path)._replace(stated=crs)
+    if source.ends is not None and has_outlines(source.ends.start) and not source.ends.has_whole_outline:
+        raise InputError(f"{path}: cut off: its last outline has no end. Download it again.")
     area = area.of_file(path) if area is not None else None
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -111,8 +114,9 @@ def read_vector(
                 frame = read(source.content, crs, area)
             else:
                 frame = _read_by_gdal(path, source, layer, area)
-        said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
-        for message in sorted(said):
+        for message in sorted(
+            {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
+        ):
             log.warning("%s: %s", path, message)
     except UnicodeDecodeError as error:
         text = error.object.decode(WESTERN, "replace")[:40]
@@ -129,6 +133,8 @@ def read_vector(
             ) from None
         if (fault := fault_of_locks(error)) is not None:
             raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
+        if path.is_file() and (source.ends or read_ends(path)).is_known:
+            raise InputError(f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
         raise InputError(
             f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
             "zipped Shapefile and GeoParquet are."
@@ -141,7 +147,8 @@ def read_vector(
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
     if source.ends is not None:
-        warn_of_page(source.content or path, *source.ends, read=len(frame) if area is None else None)
+        said = read_page(*source.ends)
+        warn_of_page(source.content or path, said, read=len(frame) if area is None else None)
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
     frame = frame.reset_index(drop=True)

@@ -32,6 +32,8 @@ CHUNK_BYTES = 2**22
 SEPARATOR = "\x1e\r\n \t"
 """What may stand before a feature: white space, and the separator of RFC 8142."""
 WHOLE_TURN = 360.0
+STARTS = ("SQLite format 3", "fgb\x03", "\0\0'\n", "PAR1")
+"""Of GeoPackage, FlatGeobuf, Shapefile and Parquet, as text."""
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
@@ -62,6 +64,17 @@ class Ends(NamedTuple):
         except ValueError:
             return False
         return isinstance(feature, dict) and feature.get("type") == "Feature"
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it begins as a format does that GDAL reads: a fault in it is damage, no other format."""
+        return self.start.startswith(STARTS) or self.is_collection
+
+    @property
+    def has_whole_outline(self) -> bool:
+        """Return whether the last line of a table has no outline (WKT) that is left open."""
+        last = self.end.rpartition("\n")[2]
+        return "POLYGON" not in last.upper() or last.count("(") <= last.count(")")
 
     @property
     def has_whole_end(self) -> bool:
@@ -218,6 +231,9 @@ NO_FOOTPRINTS = {
     re.compile(
         r"<qgis[\s>]|<!DOCTYPE qgis"
     ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
+    re.compile(r"<NetworkLink\b(?![\s\S]*<Placemark\b)"): (
+        "a KML that only links to others, and holds no footprints. Ask the server for the layer itself."
+    ),
     re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
         "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
     ),

@@ -33,8 +33,8 @@ from plumbline.sources.files.opened import (
 )
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
-from plumbline.sources.footprints.pages import warn_of_page
-from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source, read_ends, what_else
+from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
+from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source, what_else
 from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -64,6 +64,8 @@ class PointLayer(CsvFile):
     """Whether its points have a third coordinate, which is a column then."""
     attributes: tuple[str, ...] = ()
     """Those that a table can hold."""
+    page: Page | None = None
+    """What a server's answer says of itself, where it is a text."""
 
     @property
     def is_text(self) -> bool:
@@ -107,8 +109,8 @@ class PointLayer(CsvFile):
                 yield self._typed(columns, types, row)
                 row += len(batch)
         # Once: for the extent, the places alone are read.
-        if len(types) > len(self.places) and self.source == str(self.path) and self.path.suffix.lower() in TEXTS:
-            warn_of_page(self, *read_ends(self.path), read=row)
+        if len(types) > len(self.places) and self.page is not None:
+            warn_of_page(self, self.page, read=row)
         count = self._count()
         if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
             raise InputError(
@@ -221,7 +223,8 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, batches):
         crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
-        if crs == GLOBE and _assumes_crs(file, source) and not _begins_in_degrees(batches, geometry):
+        ends = find_source(path).ends if _is_text(file, source) else None
+        if crs == GLOBE and assumes_crs(ends) and not _begins_in_degrees(batches, geometry):
             crs = None
         attributes = _attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic
@@ -234,12 +237,12 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
         attributes=attributes,
+        page=None if ends is None else read_page(*ends),
     )
 
 
-def _assumes_crs(file: OpenedFile, source: str) -> bool:
-    is_text = PurePosixPath(source).suffix.lower() in TEXTS or file.start.startswith(b"{")
-    return is_text and assumes_crs(find_source(file.path).ends)
+def _is_text(file: OpenedFile, source: str) -> bool:
+    return PurePosixPath(source).suffix.lower() in TEXTS or file.start.startswith(b"{")
 
 
 def _begins_in_degrees(batches: Any, geometry: str) -> bool:
