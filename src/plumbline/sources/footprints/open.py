@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -108,12 +109,9 @@ def read_vector(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if is_parquet:
-                frame = read_parquet(path, crs, area)
-            elif (read := _own_reader(source)) is not None and source.content is not None:
-                frame = read(source.content, crs, area)
-            else:
-                frame = _read_by_gdal(path, source, layer, area)
+            frame = _read(path, source, is_parquet, layer, crs, area)
+            if area is not None and not len(frame):  # perhaps its longitudes go from 0 to 360
+                frame = _read(path, source, is_parquet, layer, crs, replace(area, turns=1))
         for message in sorted(
             {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         ):
@@ -172,6 +170,16 @@ def read_vector(
         if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
             frame[name] = [None if value is None else json.dumps(value, default=_plain) for value in frame[name]]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
+
+
+def _read(
+    path: Path, source: Source, is_parquet: bool, layer: str | None, crs: str | None, area: Area | None
+) -> pd.DataFrame:
+    if is_parquet:
+        return read_parquet(path, crs, area)
+    if (read := _own_reader(source)) is not None and source.content is not None:
+        return read(source.content, crs, area)
+    return _read_by_gdal(path, source, layer, area)
 
 
 def _plain(value: Any) -> Any:
