@@ -8,9 +8,10 @@ from contextlib import closing
 
 import pytest
 
+from plumbline.core import geopackage
 from plumbline.core.errors import InputError
-from plumbline.core.files import check_writable, write_bytes
-from plumbline.core.geopackage import ENDS, check_closed
+from plumbline.core.files import check_writable, why_unwritten, write_bytes
+from plumbline.core.geopackage import ENDS, check_closed, check_complete
 
 NEW = b"a new file"
 WRITE = """
@@ -22,6 +23,11 @@ database.execute("UPDATE rows SET value = zeroblob(5000)")
 os._exit(0)
 """
 """A writer that is killed in the midst: what it has changed is in the file, and what was there before in `-journal`."""
+
+
+@pytest.fixture(autouse=True)
+def without_waiting(monkeypatch):
+    monkeypatch.setattr(geopackage, "WAIT_SECONDS", 0.0)
 
 
 def database(path, mode="DELETE"):
@@ -88,3 +94,78 @@ def test_what_a_file_that_is_gone_left_is_named(tmp_path):
     (tmp_path / "result.gpkg-wal").rename(tmp_path / "result.csv-wal")
     write_bytes(path, NEW)
     write_bytes(tmp_path / "result.csv", NEW)
+
+
+def test_one_that_is_written_without_a_file_beside_it_is_left_as_it_is(tmp_path):
+    """As GDAL does with `OGR_SQLITE_JOURNAL=MEMORY`; who only reads goes on with what was there."""
+    path = tmp_path / "result.gpkg"
+    with closing(database(path, "MEMORY")) as other:
+        other.execute("UPDATE rows SET value = 1")
+        with pytest.raises(InputError, match=r"is open in another program \(it is writing\)"):
+            write_bytes(path, NEW)
+        other.commit()
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM rows").fetchone() == (20,)
+        write_bytes(path, NEW)
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_empty_files_that_nobody_holds_do_not_stop_anybody(tmp_path, end):
+    path = tmp_path / "result.gpkg"
+    database(path).close()
+    (tmp_path / f"result.gpkg{end}").touch()
+    write_bytes(path, NEW)
+    assert path.read_bytes() == NEW
+    assert beside(path) == []
+
+
+def test_what_lies_beside_a_damaged_file_is_named(tmp_path):
+    path = tmp_path / "result.gpkg"
+    with closing(database(tmp_path / "open.gpkg", "WAL")) as other:
+        other.execute("PRAGMA wal_checkpoint")
+        other.execute("CREATE TABLE more (value)")
+        for end in ("", "-wal"):
+            shutil.copy(tmp_path / f"open.gpkg{end}", tmp_path / f"result.gpkg{end}")
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"result\.gpkg-wal: lies beside a file that cannot be opened \(.*malformed"):
+        check_writable(path)
+
+
+def test_a_link_to_an_open_one_is_left_and_to_a_closed_one_kept(tmp_path):
+    path, link = tmp_path / "result.gpkg", tmp_path / "latest.gpkg"
+    link.symlink_to("result.gpkg")
+    with closing(database(path, "WAL")):
+        for replace in (check_writable, lambda path: write_bytes(path, NEW)):
+            with pytest.raises(InputError, match=r"result\.gpkg: is open in another program"):
+                replace(link)
+    write_bytes(link, NEW)
+    assert link.is_symlink()
+    assert path.read_bytes() == NEW
+    path.unlink()
+    write_bytes(link, NEW)  # a link to nowhere makes the file
+    assert path.read_bytes() == NEW
+
+
+def test_one_whose_latest_rows_cannot_be_read_is_refused(tmp_path, caplog):
+    path = tmp_path / "f.gpkg"
+    with closing(database(path, "WAL")):
+        for name in ("f.gpkg", "f.gpkg-wal"):
+            shutil.copy(tmp_path / name, tmp_path / f"copied {name}")
+    copy = tmp_path / "copied f.gpkg"
+    (tmp_path / "copied f.gpkg-shm").symlink_to(tmp_path / "none" / "shm")  # as in a folder that is read-only
+    with pytest.raises(InputError, match=r"its latest changes are in copied f\.gpkg-wal, which cannot be read here"):
+        check_complete(copy)
+    with pytest.raises(InputError, match=r"h\.zip: the latest changes of a/f\.gpkg are in a/f\.gpkg-wal"):
+        check_complete(tmp_path / "h.zip", "a/f.gpkg", ["a/f.gpkg", "a/f.gpkg-wal"])
+    check_complete(tmp_path / "h.zip", "a/f.gpkg", ["a/f.gpkg", "g.gpkg-wal"])
+    assert not caplog.records
+    (tmp_path / "copied f.gpkg-shm").unlink()
+    (tmp_path / "copied f.gpkg-wal").rename(tmp_path / "kept")
+    check_complete(copy)
+    assert "seems copied while a program had it open: what that kept in copied f.gpkg-wal is missing" in caplog.text
+
+
+def test_a_folder_without_locks_is_said_to_be_one(tmp_path):
+    told = RuntimeError("sqlite3_exec(CREATE TABLE ...) failed: database is locked")
+    assert "its folder allows no locks, as some network drives" in why_unwritten(told, tmp_path)
+    assert why_unwritten(RuntimeError("no such table"), tmp_path) == "no such table; is the disk full?"

@@ -194,8 +194,31 @@ def test_a_field_given_twice_is_refused_where_it_takes_one_value(served, city, k
     answer = client.post(f"/v1/{kind}", files=given)
     assert is_problem(answer, 422, f"'{field[0]}' is given 2 times, and takes one value")
     assert is_problem(client.get("/v1/jobs?before=1&before=2"), 422, "'before' is given 2 times")
+    bearer = [("Authorization", "Bearer a"), ("Authorization", "Bearer b")]
+    assert is_problem(client.get("/v1/jobs", headers=bearer), 400, "Authorization is given 2 times")
     twice = [*files(city.products(), city.footprints), ("params", ("a.yaml", b"{}")), ("params", ("b.yaml", b"{}"))]
     assert is_problem(client.post(f"/v1/{kind}", files=twice), 422, "'params' is given 2 times")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("jobs?limit=0", "Unknown parameter 'limit' in the address. Known are before."),
+        ("jobs?befor=1", "'befor' (did you mean before?) in the address"),
+        ("models?foo=1", "'foo' in the address. None is known here."),
+        (f"jobs/{'0' * 32}/result?fromat=csv", "'fromat' (did you mean format?) in the address. Known are format."),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_known_ones(served, address, said):
+    client, _ = served
+    assert is_problem(client.get(f"/v1/{address}"), 422, said)
+
+
+def test_a_field_in_the_address_is_refused(served, city):
+    client, _ = served
+    given = files(city.products(), city.footprints)
+    answer = client.post("/v1/predict?damage_rate=0.5", files=given)
+    assert is_problem(answer, 422, "Unknown parameter 'damage_rate' in the address. None is known here; send it as a")
 
 
 @pytest.mark.heavy

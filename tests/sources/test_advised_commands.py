@@ -101,6 +101,13 @@ def test_a_shapefile_without_its_table_becomes_a_layer(tmp_path, monkeypatch, zi
     np.testing.assert_allclose(places(read_buildings(out, CRS)), places(squares()))
 
 
+def test_a_shapefile_without_its_index_becomes_a_layer(tmp_path, monkeypatch):
+    squares().to_file(tmp_path / "h.shp")
+    (tmp_path / "h.shx").unlink()
+    out = run_advised(refused(read_buildings, tmp_path / "h.shp", CRS), tmp_path, monkeypatch)
+    assert len(read_buildings(out, CRS)) == 3
+
+
 def test_rings_in_doubt_are_mended_by_the_command(tmp_path, monkeypatch):
     bow = shapely.Polygon([(0, 0), (10, 10), (10, 0), (0, 10)])
     shape = shapely.transform(bow, lambda xy: np.add(xy, [4_520_000, 2_090_000]))

@@ -143,3 +143,10 @@ def test_without_points_or_a_place_on_earth_metres_are_kept():
     assert projection("f", moon, None, lambda: (0, 0, 1, 1)).transformer is None
     assert projection("f", "EPSG:3857", None, lambda: None).transformer is None
     assert projection("f", "EPSG:32631", None, lambda: (1e30, 1e30, 1e30, 1e30)).transformer is None
+
+
+@pytest.mark.parametrize("crs", ["EPSG:3995", "EPSG:3413", "EPSG:3571", "EPSG:3031", "EPSG:3408"])
+def test_points_at_the_pole_of_a_projection_are_refused(crs):
+    """No axis is east there; beside it, the zone of UTM or the file's own axes are."""
+    with pytest.raises(InputError, match=r"f: its points lie at latitude -?90\.00, where UTM has no zone"):
+        projection("f", crs, None, lambda: (-100.0, -100.0, 300.0, 100.0))

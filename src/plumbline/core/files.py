@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.core.errors import InputError, NotWritable, PlumblineError, refused_by_disk
-from plumbline.core.geopackage import check_closed
+from plumbline.core.geopackage import check_closed, fault_of_locks
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""
@@ -35,12 +35,13 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block succeeds.
 
     The temporary name keeps the suffix, because writers choose their format by it. A block that raises
-    leaves `path` as it was and no temporary file behind.
+    leaves `path` as it was and no temporary file behind. Of a link, the file that it leads to is replaced.
 
     Raises:
         InputError: as of `check_closed`.
         NotWritable: no file can be made there, or the disk is full.
     """
+    path = _led_to(path)
     temporary = _beside(path)
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,6 +148,7 @@ def check_writable(path: Path) -> None:
         InputError: as of `check_closed`.
         NotWritable: no file can be made there.
     """
+    path = _led_to(path)
     with _refused(path):
         _try(_beside(path))
     check_closed(path)
@@ -156,6 +158,8 @@ def why_unwritten(error: BaseException, *paths: Path) -> str:
     """Return why a writer failed at `paths`, which were writable when it began; omit the names of temporary files."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
+    if (fault := fault_of_locks(error)) is not None:
+        return f"{fault}; write into a local folder, and copy it"
     said = str(error)
     for path in paths:
         said = said.replace(str(_beside(path)), str(path))
@@ -215,6 +219,11 @@ def _remove(path: Path) -> None:
     """Remove a folder; of a link to a folder, remove only the link."""
     with suppress(OSError):
         path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
+
+
+def _led_to(path: Path) -> Path:
+    """Return the file that a link leads to, whether it exists or not; a path that is no link unchanged."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def _beside(path: Path) -> Path:

@@ -1,20 +1,31 @@
-"""Replace a GeoPackage, which is a SQLite database, only where no other program has it open.
+"""Replace or read a GeoPackage, which is a SQLite database, only with what other programs keep beside it in mind.
 
 What another program has written lately stays in files beside the database. SQLite lays them over whatever has that
-name, so a new file would get rows of the old one, or be destroyed (https://sqlite.org/howtocorrupt.html).
+name, so a new file would get rows of the old one, or be destroyed (https://sqlite.org/howtocorrupt.html); and a copy
+without them lacks the latest rows.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 
 SUFFIX = ".gpkg"
-ENDS = ("-wal", "-journal", "-shm")
+WAL = "-wal"
+ENDS = (WAL, "-journal", "-shm")
 """Of the names of the files beside a database."""
+START = b"SQLite format 3\0"
+MODE, IN_WAL = 18, b"\x02"
+"""Byte of the header that says how the file is written; QGIS sets it back when it closes a file."""
+WAIT_SECONDS = 1.0
+"""That a writer elsewhere gets to end what it is at."""
+NO_LOCKS = ("database is locked", "disk I/O error")
+"""What SQLite says in folders whose files cannot be locked, too."""
 
 
 def check_closed(path: Path) -> None:
@@ -23,23 +34,100 @@ def check_closed(path: Path) -> None:
     Raises:
         InputError: another program has the file open, or files are left beside it that belong to another one.
     """
-    if path.suffix.lower() != SUFFIX or not _beside(path):
+    if path.suffix.lower() != SUFFIX:
         return
-    if path.is_file():
-        with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as database:
-            database.execute("PRAGMA journal_mode=DELETE")  # takes `-wal` in, but not while others have the file open
-            database.execute("SELECT count(*) FROM sqlite_master")  # undoes what a killed writer left in `-journal`
+    if not path.is_file():
+        if left := _beside(path):
+            raise InputError(
+                f"{left[0]}: was left by a file that is gone, and would be laid over a new one. Remove it, or give "
+                "another output."
+            )
+        return
+    try:
+        is_held = _is_held(path)
+    except sqlite3.Error as error:  # no whole database: then nobody can have it open
+        if left := _beside(path):
+            raise InputError(
+                f"{left[0]}: lies beside a file that cannot be opened ({error}), and would be laid over a new one. "
+                "Remove both, or give another output."
+            ) from None
+        return
     left = _beside(path)
-    if left and path.is_file():
+    if is_held:
+        seen = f"{left[0].name} lies beside it" if left else "it is writing"
+        raise InputError(f"{path}: is open in another program ({seen}). Close it there, or give another output.")
+    for side in left:  # what they had is taken in
+        side.unlink(missing_ok=True)
+
+
+def _is_held(path: Path) -> bool:
+    """Return whether another program has a database open in WAL mode, or writes into it.
+
+    Raises:
+        sqlite3.Error: it is no whole database.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as database:
+            # Takes `-wal` in, but not while others have the file open.
+            (mode,) = database.execute("PRAGMA journal_mode=DELETE").fetchone()
+            if str(mode).lower() == "wal":
+                return True
+            database.execute(f"PRAGMA busy_timeout={WAIT_SECONDS * 1000:.0f}")
+            database.execute("BEGIN IMMEDIATE")  # undoes what a killed writer left in `-journal`
+            database.execute("SELECT count(*) FROM sqlite_master")
+            database.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return True
+        raise
+    return False
+
+
+def check_complete(path: Path, member: str | None = None, members: Collection[str] = ()) -> None:
+    """Refuse to read a database without its latest rows, where these are in a file beside it that cannot be read.
+
+    Args:
+        path: the file, or the zip that has it. member, members: its name there, and all names.
+
+    Raises:
+        InputError: names that file, and says where both can be read.
+    """
+    if member is not None:
+        if member + WAL in members:
+            raise InputError(
+                f"{path}: the latest changes of {member} are in {member}{WAL}, which is not read within a zip. Unpack "
+                f"it, and give {member}."
+            )
+        return
+    beside = path.with_name(path.name + WAL)
+    if not beside.is_file() or not beside.stat().st_size:
+        with path.open("rb") as stream:
+            header = stream.read(MODE + 1)
+        if header[MODE:] == IN_WAL and not beside.is_file():
+            log.warning(
+                "%s: seems copied while a program had it open: what that kept in %s is missing. Close it there, and "
+                "copy it again.",
+                path,
+                beside.name,
+            )
+        return
+    try:
+        with closing(sqlite3.connect(path)) as database:  # takes them in when it closes the file, as GDAL does
+            database.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            return  # what reads it says what is wrong
         raise InputError(
-            f"{path}: is open in another program ({left[0].name} lies beside it). Close it there, or give "
-            "another output."
-        )
-    if left:
-        raise InputError(
-            f"{left[0]}: was left by a file that is gone, and would be laid over a new one. Remove it, or give another "
-            "output."
-        )
+            f"{path}: its latest changes are in {beside.name}, which cannot be read here ({error}). Copy both into a "
+            "folder that you can write to, and give the copy."
+        ) from None
+
+
+def fault_of_locks(error: BaseException) -> str | None:
+    """Return why SQLite could not lock a file, if an error may say so; else None."""
+    said = str(error)
+    found = next((sign for sign in NO_LOCKS if sign in said and "sqlite" in said.lower()), None)
+    return found and f"{found}: its folder allows no locks, as some network drives, or another program is writing it"
 
 
 def _beside(path: Path) -> list[Path]:

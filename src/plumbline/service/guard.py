@@ -160,7 +160,8 @@ class Guard:
             await send(message)
 
         try:
-            self._check(path, headers, holder)
+            tokens = sum(name == b"authorization" for name, _ in scope["headers"])
+            self._check(path, headers, holder, tokens)
             encoding = encoding_of(scope["headers"])
         except Problem as problem:
             await problem.response()(scope, receive, counted)
@@ -177,7 +178,9 @@ class Guard:
         sent = headers.get(b"authorization", b"")
         return next((holder for known, holder in self._holders if hmac.compare_digest(sent, known)), None)
 
-    def _check(self, path: str, headers: dict[bytes, bytes], holder: str | None) -> None:
+    def _check(self, path: str, headers: dict[bytes, bytes], holder: str | None, tokens: int) -> None:
+        if tokens > 1:  # a proxy before the service may go by another one than the service
+            raise Problem(400, f"Authorization is given {tokens} times, and takes one value.")
         if self._holders and holder is None and path not in OPEN:
             raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
         length = headers.get(b"content-length", b"0")

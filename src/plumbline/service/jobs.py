@@ -21,7 +21,7 @@ from plumbline.service import job_store as job_files
 from plumbline.service.guard import Meters
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status, Upload
 from plumbline.service.models import Models
-from plumbline.service.problems import NO_JOB, Problem, refusals, refuse_odd_fields, refuse_repeated_query
+from plumbline.service.problems import NO_JOB, Problem, refusals, refuse_odd_fields, refuse_odd_query
 from plumbline.service.settings import Limits
 from plumbline.sources.city.window import parse_window
 
@@ -81,7 +81,7 @@ class Job(BaseModel):
 
 def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, meters: Meters) -> APIRouter:
     """Return the routes under `/v1`."""
-    router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_repeated_query)])
+    router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_odd_query)])
 
     def add(
         request: Request,

@@ -45,7 +45,7 @@ ENCODINGS = "gzip, deflate"
 """Of bodies that are read."""
 NO_JOB = "There is no such job. Ended jobs are removed after some hours; send the files again."
 MOST_NAMED, MOST_LETTERS = 5, 50
-"""Of unknown form fields, in a message."""
+"""Of unknown fields and parameters, in a message."""
 NO_FILE = 'text found, a file is needed: `curl -F NAME=@FILE`, or in a part of your own `filename="FILE"`'
 WRITTEN_AS = ("base64", "quoted-printable")
 """How parts of a form are no longer written (RFC 7578): nobody would undo it."""
@@ -121,13 +121,25 @@ def for_requests(text: str, folder: Path | None = None) -> str:
     return _ABSOLUTE.sub("", text)
 
 
-def refuse_repeated_query(request: Request) -> None:
-    """Refuse a parameter of the address that is given twice; FastAPI would take the last.
+def refuse_odd_query(request: Request) -> None:
+    """Refuse a parameter of the address that is given twice, or that the operation does not have.
+
+    FastAPI would take the last, and ignore it.
 
     Raises:
-        Problem: names the parameter.
+        Problem: names the parameter, and those that are known.
     """
     _refuse_given_twice([name for name, _ in request.query_params.multi_items()], set())
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = [field.alias for field in route.dependant.query_params]
+    unknown = [name for name in request.query_params if name not in known]
+    if not unknown:
+        return
+    there = f"Known are {', '.join(known)}" if known else "None is known here"
+    of_form = {field.alias for field in route.dependant.body_params}.intersection(unknown)
+    advice = "; send it as a field of the form" if of_form else ""
+    raise Problem(422, f"Unknown parameter {_with_near(unknown, known)} in the address. {there}{advice}.")
 
 
 def _refuse_given_twice(names: Iterable[str], several: set[str]) -> None:
@@ -159,14 +171,18 @@ async def refuse_odd_fields(request: Request) -> None:
     unknown = [name for name in dict.fromkeys(form) if name not in known]
     if not unknown:
         return
+    raise Problem(422, f"Unknown form field {_with_near(unknown, known)}. Known are {', '.join(known)}.")
+
+
+def _with_near(unknown: list[str], known: list[str]) -> str:
+    """Name the unknown, for each the known one that looks like it."""
     told = []
     for name in unknown[:MOST_NAMED]:
         name = name[:MOST_LETTERS]
         held = [one for one in known if len(name) > 2 and name in one]  # as `steps`, too short to be a close match
         near = next(iter(held or get_close_matches(name, known, 1)), None)
         told.append(f"{name!r}" + (f" (did you mean {near}?)" if near else ""))
-    more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
-    raise Problem(422, f"Unknown form field {', '.join(told)}{more}. Known are {', '.join(known)}.")
+    return ", ".join(told) + (f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else "")
 
 
 def add_handlers(app: FastAPI) -> None:

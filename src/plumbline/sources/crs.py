@@ -25,6 +25,8 @@ MAX_TURN_DEG = 45.0
 """Lines of sight and quadrants are by east and north: axes that point elsewhere, as those of South Africa (west, south)
 and of the poles, would turn one against the other. EPSG:3035 turns by 28 degrees in Iceland (docs/decisions/0003)."""
 STEP_DEG = 1e-5
+NEAR_POLE_DEG = 0.1
+"""So near to a pole, east and north differ from house to house."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -51,9 +53,14 @@ def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:
 
 
 def turn_of_axes(crs: CRS, longitude: float, latitude: float) -> float:
-    """Return the larger angle, degrees, of x off east and y off north; 0 if the CRS cannot show the place."""
+    """Return the larger angle, degrees, of x off east and y off north; 0 if the CRS cannot show the place.
+
+    At a pole it is 180: no axis of a plane is east there.
+    """
     if not np.isfinite(longitude + latitude):
         return 0.0
+    if abs(latitude) > LATITUDES[1] - NEAR_POLE_DEG:
+        return 180.0
     places = [longitude, longitude + STEP_DEG, longitude], [latitude, latitude, latitude + STEP_DEG]
     x, y = transformer(GLOBE, crs).transform(*places)
     at = np.array(x) + 1j * np.array(y)

@@ -139,3 +139,28 @@ def test_whatever_lies_at_a_point_touches_the_area_in_any_crs(east, north, crs):
     assert north_ <= bounds[3] + slack
     assert touching(moved, bounds).all()
     assert not touching(np.array([None], object), bounds).any()
+
+
+@pytest.mark.parametrize("name", ["f.gpkg", "f.geojson", "f.fgb", "f.parquet", "f.csv.gz"])
+def test_longitudes_from_0_to_360_are_found_west_of_180(tmp_path, name):
+    """Apia, at 171.8 degrees west."""
+    crs = "EPSG:32702"
+    houses = shapely.box([420_000, 420_030, 460_000], 8_470_000, [420_010, 420_040, 460_010], 8_470_010)
+    frame = geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs=crs).to_crs(4326)
+    frame = frame.set_geometry(frame.translate(360.0))
+    path = tmp_path / name
+    if name.endswith("gz"):
+        texts = "".join(f'{one},"SRID=4326;{shape.wkt}"\n' for one, shape in zip("abc", frame.geometry, strict=True))
+        path.write_bytes(gzip.compress(f"building_id,geometry\n{texts}".encode()))
+    else:
+        (frame.to_parquet if name.endswith("parquet") else frame.to_file)(path)
+    found = read_buildings(path, crs, area=Area.around(np.array([[420_000, 8_470_000]]), crs))
+    assert found["building_id"].tolist() == ["a", "b"]
+    assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses[:2]).max() < 0.01
+
+
+@pytest.mark.parametrize(("crs", "latitude"), [("EPSG:3995", 90), ("EPSG:3413", 90), ("EPSG:3031", -90)])
+def test_an_area_about_a_pole_reaches_all_around(crs, latitude):
+    found = Area.around(np.zeros((1, 2)), crs).bounds_in(pyproj.CRS(4326))
+    assert (found[0], found[2]) == (-180, 180)
+    assert latitude in (found[1], found[3])

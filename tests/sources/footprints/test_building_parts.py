@@ -47,6 +47,13 @@ def test_others_that_are_covered_are_named_in_a_warning(caplog):
         {"type": ["building", "building_part", "building_part"]},
         {"id": ["a", "b", "c"], "building_id": [None, "a", "a"]},
         {"id": [7, 8, 9], "parent_id": [None, 7, 7]},
+        {"kind": ["building", "building_part", "building_part"]},
+        {"id": [7, 8, 9], "root_id": [7, 7, 7]},
+        {"CLASS": ["yes", "building:part", "building:part"]},
+        {"is_building_part": [False, True, True]},
+        {"hide_3d": [True, None, None]},
+        {"has_parts": [True, False, False]},
+        {"CODE": ["Building", "Courtyard", "Courtyard"]},
     ],
     ids=lambda columns: " ".join(columns),
 )
@@ -64,6 +71,8 @@ def test_files_name_parts_in_several_ways(tmp_path, columns):
         {"id": ["a", "b", "c"], "building_id": ["1", "2", "3"]},
         {"building_id": ["a", "b", "c"], "parent_id": ["x", "a", "a"]},
         {"type": ["house", "house", "shed"]},
+        {"kind": ["building", "party", "building parts"]},
+        {"has_parts": [False, False, True]},
     ],
     ids=lambda columns: " ".join(columns),
 )
@@ -92,3 +101,21 @@ def test_a_small_one_inside_takes_few_points_and_is_not_worth_a_warning(tmp_path
 def test_columns_of_other_kinds_say_nothing() -> None:
     frame = geopandas.GeoDataFrame({"building": [1.0, np.nan], "parts": [1, 2]}, geometry=HALVES)
     assert not is_part(frame).any()
+
+
+def test_a_courtyard_of_its_own_is_no_building(tmp_path):
+    """As in Los Angeles County's data, where the building has a hole there."""
+    court = shapely.box(4520005, 2090003, 4520015, 2090007)
+    found = read(tmp_path, [OUTLINE.difference(court), court], CODE=["Building", "Courtyard"])
+    assert found.geometry.to_list() == [OUTLINE.difference(court)]
+    assert len(read(tmp_path, [court], CODE=["Courtyard"])) == 1  # all that there is
+
+
+@pytest.mark.parametrize(("east", "count"), [(2, 1), (9, 1), (11, 0), (0.005, 0)])
+def test_one_building_of_two_sources_is_named_in_a_warning(tmp_path, caplog, east, count):
+    apart = shapely.box(4520100, 2090000, 4520110, 2090010)
+    found = read(tmp_path, [OUTLINE, apart, shapely.affinity.translate(OUTLINE, east)], name=["a", "b", "c"])
+    assert (found.attrs["overlapping"], found.attrs["covered"]) == (count, 0)
+    assert found.attrs["drawn_twice"] == int(east < 0.01)
+    said = "1 footprints lie half or more over another one: feature 3 (B0000003). Of each two, one gets the points"
+    assert (said in caplog.text) == bool(count)

@@ -583,6 +583,7 @@ def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
         "duplicates_dropped": 1,
         "drawn_twice": 0,
         "covered": 0,
+        "overlapping": 0,
         "heights_unknown": 0,
         "multipart": 1,
         "with_holes": 1,

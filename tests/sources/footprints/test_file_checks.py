@@ -1,5 +1,6 @@
 """Which file of footprints a path is or holds, and what is not opened."""
 
+import errno
 import gzip
 
 import pytest
@@ -122,3 +123,52 @@ def test_an_answer_of_arcgis_in_its_own_json_is_read(tmp_path):
         f'{{"rings":[{ring}]}}}}]}}'
     )
     assert read_buildings(tmp_path / "f.json", CRS)["building_id"].tolist() == ["7"]
+
+
+def test_a_zip_with_the_latest_rows_of_a_geopackage_beside_it_is_refused(tmp_path):
+    squares().to_file(tmp_path / "f.gpkg")
+    path = zipped(tmp_path / "f.zip", {"f.gpkg": (tmp_path / "f.gpkg").read_bytes(), "f.gpkg-wal": b"rows"})
+    with pytest.raises(InputError, match=r"f\.zip: the latest changes of f\.gpkg are in f\.gpkg-wal, .* Unpack it"):
+        read_buildings(path, CRS)
+
+
+def test_files_on_a_read_only_disk_are_read(tmp_path, monkeypatch):
+    """There, the system answers EROFS to whoever removes a file, also one that is not there."""
+
+    def refused(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.geojson")
+    monkeypatch.setattr(type(tmp_path), "unlink", refused)
+    assert len(read_buildings(tmp_path / "f.geojson", CRS)) == 3
+
+
+@pytest.mark.parametrize("zipped_", [False, True])
+def test_parts_of_a_shapefile_that_do_not_fit_are_refused(tmp_path, zipped_):
+    """GDAL reads as many outlines as its index has, without a word."""
+    squares().to_file(tmp_path / "f.shp")
+    index = tmp_path / "f.shx"
+    index.write_bytes(index.read_bytes()[:-8])
+    path = tmp_path / "f.shp"
+    if zipped_:
+        path = zipped(tmp_path / "f.zip", {one.name: one.read_bytes() for one in tmp_path.glob("f.*")})
+    with pytest.raises(InputError, match=r"2 outlines in its \.shx and 3 rows in its \.dbf: one is cut off"):
+        read_buildings(path, CRS)
+
+
+@pytest.mark.parametrize("suffix", ["gpkg", "fgb", "geojson", "parquet", "csv"])
+def test_what_is_cut_off_is_to_be_downloaded_again(tmp_path, suffix):
+    path, frame = tmp_path / f"f.{suffix}", squares().to_crs("EPSG:4326")
+    if suffix == "csv":
+        frame.assign(wkt=frame.to_wkt()["geometry"]).drop(columns="geometry").to_csv(path, index=False)
+    else:
+        (frame.to_parquet if suffix == "parquet" else frame.to_file)(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 4])
+    with pytest.raises(InputError, match=r"cut off.*Download it again\."):
+        read_buildings(path, CRS)
+
+
+def test_a_kml_of_links_says_that_it_holds_nothing(tmp_path):
+    (tmp_path / "f.kml").write_text("<kml><Document><NetworkLink><Link/></NetworkLink></Document></kml>")
+    with pytest.raises(InputError, match="a KML that only links to others"):
+        read_buildings(tmp_path / "f.kml", CRS)

@@ -74,7 +74,7 @@ OSM = '<?xml version="1.0"?>\n<osm version="0.6" generator="Overpass API"><node 
         (GML.format('numberMatched="36" numberReturned="20"', ""), Page(36, 20)),
         (GML.format("numberMatched='unknown' numberReturned='20' next='https://x/?s=20'", ""), Page(None, 20, True)),
         (GML.format('numberMatched="unknown" numberReturned="20"', ""), Page(None, 20)),
-        (GML.format('numberOfFeatures="20"', ""), Page()),  # WFS 1.1 counts what it gives
+        (GML.format('numberOfFeatures="20"', ""), Page(None, 20)),  # WFS 1.1 counts what it gives
         (GML.format('numberReturned="20"', "<wfs:truncatedResponse/>"), Page(None, 20, fault="truncatedResponse")),
         (
             OSM.format("runtime error: Query timed out"),
@@ -112,6 +112,11 @@ def add(path, text):
         ({"numberMatched": 3, "numberReturned": 3, "links": [NEXT]}, None),
         ({"numberMatched": 3, "numberReturned": 1}, None),  # pages that were joined keep the number of the first
         ({"numberMatched": 4, "numberReturned": 4}, None),  # of several layers
+        ({"numberReturned": 3}, None),
+        ({"numberReturned": 1000}, "a server's answer with exactly 1000 features, as many as some give at most"),
+        ({"numberReturned": 25}, "exactly 25 features"),
+        ({"numberReturned": 1300}, None),
+        ({"numberReturned": 1000, "numberMatched": 1000}, None),
         ({"numberMatched": 4}, "not complete: 3 features of 4 "),
         ({"exceededTransferLimit": True}, "says it is not complete: 3 features, and more on the next page"),
         ({"remark": "runtime error: out of memory"}, r"the server broke off (runtime error: out of memory)"),
@@ -139,7 +144,8 @@ def test_a_zip_of_geoserver_has_the_limit_of_its_request(tmp_path, caplog, asked
     ) == said
 
 
-def test_points_are_warned_of_too(tmp_path, caplog):
+@pytest.mark.parametrize("zipped", [False, True])
+def test_points_are_warned_of_too(tmp_path, caplog, zipped):
     days = {f"D2020{month:02}01": 0.5 for month in range(1, 11)}
     about = {
         "CODE": "a",
@@ -153,6 +159,11 @@ def test_points_are_warned_of_too(tmp_path, caplog):
     }
     point = {"type": "Feature", "properties": about, "geometry": {"type": "Point", "coordinates": [12.5, 41.9]}}
     said = {"type": "FeatureCollection", "numberMatched": 9, "numberReturned": 1, "features": [point]}
-    (tmp_path / "p.geojson").write_text(json.dumps(said))
-    read_points(tmp_path / "p.geojson", {"*": Product(incidence_deg=38.0, heading_deg=350.0)})
-    assert caplog.text.count("p.geojson: not complete: 1 features of 9 that the server has") == 1
+    path = tmp_path / "p.geojson"
+    path.write_text(json.dumps(said))
+    if zipped:
+        with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+            archive.write(path, path.name)
+        path = tmp_path / "p.zip"
+    read_points(path, {"*": Product(incidence_deg=38.0, heading_deg=350.0)})
+    assert caplog.text.count(f"{path.name}: not complete: 1 features of 9 that the server has") == 1

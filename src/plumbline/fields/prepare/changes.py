@@ -128,9 +128,7 @@ def _noise_edge(scaled: Float, slow: Float, terms: int) -> float:
     fast = fast @ np.linalg.qr(np.random.default_rng(0).standard_normal((fast.shape[1],) * 2))[0]
     groups = max(1, fast.shape[1] // terms)
     parts = scaled @ fast[:, : groups * terms]
-    tops = [
-        np.linalg.eigvalsh(own.T @ own / len(own))[-1] for own in np.split(parts, groups, axis=1) if own.shape[1]
-    ]
+    tops = [np.linalg.eigvalsh(own.T @ own / len(own))[-1] for own in np.split(parts, groups, axis=1) if own.shape[1]]
     return float(np.mean(tops))
 
 

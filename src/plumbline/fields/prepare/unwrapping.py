@@ -34,7 +34,7 @@ LEAST_PATCH = 6
 SIZES = (0.82, 1.2)
 """Of a patch's median step, in half wavelengths: snow and rain make steps, too, of any size."""
 ALIKE, MOST_OWN = 1.5, 10.0
-"""Log likelihood that a neighbour with the same answer is worth (a Potts prior); and the most that a point's own says."""
+"""Log likelihood that a neighbour with the same answer is worth (a Potts prior), and the most that a point says itself."""
 ROUNDS = 8
 PIECE = 2048
 

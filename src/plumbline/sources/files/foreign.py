@@ -99,6 +99,9 @@ NO_DATA = {
     re.compile(
         r"<qgis[\s>]|<!DOCTYPE qgis"
     ): "a project or style of QGIS, which holds no data. Give the layer's own file.",
+    re.compile(r"<NetworkLink\b(?![\s\S]*<Placemark\b)"): (
+        "a KML that only links to others, and holds no data. Ask the server for the layer itself."
+    ),
     re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
         "a server's error message instead of data; open it in an editor to read it. Ask the server anew."
     ),

@@ -16,6 +16,7 @@ from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import turn_in
 
 LARGE_BYTES = 2**28
 """From here on a file is read by area: some hundred thousand footprints as GeoJSON."""
@@ -36,6 +37,8 @@ class Area:
     bounds: Bounds
     """m, in `crs`."""
     crs: str
+    turns: int = 0
+    """Whole turns by which a file counts its longitudes further: 1 west of 180 degrees, where they go from 0 to 360."""
 
     @classmethod
     def around(cls, positions: NDArray[np.floating], crs: str) -> Area | None:
@@ -67,7 +70,10 @@ class Area:
         except ProjError:
             return None
         # West beyond east: the area lies across the 180th meridian, and one box cannot hold it.
-        return found if np.isfinite(found).all() and found[0] <= found[2] else None
+        if not (np.isfinite(found).all() and found[0] <= found[2]):
+            return None
+        further = self.turns * (turn_in(crs) or 0.0)
+        return found[0] + further, found[1], found[2] + further, found[3]
 
     def __str__(self) -> str:
         west, south, east, north = self.bounds

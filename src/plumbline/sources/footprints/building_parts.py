@@ -18,31 +18,42 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.sources.crs import turn_in
 from plumbline.sources.footprints.geometry import unlike_polygons
-from plumbline.sources.footprints.ids import text_of
+from plumbline.sources.footprints.ids import SAME_M, text_of
 from plumbline.sources.footprints.selection import FeatureFilter, Objects
 from plumbline.sources.globe import halves, joined
 
 OSM_BUILDING, OSM_PART = "building", re.compile(r"building[:_]?p(a(rt?)?)?")
 """Columns of OpenStreetMap's keys: `building:part`, whose name formats change and cut."""
-OVERTURE_KIND, OVERTURE_PART = "type", "building_part"
-PARENT = re.compile(r"(parent|building)[_:]?id")
+KINDS = re.compile(r"type|kind|class|subtype|code|feature|feature_?type")
+PART_KIND = re.compile(r"building[_: ]?part")
+"""Columns that say what a feature is, and how they name a part: Overture, Tilezen, Protomaps, OpenHistoricalMap."""
+COURTYARD_KIND = "courtyard"
+"""Drawn as a polygon of its own, as Los Angeles County does; it is no building."""
+PART_FLAG, WITH_PARTS = "is_building_part", ("has_parts", "hide_3d")
+"""Columns of yes and no: of OpenHistoricalMap; of a building that has parts (Overture, OpenMapTiles)."""
+PARENT = re.compile(r"(parent|building|root)[_:]?id")
 """Column in which a part names its building, by the value of that one's column `id`."""
 ID = "id"
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Rows of the first and of the second polygon of each pair."""
 NO = ("", "no", "0", "false", "none", "nan")
 WITHIN, COVERED = 0.9, 0.5
-"""Shares: of a footprint's area, from which it lies in another; of an outline's, from which others take its points."""
+"""Shares: of a footprint's area, from which it lies in another; of an outline's, from which others take its points;
+and of the smaller of two, from which they may be one building."""
 
 
 def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return (F,) which features say that they are a part of a building: by OpenStreetMap's keys, or Overture's."""
+    """Return (F,) which features say that they are a part of a building."""
     named = {str(name).casefold(): name for name in frame.columns}
     found = np.zeros(len(frame), bool)
     for name in (own for own in named if OSM_PART.fullmatch(own)):
         found |= _says_yes(frame[named[name]]) & (
             ~_says_yes(frame[named[OSM_BUILDING]]) if OSM_BUILDING in named else True
         )
-    if OVERTURE_KIND in named:
-        found |= np.asarray(frame[named[OVERTURE_KIND]].astype(str) == OVERTURE_PART)
+    for kind in _kinds(frame):
+        found |= np.asarray(kind.str.fullmatch(PART_KIND))
+    if PART_FLAG in named:
+        found |= _says_yes(frame[named[PART_FLAG]])
     for name in (one for one in named if PARENT.fullmatch(one) and ID in named):
         (own, _), (parent, empty) = text_of(frame[named[ID]]), text_of(frame[named[name]])
         found |= ~empty & np.isin(parent, own) & (parent != own)
@@ -52,23 +63,39 @@ def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
 def parts_in_outlines(frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return (F,) which features are parts that lie in the outline of a building; others may be all that is drawn.
 
+    Courtyards that are drawn as polygons count as parts, wherever they lie.
+
     Args:
         frame: the features. geometry: (F,) polygons where usable.
     """
-    parts = is_part(frame) & usable
-    outlines = np.flatnonzero(~parts & usable)
-    if not parts.any() or not len(outlines):
-        return np.zeros(len(frame), bool)
-    middles = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
-    within, _ = shapely.STRtree(shapely.make_valid(geometry[outlines])).query(middles, predicate="intersects")
     found = np.zeros(len(frame), bool)
-    found[np.flatnonzero(parts)[within]] = True
+    for kind in _kinds(frame):
+        found |= np.asarray(kind == COURTYARD_KIND)
+    parts = is_part(frame) & usable & ~found
+    outlines = np.flatnonzero(~parts & ~found & usable)
+    if not len(outlines):
+        return np.zeros(len(frame), bool)
+    if parts.any():
+        middles = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
+        within, _ = shapely.STRtree(shapely.make_valid(geometry[outlines])).query(middles, predicate="intersects")
+        found[np.flatnonzero(parts)[within]] = True
+    with_parts = np.zeros(len(frame), bool)
+    for name in (one for one in frame.columns if str(one).casefold() in WITH_PARTS):
+        with_parts |= _says_yes(frame[name])
+    if with_parts.any():
+        whole = shapely.make_valid(geometry[outlines])
+        inner, outer = _nested(whole, at_one_place(whole))
+        found[outlines[inner[with_parts[outlines[outer]]]]] = True
     return found
 
 
-def warn_of_nested(sieve: FeatureFilter, geometry: Objects) -> int:
-    """Warn of buildings (B,) that others in them cover, though nothing says that these are parts; return how many."""
-    inner, outer = _nested(geometry)
+def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
+    """Warn of buildings (B,) that others in them cover, though nothing says that these are parts; return how many.
+
+    Args:
+        pairs: see `at_one_place`.
+    """
+    inner, outer = _nested(geometry, pairs)
     covered = np.bincount(outer, shapely.area(geometry[inner]), len(geometry)) >= COVERED * shapely.area(geometry)
     if covered.any():
         log.warning(
@@ -82,14 +109,55 @@ def warn_of_nested(sieve: FeatureFilter, geometry: Objects) -> int:
     return int(covered.sum())
 
 
-def _nested(geometry: Objects) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return pairs of buildings (inner, outer): the first lies in the second, which is larger."""
-    middles, area = shapely.point_on_surface(geometry), shapely.area(geometry)
-    inner, outer = shapely.STRtree(geometry).query(middles, predicate="within")
+def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
+    """Warn of buildings (B,) that lie half or more over another, but not in it: one drawn by two sources, perhaps.
+
+    Args:
+        pairs: see `at_one_place`.
+
+    Returns:
+        How many lie over one before them.
+    """
+    one, other = pairs
+    area = shapely.area(geometry)
+    shared = shapely.area(shapely.intersection(geometry[one], geometry[other]))
+    smaller, larger = np.minimum(area[one], area[other]), np.maximum(area[one], area[other])
+    is_in = (shared >= WITHIN * smaller) & (smaller < WITHIN * larger)
+    over = (shared >= COVERED * smaller) & ~is_in
+    over &= ~shapely.equals_exact(geometry[one], geometry[other], tolerance=SAME_M, normalize=True)
+    again = np.zeros(len(geometry), bool)
+    again[np.maximum(one, other)[over]] = True
+    if again.any():
+        log.warning(
+            "%s: %d footprints lie half or more over another one: %s. Of each two, one gets the points that lie in "
+            "both. If they are one building, of two sources perhaps, keep one of them.",
+            sieve.path,
+            again.sum(),
+            sieve.name(again),
+        )
+    return int(again.sum())
+
+
+def _nested(geometry: Objects, pairs: Pairs) -> Pairs:
+    """Return pairs of polygons (inner, outer): the first lies in the second, which is larger."""
+    inner, outer = pairs
+    area = shapely.area(geometry)
     smaller = area[inner] < WITHIN * area[outer]
     inner, outer = inner[smaller], outer[smaller]
     lies = shapely.area(shapely.intersection(geometry[inner], geometry[outer])) >= WITHIN * area[inner]
     return inner[lies], outer[lies]
+
+
+def at_one_place(geometry: Objects) -> Pairs:
+    """Return pairs of different polygons: a point of the first lies in the second."""
+    one, other = shapely.STRtree(geometry).query(shapely.point_on_surface(geometry), predicate="within")
+    return one[one != other], other[one != other]
+
+
+def _kinds(frame: pd.DataFrame) -> list[pd.Series]:
+    """Return the columns that say what a feature is, in small letters."""
+    named = {str(name).casefold(): name for name in frame.columns}
+    return [frame[named[name]].astype(str).str.casefold() for name in named if KINDS.fullmatch(name)]
 
 
 def _says_yes(values: pd.Series) -> NDArray[np.bool_]:

@@ -24,7 +24,13 @@ from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
-from plumbline.sources.footprints.building_parts import parts_in_outlines, warn_of_nested, whole_at_180
+from plumbline.sources.footprints.building_parts import (
+    at_one_place,
+    parts_in_outlines,
+    warn_of_nested,
+    warn_of_overlap,
+    whole_at_180,
+)
 from plumbline.sources.footprints.geometry import (
     has_holes,
     leave_out_hidden,
@@ -179,8 +185,8 @@ def read_buildings(
     out with a warning, see `selection`; see `geometry` for invalid rings and for buildings with walls.
 
     `.attrs` says what was found and done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
-    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by others in them), `heights_unknown`,
-    `multipart` (buildings of several parts) and `with_holes`.
+    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by others in them), `overlapping`,
+    `heights_unknown`, `multipart` (buildings of several parts) and `with_holes`.
 
     Args:
         path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else geopandas reads.
@@ -226,7 +232,7 @@ def read_buildings(
     sieve.row, geometry, repaired = sieve.row[once], geometry[once], repaired[once]
     frame = frame[keep][once].reset_index(drop=True)
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, crs=crs))
-    ids = sieve.kept_ids
+    ids, pairs = sieve.kept_ids, at_one_place(geometry)
     if named.column is not None and named.column.casefold() == ID:
         frame = frame.rename(columns={named.column: ID})
     frame[ID] = ids
@@ -237,7 +243,8 @@ def read_buildings(
         "assigned_ids": named.assigned,
         "duplicates_dropped": int((~once).sum()),
         "drawn_twice": warn_of_drawn_twice(sieve, geometry),
-        "covered": warn_of_nested(sieve, geometry),
+        "covered": warn_of_nested(sieve, geometry, pairs),
+        "overlapping": warn_of_overlap(sieve, geometry, pairs),
         "heights_unknown": _read_heights(sieve, frame),
         "multipart": int((shapely.get_num_geometries(geometry) > 1).sum()),
         "with_holes": int(has_holes(geometry).sum()),

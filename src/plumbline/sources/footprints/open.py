@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE, is_local
 from plumbline.sources.files.csv_lines import WESTERN
 from plumbline.sources.files.foreign import kind_of
@@ -30,7 +32,7 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
 from plumbline.sources.footprints.ids import mend_integers
-from plumbline.sources.footprints.pages import warn_of_page, warn_of_request
+from plumbline.sources.footprints.pages import read_page, warn_of_page, warn_of_request
 from plumbline.sources.footprints.selection import (
     OSM_BUILDINGS,
     OSM_LAYER,
@@ -52,6 +54,7 @@ from plumbline.sources.footprints.source import (
     find_source,
     is_folder_of_parts,
     is_read_as_one,
+    read_ends,
 )
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet, states_crs
 
@@ -135,17 +138,17 @@ def _read_piece(
 ) -> geopandas.GeoDataFrame:
     """Read one file of footprints."""
     path, is_parquet = piece.path, source.ends is None and _is_columnar(piece.path)
+    if source.ends is not None and has_outlines(source.ends.start) and not source.ends.has_whole_outline:
+        raise InputError(f"{path}: cut off: its last outline has no end. Download it again.")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if is_parquet:
-                frame = read_parquet(path, crs, area)
-            elif (read := _own_reader(source)) is not None and source.content is not None:
-                frame = read(source.content, crs, area)
-            else:
-                frame = _read_by_gdal(path, source, layer, area)
-        said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
-        for message in sorted(said):
+            frame = _read(path, source, is_parquet, layer, crs, area)
+            if area is not None and not len(frame):  # perhaps its longitudes go from 0 to 360
+                frame = _read(path, source, is_parquet, layer, crs, replace(area, turns=1))
+        for message in sorted(
+            {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
+        ):
             log.warning("%s: %s", path, message)
     except UnicodeDecodeError as error:
         text = error.object.decode(WESTERN, "replace")[:40]
@@ -160,6 +163,10 @@ def _read_piece(
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
                 f"{for_command(path, source.name)}`."
             ) from None
+        if (fault := fault_of_locks(error)) is not None:
+            raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
+        if path.is_file() and (source.ends or read_ends(*piece)).is_known:
+            raise InputError(f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
         start = _start(source)
         kind = None if start.startswith(b"<") else kind_of(start)  # a damaged GML is no other file
         known = "GeoJSON, GeoPackage, Shapefile, zipped Shapefile and GeoParquet are."
@@ -176,7 +183,8 @@ def _read_piece(
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
     if source.ends is not None:
-        warn_of_page(source.content or path, *source.ends, read=len(frame) if area is None else None)
+        said = read_page(*source.ends)
+        warn_of_page(source.content or path, said, read=len(frame) if area is None else None)
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
     frame = frame.reset_index(drop=True)
@@ -208,6 +216,16 @@ def _start(source: Source) -> bytes:
         return b""
     with source.content.open() as stream:
         return stream.read(LOOKED_AT)
+
+
+def _read(
+    path: Path, source: Source, is_parquet: bool, layer: str | None, crs: str | None, area: Area | None
+) -> pd.DataFrame:
+    if is_parquet:
+        return read_parquet(path, crs, area)
+    if (read := _own_reader(source)) is not None and source.content is not None:
+        return read(source.content, crs, area)
+    return _read_by_gdal(path, source, layer, area)
 
 
 def _plain(value: Any) -> Any:
@@ -265,7 +283,7 @@ def _nothing_beside(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not was_there:
+        if not was_there and beside.exists():  # on a read-only disk, even to ask for it is an error
             beside.unlink(missing_ok=True)
 
 

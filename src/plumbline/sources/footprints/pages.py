@@ -19,8 +19,10 @@ ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']([^"']*)["']""")
 BROKEN_OFF = re.compile(r"<(?:\w+:)?truncatedResponse\b")
 REMARK = re.compile(r"<remark>\s*([^<]*)")
 ERROR = re.compile(r"error|timed out|timeout|out of memory", re.IGNORECASE)
-MATCHED, RETURNED = ("numberMatched", "totalFeatures", "matched"), ("numberReturned", "returned")
-"""Of WFS and OGC API Features; GeoServer; STAC (in `context`)."""
+MATCHED, RETURNED = ("numberMatched", "totalFeatures", "matched"), ("numberReturned", "returned", "numberOfFeatures")
+"""Of WFS and OGC API Features; GeoServer; STAC (in `context`); WFS 1.1, which counts what it gives."""
+LEAST_LIMIT, LIMITS = 10, ("1", "2", "25", "5")
+"""Servers give at most 10, 200, 1,000, 2,500 and so on, where nobody asks for more."""
 WITH_PAGES = ("properties", "context", "links", "_links", "pagination")
 """Members that servers put such words in."""
 NEXT = ("next", "@odata.nextLink", "@iot.nextLink")
@@ -60,14 +62,13 @@ def read_page(start: str, end: str) -> Page:
     return Page(matched, _number(said, RETURNED), more, None if remark is None else str(remark))
 
 
-def warn_of_page(source: object, start: str, end: str, read: int | None) -> None:
+def warn_of_page(source: object, page: Page, read: int | None) -> None:
     """Warn if a file is less than the server has.
 
     Args:
-        source: names it. start, end: how it begins and ends, as text.
+        source: names it. page: what it says.
         read: features in it; None if not all were looked at.
     """
-    page = read_page(start, end)
     # Pages that were joined keep the number of the first.
     here = max((number for number in (page.returned, read) if number is not None), default=None)
     if page.fault is not None:
@@ -91,6 +92,17 @@ def warn_of_page(source: object, start: str, end: str, read: int | None) -> None
             source,
             "some" if here is None else here,
         )
+    elif page.matched is None and page.returned is not None and here is not None and _is_limit(here):
+        log.warning(
+            "%s: a server's answer with exactly %d features, as many as some give at most, and without how many there "
+            "are. Ask for the next page (startIndex or offset); if it is empty, this is all.",
+            source,
+            here,
+        )
+
+
+def _is_limit(count: int) -> bool:
+    return count >= LEAST_LIMIT and str(count).rstrip("0") in LIMITS
 
 
 def warn_of_request(path: Path, read: int) -> None:

@@ -89,7 +89,7 @@ def because(bad: NDArray[np.bool_], why: str) -> Objects:
     return np.where(bad, np.array(why, object), np.array(None, object))
 
 
-NAMES = ("building", "footprint")
+NAMES = ("building", "footprint", "pand", "gebaeude", "gebäude", "batiment", "bâtiment", "edific")
 """What the name of a layer of footprints has in it."""
 POLYGONAL = ("polygon", "surface", "tin")
 ANY = ("unknown", "collection")

@@ -17,22 +17,24 @@ from plumbline.sources.files.csv_lines import WESTERN
 from plumbline.sources.files.opened import for_command, gdal_name
 from plumbline.sources.files.streams import CsvFile
 
-SHP, TABLES = ".shp", (".dbf", ".DBF")
+SHP, TABLES, INDEXES = ".shp", (".dbf", ".DBF"), (".shx", ".SHX")
 SHAPEFILE_START = b"\x00\x00\x27\x0a"
 SHAPEFILE_LENGTH = slice(24, 28)
 """Where the header says how long the file is: words of 16 bits, big endian (ESRI, Shapefile Technical Description)."""
+INDEX_HEADER, INDEX_ROW, TABLE_COUNT = 100, 8, slice(4, 8)
+"""Bytes of a .shx before its rows, and of a row; where a .dbf says how many rows it has, little endian."""
 
 
 def check_whole(path: Path, member: str | None = None) -> None:
-    """Refuse a Shapefile that is shorter than its header states, or without its table; ignore other files.
+    """Refuse a Shapefile that is shorter than its header states, or without one of its parts; ignore other files.
 
     Args:
         path: the file, or the zip that has it.
         member: of the zip.
 
     Raises:
-        InputError: it was cut, which GDAL takes for buildings without an outline; or its .dbf is not there, and with it
-            the ids.
+        InputError: it was cut, which GDAL takes for buildings without an outline; its .dbf is not there, and with it
+            the ids; or its .shx, which says where each outline is, is not there or is of another version.
     """
     shape = CsvFile(path, member)
     if PurePosixPath(member or path.name).suffix.lower() != SHP:
@@ -42,30 +44,55 @@ def check_whole(path: Path, member: str | None = None) -> None:
     if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
         return  # GDAL says that it is none
     (words,) = struct.unpack(">i", start[SHAPEFILE_LENGTH])
-    tables = [PurePosixPath(member or path.name).with_suffix(suffix) for suffix in TABLES]
-    if member is None:
-        size, has_table = path.stat().st_size, any((path.parent / table).exists() for table in tables)
-    else:
-        size, names = _zipped(path, member)
-        has_table = any(str(table) in names for table in tables)
+    size = path.stat().st_size if member is None else _zipped(path, member)
     if size < 2 * words:
         raise InputError(
             f"{shape}: cut off: {size:,} bytes found, its header says {2 * words:,}. Download it again; the buildings "
             "at its end are missing."
         )
-    if not has_table:
-        named = for_command(path, member and gdal_name(path, member))
+    table, index = _beside(path, member, TABLES), _beside(path, member, INDEXES)
+    named = for_command(path, member and gdal_name(path, member))
+    name = PurePosixPath(member or path.name).with_suffix
+    if table is None:
         raise InputError(
-            f"{shape}: its {tables[0].name} is missing, which has the ids and all other columns. Put it beside it; if "
-            f"there is none, `ogr2ogr OUT.gpkg {named}` makes a file whose buildings are "
+            f"{shape}: its {name('.dbf').name} is missing, which has the ids and all other columns. Put it beside it; "
+            f"if there is none, `ogr2ogr OUT.gpkg {named}` makes a file whose buildings are "
             "named after their place."
+        )
+    if index is None:
+        raise InputError(
+            f"{shape}: its {name('.shx').name} is missing, which says where each outline is. Put it beside it"
+            + (
+                f"; if there is none, `ogr2ogr --config SHAPE_RESTORE_SHX YES OUT.gpkg {named}` does without."
+                if member is None
+                else "."
+            )
+        )
+    with table.open() as stream:
+        (rows,) = struct.unpack("<I", stream.read(TABLE_COUNT.stop)[TABLE_COUNT].ljust(4, b"\0"))
+    size = index.path.stat().st_size if index.member is None else _zipped(path, index.member)
+    outlines = (size - INDEX_HEADER) // INDEX_ROW
+    if rows != outlines:
+        raise InputError(
+            f"{shape}: {outlines:,} outlines in its .shx and {rows:,} rows in its .dbf: one is cut off, or of another "
+            "version. Download all of its files again."
         )
 
 
-def _zipped(path: Path, member: str) -> tuple[int, list[str]]:
-    """Return the member's size in bytes, and the names of all members."""
+def _zipped(path: Path, member: str) -> int:
+    """Return the member's size in bytes."""
     with zipfile.ZipFile(path) as archive:
-        return archive.getinfo(member).file_size, archive.namelist()
+        return archive.getinfo(member).file_size
+
+
+def _beside(path: Path, member: str | None, suffixes: tuple[str, ...]) -> CsvFile | None:
+    """Return the part of a Shapefile with one of the suffixes; None if it is not there."""
+    suffix = next((suffix for suffix in suffixes if _exists(path, member, suffix)), None)
+    if suffix is None:
+        return None
+    if member is None:
+        return CsvFile(path.with_suffix(suffix))
+    return CsvFile(path, str(PurePosixPath(member).with_suffix(suffix)))
 
 
 UTF_8 = "UTF-8"
@@ -120,10 +147,9 @@ def text_encoding(path: Path, member: str | None = None) -> Texts:
     shape = PurePosixPath(member or path.name)
     if shape.suffix.lower() != SHP or any(_exists(path, member, suffix) for suffix in CPG):
         return STATED
-    suffix = next((suffix for suffix in TABLES if _exists(path, member, suffix)), None)
-    if suffix is None:
+    table = _beside(path, member, TABLES)
+    if table is None:
         return STATED
-    table = CsvFile(path, str(shape.with_suffix(suffix))) if member else CsvFile(path.with_suffix(suffix))
     with table.open() as stream:
         return _told(table, *_foreign_texts(stream))
 
@@ -191,7 +217,8 @@ def _cells(stream: IO[bytes], fields: bytes, size: int) -> Iterator[tuple[bytes,
 def _exists(path: Path, member: str | None, suffix: str) -> bool:
     if member is None:
         return path.with_suffix(suffix).is_file()
-    return str(PurePosixPath(member).with_suffix(suffix)) in _zipped(path, member)[1]
+    with zipfile.ZipFile(path) as archive:
+        return str(PurePosixPath(member).with_suffix(suffix)) in archive.namelist()
 
 
 def _rejoined(text: str) -> str:

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import START as SQLITE_START
+from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
+from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.foreign import OF_TILES, check_finished, describe_archive, what_else
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
@@ -32,6 +35,8 @@ CHUNK_BYTES = 2**22
 SEPARATOR = "\x1e\r\n \t"
 """What may stand before a feature: white space, and the separator of RFC 8142."""
 WHOLE_TURN = 360.0
+STARTS = ("SQLite format 3", "fgb\x03", "\0\0'\n", "PAR1")
+"""Of GeoPackage, FlatGeobuf, Shapefile and Parquet, as text."""
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
@@ -62,6 +67,17 @@ class Ends(NamedTuple):
         except ValueError:
             return False
         return isinstance(feature, dict) and feature.get("type") == "Feature"
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it begins as a format does that GDAL reads: a fault in it is damage, no other format."""
+        return self.start.startswith(STARTS) or self.is_collection
+
+    @property
+    def has_whole_outline(self) -> bool:
+        """Return whether the last line of a table has no outline (WKT) that is left open."""
+        last = self.end.rpartition("\n")[2]
+        return "POLYGON" not in last.upper() or last.count("(") <= last.count(")")
 
     @property
     def has_whole_end(self) -> bool:
@@ -331,6 +347,8 @@ def find_source(path: Path, member: str | None = None) -> Source:
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
         check_whole(path, member)
+        if _suffix(member) == GEOPACKAGE:
+            check_complete(path, member, zip_members(path))
         return _source(
             gdal_name(path, member), read_ends(path, member), text_encoding(path, member), CsvFile(path, member)
         )
@@ -338,6 +356,8 @@ def find_source(path: Path, member: str | None = None) -> Source:
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
     check_zip(path, start)
     check_whole(path)
+    if start.startswith(SQLITE_START):
+        check_complete(path)
     return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
 
 

@@ -17,15 +17,25 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import START as SQLITE_START
+from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
+from plumbline.core.geopackage import check_complete, fault_of_locks
 from plumbline.sources.crs import GLOBE, is_elsewhere, is_local
 from plumbline.sources.files.csv_lines import MINUS, MISSING
 from plumbline.sources.files.csv_table import refuse_cell
 from plumbline.sources.files.foreign import what_else
-from plumbline.sources.files.opened import ZIP_START, OpenedFile, for_command, gdal_name, vector_members
+from plumbline.sources.files.opened import (
+    ZIP_START,
+    OpenedFile,
+    for_command,
+    gdal_name,
+    vector_members,
+    zip_members,
+)
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
-from plumbline.sources.footprints.pages import warn_of_page
-from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source, read_ends
+from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
+from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
 from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -55,6 +65,8 @@ class PointLayer(CsvFile):
     """Whether its points have a third coordinate, which is a column then."""
     attributes: tuple[str, ...] = ()
     """Those that a table can hold."""
+    page: Page | None = None
+    """What a server's answer says of itself, where it is a text."""
 
     @property
     def is_text(self) -> bool:
@@ -98,8 +110,8 @@ class PointLayer(CsvFile):
                 yield self._typed(columns, types, row)
                 row += len(batch)
         # Once: for the extent, the places alone are read.
-        if len(types) > len(self.places) and self.source == str(self.path) and self.path.suffix.lower() in TEXTS:
-            warn_of_page(self, *read_ends(self.path), read=row)
+        if len(types) > len(self.places) and self.page is not None:
+            warn_of_page(self, self.page, read=row)
         count = self._count()
         if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
             raise InputError(
@@ -189,9 +201,15 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     path, source = file.path, _source(file)
     if source is None:
         return None
+    if file.start.startswith(SQLITE_START):
+        check_complete(path)
+    elif source.lower().endswith(GEOPACKAGE):
+        check_complete(path, source.rpartition("}/")[2], zip_members(file))
     try:
         layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
     except READ_FAULTS as error:
+        if (fault := fault_of_locks(error)) is not None:
+            raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
         found = what_else(file.start.decode("utf-8", "replace"))
         raise InputError(
             f"{path}: {found or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}"
@@ -209,7 +227,8 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, batches):
         crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
-        is_granted = crs == GLOBE and _assumes_crs(file, source)
+        ends = find_source(path).ends if _is_text(file, source) else None
+        is_granted = crs == GLOBE and assumes_crs(ends)
         is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
         if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
             crs = None
@@ -224,12 +243,12 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
         attributes=attributes,
+        page=None if ends is None else read_page(*ends),
     )
 
 
-def _assumes_crs(file: OpenedFile, source: str) -> bool:
-    is_text = PurePosixPath(source).suffix.lower() in TEXTS or file.start.startswith(b"{")
-    return is_text and assumes_crs(find_source(file.path).ends)
+def _is_text(file: OpenedFile, source: str) -> bool:
+    return PurePosixPath(source).suffix.lower() in TEXTS or file.start.startswith(b"{")
 
 
 def _begins_in_degrees(batches: Any, geometry: str) -> bool:
