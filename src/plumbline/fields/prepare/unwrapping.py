@@ -2,7 +2,8 @@
 
 Phase is known modulo one cycle, so a step of half a wavelength from one epoch to the next cannot be told from none
 (Hanssen 2001, section 2.3). The error is one of a patch of one track: neighbours have it at the same epoch, with the
-same sign, and its size is that of a radar band. What the ground does takes some epochs, by which it is told from a step.
+same sign, and its size is that of a radar band. What the ground does takes some epochs; by these it is told from a
+step.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from scipy.spatial import cKDTree
 
 Float = NDArray[np.floating[Any]]
 HALF_WAVELENGTH_MM = {6: 27.7, 11: 15.5, 35: 28.1, 14: 121.2, 46: 118.1}
-"""By the days between two passes over one place: Sentinel-1 (and Radarsat's 24), TerraSAR-X, ERS and Envisat, ALOS-2, ALOS.
-No product says its wavelength in every format, and every product has its dates."""
+"""By the days between two passes over one place: Sentinel-1 (and Radarsat's 24), TerraSAR-X, ERS and Envisat, ALOS-2,
+ALOS. Few formats say the wavelength, and all have dates."""
 REGULAR = 0.95
 """Share of the gaps between epochs that are whole cycles."""
 SIDE, LEAST_SIDE = 7, 3
@@ -34,7 +35,7 @@ LEAST_PATCH = 6
 SIZES = (0.82, 1.2)
 """Of a patch's median step, in half wavelengths: snow and rain make steps, too, of any size."""
 ALIKE, MOST_OWN = 1.5, 10.0
-"""Log likelihood that a neighbour with the same answer is worth (a Potts prior), and the most that a point says itself."""
+"""Log likelihood that a neighbour with the same answer is worth (a Potts prior), and the most that a point has itself."""
 ROUNDS = 8
 PIECE = 2048
 
