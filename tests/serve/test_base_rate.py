@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import norm
 
 from plumbline.core.errors import InputError
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE
 from plumbline.export.answers import Answers
 from plumbline.serve.base_rate import (
     HELD_RATE,
-    HELD_SPREAD,
     LEAST_RATE,
     MOST_RATE,
     TOP_PERMILLE,
@@ -105,10 +103,10 @@ def estimated(p, share, given=None, noise=None):
 
 
 def test_of_no_buildings_nothing_is_known():
-    """What is held before: log odds about those of 2 %, with a deviation of 2."""
+    """The share is the one that is held before, and any may be right."""
     found, factor = estimated(np.zeros(0), 0.999)
-    odds = HELD_RATE / (1 - HELD_RATE) * np.exp(HELD_SPREAD * norm.ppf([0.5, 0.05, 0.95]))
-    assert [found.rate, found.low, found.high] == pytest.approx((odds / (1 + odds)).tolist(), rel=0.02)
+    assert found.rate == pytest.approx(HELD_RATE, rel=0.02)
+    assert (found.low, found.high) == (pytest.approx(0, abs=1e-3), pytest.approx(1, abs=1e-3))
     assert factor.shape == (0,)
     assert estimated(np.zeros(0), 0.8, 0.3).rate == fixed_rate(0.3)
 
@@ -132,6 +130,37 @@ def test_cities_that_are_all_damaged_or_all_sound_are_told(count, apart, seed):
     assert damaged.high > 0.9
     assert sound.rate < 2 * HELD_RATE / count**0.25
     assert sound.low < 1 / count
+
+
+@pytest.mark.parametrize("count", [50, 600])
+@pytest.mark.parametrize("rate", [0.9, 1.0])
+def test_where_most_look_damaged_the_lower_end_is_said_and_the_largest_estimate_is_used(count, rate):
+    found, _ = estimated(drawn(np.random.default_rng(0), count, rate, share=0.48), 0.48)
+    assert found.rate == found.low == 0.48
+    assert rate - 0.25 < found.least < rate
+    assert not found.is_vague
+    assert f"at least {100 * found.least:.1f} %" in str(found)
+
+
+@pytest.mark.parametrize("count", [50, 300, 600, 3000])
+@pytest.mark.parametrize("rate", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("apart", [0.0, 0.1, 0.3])
+def test_answers_that_tell_nothing_leave_every_share_open(count, rate, apart):
+    """However many they are: whatever is damaged, the share is about the one that is held before."""
+    found, _ = estimated(drawn(np.random.default_rng(count), count, rate, apart, 0.5), 0.48)
+    assert found.is_vague
+    assert found.low < 1e-3
+    assert found.high > 0.999
+    assert HELD_RATE / 2 < found.rate < 2 * HELD_RATE
+
+
+@pytest.mark.parametrize("count", [300, 3000])
+def test_one_sure_building_among_many_that_tell_nothing_leaves_all_but_none_open(count):
+    p = np.full(count, CALIBRATED)
+    p[0] = 0.99999
+    found, _ = estimated(p, CALIBRATED)
+    assert 0.1 / count < found.low < 0.05
+    assert found.high > 0.9
 
 
 @pytest.mark.parametrize(("p", "low", "high"), [(0.999, HELD_RATE, 0.99), (0.001, 1e-4, HELD_RATE)])
@@ -178,7 +207,7 @@ def test_a_share_that_the_points_do_not_show_is_called_so():
     assert found.is_vague
     said = r"\d+\.\d % of the buildings are taken to be damaged, but the points fit many shares \(90 % interval \d"
     assert re.match(said, str(found))
-    assert str(found).endswith("give it as the damage rate, for example 0.02")
+    assert str(found).endswith("If you know the share, give it as the damage rate: --damage-rate 0.02")
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])
@@ -195,6 +224,12 @@ def test_a_rate_is_said_in_words():
     assert str(fixed_rate(0.02)) == "2 % of the buildings are taken to be damaged, as given"
     assert str(DamageRate(0.0312, 0.014, 0.0666, True)) == (
         "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.7 %)"
+    )
+    assert "(90 % interval 0 to 100 %)" in str(DamageRate(0.02, 1.01e-5, 0.9991, True))
+    assert re.match(
+        r"at least 93.1 % of the judged buildings look damaged \(90 % interval 93.1 to 99.6 %\)\. .*, so 48.1 % are "
+        r"taken to be damaged: .* --damage-rate 0.9$",
+        str(DamageRate(0.481, 0.481, 0.996, True, least=0.931)),
     )
 
 

@@ -11,12 +11,12 @@ Shape legend: B buildings, C categories, K levels of strain, F factors, S shares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, logit, logsumexp, softmax
 
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE, category_of_levels
@@ -37,9 +37,13 @@ DEVIATIONS = (0.1, 0.15, 0.2, 0.4)
 """The same for each quarter of the buildings, from the smallest noise to the largest: what says more is less wrong."""
 FEWEST = 400
 """Buildings, from which quarters are looked at."""
-RATES = 1 / (1 + np.exp(-np.linspace(-11.5, 7, 287)))
-STEPS = np.linspace(-3, 3, 49)
-"""Of a factor, in its deviations."""
+RATES = expit(np.linspace(-11.5, 7, 287))
+WIDEST = 4.0
+"""The largest factor that is tried, in its deviations."""
+FEWEST_STEPS, MOST_STEPS = 32, 200
+"""Of factors on either side of 1. They are as far apart as chance moves the mean of the odds."""
+ALIKE = 0.05
+"""Of log odds: what differs by less is taken to differ by it, for no network is calibrated better."""
 DOUBT = 1.2
 """By how much the odds of a part of a city may be wrong beyond the factor."""
 VAGUE = 0.15
@@ -58,11 +62,13 @@ class DamageRate(NamedTuple):
     estimated: bool
     local: bool = False
     """Whether buildings have shares of their own, by cause or by place."""
+    least: float | None = None
+    """Lower end of the interval, if it is above `rate`: more than an estimate may say."""
 
     @property
     def is_vague(self) -> bool:
         """Whether the share was estimated, and the interval is too wide to be of use."""
-        return self.estimated and self.high - self.low > VAGUE
+        return self.estimated and self.least is None and self.high - self.low > VAGUE
 
     def __str__(self) -> str:
         return self._whole() + (
@@ -72,17 +78,31 @@ class DamageRate(NamedTuple):
     def _whole(self) -> str:
         if not self.estimated:
             return f"{100 * self.rate:.3g} % of the buildings are taken to be damaged, as given"
-        interval = f"{_percent(self.low)} to {_percent(self.high)} %"
+        interval = f"90 % interval {_percent(self.least or self.low)} to {_percent(self.high)} %"
+        if self.least is not None:
+            return (
+                f"at least {_percent(self.least)} % of the judged buildings look damaged ({interval}). Noise that the "
+                f"model has not seen does that, too, so {_percent(self.rate)} % are taken to be damaged: an estimate "
+                f"is no larger than the share that the model was calibrated on. {_NEXT} 0.9"
+            )
         if self.is_vague:
             return (
                 f"{_percent(self.rate)} % of the buildings are taken to be damaged, but the points fit many shares "
-                f"(90 % interval {interval}). Rank by p_damaged; do not count damaged buildings by it. "
-                "If you know the share, give it as the damage rate, for example 0.02"
+                f"({interval}). {_NEXT} 0.02"
             )
-        return f"about {_percent(self.rate)} % of the judged buildings are damaged (90 % interval {interval})"
+        return f"about {_percent(self.rate)} % of the judged buildings are damaged ({interval})"
+
+
+_NEXT = (
+    "Rank by p_damaged; do not count damaged buildings by it. If you know the share, give it as the damage rate: "
+    "--damage-rate"
+)
 
 
 def _percent(share: float) -> str:
+    """Return percent as text; 0 and 100 for the ends of what is tried."""
+    if share < 1e-4 or share > 0.999:
+        return f"{100 * share:.0f}"
     return f"{100 * share:.1f}" if share >= 0.001 else f"{100 * share:.1g}"
 
 
@@ -155,7 +175,8 @@ def estimate_rate(
 
     Every pair of a share and a factor is weighed by what is held of both, and by the likelihood of the share. Where the
     buildings together do not show it, each quarter by noise has a factor of its own, and the least noisy one counts
-    most: its odds say most, and are wrong by least.
+    most: its odds say most, and are wrong by least. Where the answers alone allow more shares than are held before,
+    they tell nothing, and the interval has all that they allow.
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`; no estimate is larger than that.
@@ -165,61 +186,73 @@ def estimate_rate(
     odds = odds_of(p_damaged, share)
     rates_S = RATES if given is None else np.array([given])
     quarter = np.zeros(len(odds), int)
-    rate, factors = _weigh([_by_factor(odds, DEVIATION, rates_S, _likelihood)], (DEVIATION,), rates_S)
+    rate, factors = _weigh([_by_factor(odds, DEVIATION, rates_S)], rates_S)
     if len(odds) >= FEWEST and (given is not None or rate.is_vague):
         quarter = np.searchsorted(np.quantile(noise, (0.25, 0.5, 0.75)), noise)
-        parts = [
-            _by_factor(odds[quarter == number], deviation, rates_S, _agreement)
-            for number, deviation in enumerate(DEVIATIONS)
-        ]
-        rate, factors = _weigh(parts, DEVIATIONS, rates_S)
+        parts = [_by_factor(odds[quarter == i], deviation, rates_S) for i, deviation in enumerate(DEVIATIONS)]
+        rate, factors = _weigh(parts, rates_S)
     used = min(rate.rate, share)
-    estimated = DamageRate(used, min(rate.low, used), rate.high, True)
+    least = rate.low if rate.low > used else None
+    estimated = DamageRate(used, min(rate.low, used), rate.high, True, least=least)
     return Estimate(estimated if given is None else fixed_rate(given), factors[quarter])
 
 
-def _weigh(of_factor_PFS: Sequence[Array], deviations: Sequence[float], rates_S: Array) -> tuple[DamageRate, Array]:
+class _Part(NamedTuple):
+    """What a part of a city says of F factors and S shares."""
+
+    log_factor_F: Array
+    log_weight_FS: Array
+    """Of what is held of the factor, and of the likelihood."""
+
+
+def _weigh(parts: Sequence[_Part], rates_S: Array) -> tuple[DamageRate, Array]:
     """Return the share that all parts of a city agree on, as a median, and the factor on the odds of each part."""
-    log_weight_S = -0.5 * ((_log_odds(rates_S) - _log_odds(HELD_RATE)) / HELD_SPREAD) ** 2
-    log_weight_S = log_weight_S + sum(logsumexp(of_factor_FS, axis=0) for of_factor_FS in of_factor_PFS)
-    weight_S = softmax(log_weight_S)
+    alone_S = np.sum([logsumexp(part.log_weight_FS, axis=0) for part in parts], axis=0)
+    weight_S = softmax(alone_S - 0.5 * ((logit(rates_S) - logit(HELD_RATE)) / HELD_SPREAD) ** 2)
     below_S = weight_S.cumsum() - weight_S / 2
     rate, low, high = np.exp(np.interp((0.5, 0.05, 0.95), below_S, np.log(rates_S)))
-    likely_P = np.array([STEPS @ softmax(of_factor_FS, axis=0) @ weight_S for of_factor_FS in of_factor_PFS])
-    return DamageRate(float(rate), float(low), float(high), True), np.exp(likely_P * np.array(deviations))
+    allowed = rates_S[alone_S >= alone_S.max() - NINETY]
+    held = expit(logit(HELD_RATE) + np.sqrt(2 * NINETY) * HELD_SPREAD * np.array([-1, 1]))
+    if np.ptp(allowed) > np.ptp(held):
+        low, high = min(low, allowed[0]), max(high, allowed[-1])
+    factor = [np.exp(part.log_factor_F @ softmax(part.log_weight_FS, axis=0) @ weight_S) for part in parts]
+    return DamageRate(float(rate), float(low), float(high), True), np.array(factor)
 
 
-def _by_factor(odds: Array, deviation: float, rates_S: Array, weigh: Callable[[Array, Array, Array], Array]) -> Array:
-    """Return the log weights (F, S) of factors and shares, with what is held of the factor before."""
-    log_odds_U, times_U = np.unique(np.round(np.log(odds), 2), return_counts=True)
-    number_U = times_U.astype(float)
-    found_FS = np.array([weigh(np.exp(log_odds_U + step * deviation), number_U, rates_S) for step in STEPS])
-    return found_FS - 0.5 * STEPS[:, None] ** 2
+def _by_factor(odds: Array, deviation: float, rates_S: Array) -> _Part:
+    """Weigh factors on the odds of a part of a city, and shares."""
+    log_odds = np.log(odds)
+    spread = float(log_odds.std()) if len(odds) else 1.0
+    if spread < ALIKE:
+        log_odds, spread = np.concatenate([log_odds - ALIKE, log_odds + ALIKE]), ALIKE
+    log_odds_U, times_U = np.unique(np.round(log_odds, 2), return_counts=True)
+    number_U = times_U.astype(float) * len(odds) / max(len(log_odds), 1)
+    steps = int(np.clip(WIDEST / 2 * deviation * np.sqrt(len(odds)) / spread, FEWEST_STEPS, MOST_STEPS))
+    step_F = np.linspace(-WIDEST, WIDEST, 2 * steps + 1)
+    log_odds_FU = log_odds_U + deviation * step_F[:, None]
+    found_FS = np.array([np.log1p(rates_S[:, None] * more_U) @ number_U for more_U in np.expm1(log_odds_FU)])
+    weight_FS = found_FS - _most_likely(log_odds_FU, number_U)[:, None] - 0.5 * step_F[:, None] ** 2
+    return _Part(deviation * step_F, weight_FS)
 
 
-def _likelihood(odds_U: Array, number_U: Array, rates_S: Array) -> Array:
-    """Return the log likelihood (S,) of shares, less its largest.
+def _most_likely(log_odds_FU: Array, number_U: Array) -> Array:
+    """Return the largest log likelihood (F,) of any share, less than 0 and more than 1 included.
 
-    Less its largest, for odds with a factor belong to other points of sound buildings, whose own likelihood nobody
-    knows: factors cannot be told apart by it.
+    What a share is less likely than it is the empirical likelihood of the share and the factor (Owen 1988, Empirical
+    likelihood ratio confidence intervals for a single functional, Biometrika 75): how well some spread of the odds of
+    sound buildings fits, whose mean is 1, as that of all right odds is. It may have odds that no building has, up to
+    those seen and as far the other way. The odds at its ends set how far a share may be beyond 0 and 1.
     """
-    found = np.log1p(np.append(RATES, rates_S)[:, None] * (odds_U - 1)) @ number_U
-    return np.asarray(found[len(RATES) :] - found.max())
-
-
-def _agreement(odds_U: Array, number_U: Array, rates_S: Array) -> Array:
-    """Return how far the mean of the buildings' probabilities is off each share, as a log weight (S,).
-
-    They are the same at a fixed point of expectation maximisation. How far they are off, against what chance does, is
-    the weight: near the largest likelihood it is as good, and where odds are wrong it is less sure of itself. Of
-    answers that are all alike it says nothing.
-    """
-    off_SU = odds_U / (1 + rates_S[:, None] * (odds_U - 1)) - 1
-    return np.asarray(-0.5 * (off_SU @ number_U) ** 2 / np.maximum(off_SU**2 @ number_U, 1e-12))
-
-
-def _log_odds(rate: Array | float) -> Array:
-    return np.asarray(np.log(rate) - np.log1p(-np.asarray(rate)))
+    if not len(number_U):
+        return np.zeros(len(log_odds_FU))
+    more_FU = np.expm1(log_odds_FU)
+    furthest_F = np.abs(log_odds_FU).max(axis=1)
+    low_F, high_F = -1 / np.expm1(furthest_F), -1 / np.expm1(-furthest_F)
+    for _ in range(HALVINGS):
+        middle_F = (low_F + high_F) / 2
+        rises_F = (more_FU / (1 + middle_F[:, None] * more_FU)) @ number_U > 0
+        low_F, high_F = np.where(rises_F, middle_F, low_F), np.where(rises_F, high_F, middle_F)
+    return np.asarray(np.log1p((low_F + high_F)[:, None] / 2 * more_FU) @ number_U)
 
 
 def doubted_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Prior) -> DamageRate:

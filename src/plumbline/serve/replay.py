@@ -129,9 +129,10 @@ def _judge(
         flagged = p_damaged_F >= threshold
         log.info(
             "%s: %d judged, %d flagged (p_damaged %g or more), %d of them for the first time; share of damaged "
-            "buildings %.1f %%",
+            "buildings %.1f %%%s",
             *(day, np.isfinite(p_damaged_F).sum(), flagged.sum(), threshold, (flagged & ~ever).sum()),
             100 * judged.rate.rate,
+            ", which the points do not show" if judged.rate.is_vague else "",
         )
         ever |= flagged
         yield _AsOf(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
