@@ -63,7 +63,7 @@ class DamageRate(NamedTuple):
     local: bool = False
     """Whether buildings have shares of their own, by cause or by place."""
     least: float | None = None
-    """Lower end of the interval, if it is above `rate`: more than an estimate may say."""
+    """Lower end of the interval, if it is above `rate`, the largest estimate; `high` is then 1."""
 
     @property
     def is_vague(self) -> bool:
@@ -78,13 +78,13 @@ class DamageRate(NamedTuple):
     def _whole(self) -> str:
         if not self.estimated:
             return f"{100 * self.rate:.3g} % of the buildings are taken to be damaged, as given"
-        interval = f"90 % interval {_percent(self.least or self.low)} to {_percent(self.high)} %"
         if self.least is not None:
             return (
-                f"at least {_percent(self.least)} % of the judged buildings look damaged ({interval}). Noise that the "
-                f"model has not seen does that, too, so {_percent(self.rate)} % are taken to be damaged: an estimate "
-                f"is no larger than the share that the model was calibrated on. {_NEXT} 0.9"
+                f"{_percent(self.least)} % or more of the judged buildings look damaged. Noise that the model has not "
+                f"seen does that, too, so {_percent(self.rate)} % are taken to be damaged: no estimate is larger than "
+                f"the share that the model was calibrated on. {_NEXT} 0.9"
             )
+        interval = f"90 % interval {_percent(self.low)} to {_percent(self.high)} %"
         if self.is_vague:
             return (
                 f"{_percent(self.rate)} % of the buildings are taken to be damaged, but the points fit many shares "
@@ -192,8 +192,8 @@ def estimate_rate(
         parts = [_by_factor(odds[quarter == i], deviation, rates_S) for i, deviation in enumerate(DEVIATIONS)]
         rate, factors = _weigh(parts, rates_S)
     used = min(rate.rate, share)
-    least = rate.low if rate.low > used else None
-    estimated = DamageRate(used, min(rate.low, used), rate.high, True, least=least)
+    least, high = (rate.low, 1.0) if rate.low > used else (None, rate.high)
+    estimated = DamageRate(used, min(rate.low, used), high, True, least=least)
     return Estimate(estimated if given is None else fixed_rate(given), factors[quarter])
 
 
@@ -213,8 +213,9 @@ def _weigh(parts: Sequence[_Part], rates_S: Array) -> tuple[DamageRate, Array]:
     rate, low, high = np.exp(np.interp((0.5, 0.05, 0.95), below_S, np.log(rates_S)))
     allowed = rates_S[alone_S >= alone_S.max() - NINETY]
     held = expit(logit(HELD_RATE) + np.sqrt(2 * NINETY) * HELD_SPREAD * np.array([-1, 1]))
+    low = min(low, allowed[0])  # nearly 0 where the answers allow a city without damage; what is held before does not
     if np.ptp(allowed) > np.ptp(held):
-        low, high = min(low, allowed[0]), max(high, allowed[-1])
+        high = max(high, allowed[-1])
     factor = [np.exp(part.log_factor_F @ softmax(part.log_weight_FS, axis=0) @ weight_S) for part in parts]
     return DamageRate(float(rate), float(low), float(high), True), np.array(factor)
 
