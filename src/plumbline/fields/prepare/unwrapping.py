@@ -35,7 +35,7 @@ LEAST_PATCH = 6
 SIZES = (0.82, 1.2)
 """Of a patch's median step, in half wavelengths: snow and rain make steps, too, of any size."""
 ALIKE, MOST_OWN = 1.5, 10.0
-"""Log likelihood that a neighbour with the same answer is worth (a Potts prior), and the most that a point has itself."""
+"""Log likelihood that a neighbour with the same answer is worth (a Potts prior); and the most of a point's own."""
 ROUNDS = 8
 PIECE = 2048
 
