@@ -124,7 +124,7 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
 
 
 def fault_of_locks(error: BaseException) -> str | None:
-    """Return why SQLite could not lock a file, if an error may say so; else None."""
+    """Return why SQLite could not lock a file, if that may be the cause of an error; else None."""
     said = str(error)
     found = next((sign for sign in NO_LOCKS if sign in said and "sqlite" in said.lower()), None)
     return found and f"{found}: its folder allows no locks, as some network drives, or another program is writing it"
