@@ -295,7 +295,7 @@ def is_folder_of_parts(path: Path) -> bool:
 
 def is_read_as_one(path: Path) -> bool:
     """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
-    return any(one.suffix.lower() in FOLDER_SUFFIXES for one in path.iterdir())
+    return any(one.suffix.lower() in FOLDER_SUFFIXES and not one.name.startswith(".") for one in path.iterdir())
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -325,7 +325,8 @@ def find_source(path: Path, member: str | None = None) -> Source:
         InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
             whole.
     """
-    if path.is_dir() and len(shapes := [one for one in path.iterdir() if one.suffix.lower() == SHP]) == 1:
+    shapes = [one for one in path.glob("[!.]*") if one.suffix.lower() == SHP] if path.is_dir() else []
+    if len(shapes) == 1:
         check_whole(shapes[0])
         return Source(str(path), None, text_encoding(shapes[0]))
     if not path.is_file():
