@@ -57,7 +57,7 @@ def test_it_says_what_it_serves_and_how_much(guarded):
     listed = guarded.get("/v1/models", headers=headers).json()
     assert [one["family"] for one in listed] == ["diagnosis", "restoration"]
     assert all(one["gate"]["verdict"] == "pass" and one["version"] for one in listed)
-    assert listed[1]["adapters"] == ["unwrapping"]
+    assert listed[1]["adapters"] == ["noise"]
     text = guarded.get("/metrics", headers=headers).text
     assert 'plumbline_http_requests_total{method="GET",route="/v1/models",status="200"}' in text
     assert 'plumbline_jobs{status="queued"} 0.0' in text
