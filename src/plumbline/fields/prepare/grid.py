@@ -97,8 +97,9 @@ def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> 
     place = np.column_stack([track.easting, track.northing])
     changes = estimate_changes(take_out_steps(track.displacement, place, track.epochs), when, years, place)
     rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
-    own = (part[rows] for part in changes)
-    found = Observations(place[rows], track.los[rows].astype(float), *own, np.full(len(rows), number, np.intp))
+    change, error, delay, delay_m = (part[rows] for part in changes)
+    los, same = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
+    found = Observations(place[rows], los, change, error, delay, delay_m, same)
     return replace(found, error=found.error * _standing_out(found))
 
 
