@@ -7,7 +7,8 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from plumbline.fields.prepare import gaussian_process
-from plumbline.fields.prepare.gaussian_process import VAGUE_MM, Covariance, estimate, fit_covariance
+from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, fit_covariance
+from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid
 from tests.fields.prepare.made import PLACE, make_observations
 

@@ -19,7 +19,7 @@ from scipy import ndimage
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.fields.prepare.conditions import MAPS
-from plumbline.fields.prepare.gaussian_process import Covariance
+from plumbline.fields.prepare.covariance import Covariance
 
 Float = NDArray[np.floating[Any]]
 COMPONENTS = ("up", "east", "los")

@@ -38,11 +38,13 @@ class Observations:
     change: Float
     """(N,) from the first to the last epoch of all tracks, mm towards the satellite."""
     error: Float
-    """(N,) standard error, mm; larger for those that stand out from their neighbours."""
+    """(N,) standard error, mm."""
     delay: Float
     """(N,) standard error that neighbours of the same track share, mm: the air."""
     delay_m: Float
     """(N,) length over which they do, m."""
+    apart: Float
+    """(N,) factor on `error` of one that stands out from its neighbours; 1 for the others."""
     track: NDArray[np.intp]
     """(N,) index of the track."""
 
@@ -99,8 +101,8 @@ def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> 
     rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
     change, error, delay, delay_m = (part[rows] for part in changes)
     los, same = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
-    found = Observations(place[rows], los, change, error, delay, delay_m, same)
-    return replace(found, error=found.error * _standing_out(found))
+    found = Observations(place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), same)
+    return replace(found, apart=_standing_out(found))
 
 
 def _standing_out(found: Observations) -> Float:
@@ -183,7 +185,7 @@ class Binned:
     change: Float
     """Mean weighted by precision, mm."""
     error: Float
-    """Its standard error, mm."""
+    """Its standard error, mm; that of scatterers that stand out is larger."""
     count: Float
     """Scatterers; 0 where there is none."""
     los_east: Float
@@ -197,7 +199,7 @@ def bin_observations(found: Observations, grid: Grid) -> Binned:
     size = 2 * grid.rows * grid.columns
     cell = (found.side * grid.rows + row) * grid.columns + column
     cell = cell[inside]
-    precision = 1 / found.error[inside] ** 2
+    precision = 1 / (found.error * found.apart)[inside] ** 2
 
     def total(values: Float) -> Float:
         return np.asarray(np.bincount(cell, values, size), float).reshape(2, grid.rows, grid.columns)

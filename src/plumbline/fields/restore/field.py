@@ -14,7 +14,8 @@ from plumbline.core.errors import InputError
 from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, distances, draw_samples, summarise
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import stack_maps
-from plumbline.fields.prepare.gaussian_process import Covariance, estimate
+from plumbline.fields.prepare.covariance import Covariance
+from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, Observations, bin_observations
 from plumbline.fields.release.package import FieldPackage
 from plumbline.sources.crs import GLOBE, transformer

@@ -15,7 +15,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json, write_json
 from plumbline.core.jobs import alone, clear, run_jobs, work_folder
 from plumbline.fields.model.sampling import inference_steps
-from plumbline.fields.prepare.gaussian_process import Covariance, fit_covariance
+from plumbline.fields.prepare.covariance import Covariance, fit_covariance
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore.field import (
