@@ -24,7 +24,7 @@ from rasterio.windows import Window as Part
 from plumbline.core.console import log
 from plumbline.core.extras import need
 from plumbline.core.files import atomic_file
-from plumbline.fields.model.scores import gradient
+from plumbline.fields.model.slopes import gradient
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.field import BANDS, Blend, Field
 from plumbline.reporting.colours import DIVERGING
@@ -33,7 +33,8 @@ from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
 from plumbline.sources.globe import TURN_DEG
 
-GRADIENT = "gradient_mm_m"
+GRADIENTS = ("gradient_mm_m", "gradient_low_mm_m", "gradient_high_mm_m")
+"""Of the blended field: the slope, and the ends of its 90 % interval."""
 BLOCK = 512
 """Cells of a side of a tile in the file."""
 
@@ -84,11 +85,11 @@ def write_cog(
 
 
 def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
-    """Write the bands of a blended field and its gradient, with tags, and log what has a value."""
+    """Write the bands of a blended field and its gradient with its interval, with tags; log what has a value."""
     grid, found = field.grid, field.found
     both = found.directions > 1
     kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
-    bands = [*(BANDS[number] for number in kept), GRADIENT]
+    bands = [*(BANDS[number] for number in kept), *GRADIENTS]
     main = 0 if both else BANDS.index("los_mm")
 
     def rows(first: int, last: int) -> NDArray[np.float32]:
@@ -99,7 +100,9 @@ def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
             if values.shape[1] > 1 and values.shape[2] > 1
             else values[main] * np.nan
         )
-        whole = np.concatenate([values[kept], slope[None].astype(np.float32)])
+        half = values[-1]
+        slopes = np.stack([slope, np.maximum(slope - half, 0), slope + half])
+        whole = np.concatenate([values[kept], slopes.astype(np.float32)])
         return whole[:, first - start : first - start + last - first]
 
     west = found.los[found.side == 0].mean(axis=0) if (found.side == 0).any() else None
