@@ -236,8 +236,12 @@ LAYERS = (
     ("east_std_mm", "East: uncertainty", False),
     ("los_mm", "Towards the satellite", True),
     ("los_std_mm", "Towards the satellite: uncertainty", False),
+    ("gradient_mm_m", "Gradient", False),
+    ("gradient_low_mm_m", "Gradient: at least (90 % interval)", False),
+    ("gradient_high_mm_m", "Gradient: at most (90 % interval)", False),
 )
 """Band, name, and whether it is drawn about 0."""
+SLOPE_UNIT, LEAST_MM_M = "mm/m", 0.001
 PERCENTILE = 98.0
 
 
@@ -257,7 +261,7 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
                 continue
             values = source.read(source.descriptions.index(band) + 1, out_shape=shape)
             if np.isfinite(values).any():
-                overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero)})
+                overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero, band in GRADIENTS)})
     return {
         "format": FORMAT,
         "title": title,
@@ -266,9 +270,10 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
     }
 
 
-def _coloured(values: Float, about_zero: bool) -> dict[str, Any]:
+def _coloured(values: Float, about_zero: bool, slope: bool) -> dict[str, Any]:
+    unit, floor, digits = (SLOPE_UNIT, LEAST_MM_M, 3) if slope else ("mm", LEAST_MM, 1)
     told = np.isfinite(values)
-    most = max(float(np.percentile(np.abs(values[told]), PERCENTILE)), LEAST_MM)
+    most = max(float(np.percentile(np.abs(values[told]), PERCENTILE)), floor)
     least = -most if about_zero else 0.0
     colours = DIVERGING if about_zero else SEQUENTIAL
     table = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], float)
@@ -281,5 +286,5 @@ def _coloured(values: Float, about_zero: bool) -> dict[str, Any]:
         with memory.open(driver="PNG", height=values.shape[0], width=values.shape[1], count=4, dtype="uint8") as out:
             out.write(image)
         png = base64.b64encode(memory.read()).decode()
-    legend = {"colours": list(colours), "least": round(least, 1), "most": round(most, 1), "unit": "mm"}
+    legend = {"colours": list(colours), "least": round(least, digits), "most": round(most, digits), "unit": unit}
     return {"png": f"data:image/png;base64,{png}", "legend": legend}
