@@ -20,6 +20,7 @@ from plumbline.fields.model.sampling import (
     told_by,
     told_distances,
 )
+from plumbline.fields.model.slopes import Slopes, describe_slopes, gradient
 from plumbline.fields.model.spread import (
     COMPONENTS,
     LEAST_MM,
@@ -50,6 +51,7 @@ SPREAD = Spread(
         name: Component(gain=0.8, base=0.1 * number, reach=1.5 + number) for number, name in enumerate(COMPONENTS)
     },
     farthest_m=80.0,
+    slopes=Slopes(base=-0.5, weights=[0.5, 0.4, 0.3]),
 )
 
 
@@ -107,6 +109,7 @@ def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
         ({"scale": content["scale"] | {"unit": [0.0] * COUNT}}, "units above 0"),
         ({"scale": content["scale"] | {"places": ["height"] * COUNT}}, "other figures of a place"),
         ({"components": {"up": content["components"]["up"]}}, "up, east, los"),
+        ({"slopes": {"base": 0.0, "weights": [1.0]}}, "one weight needed for each of scatter, width, steepness"),
         ({"more": 1}, "Extra inputs"),
     ):
         path.write_text(json.dumps(content | change))
@@ -201,7 +204,23 @@ def test_scores_of_images(factor, level):
 def test_the_gradient_of_a_plane_is_its_slope():
     east, north = np.meshgrid(10 * np.arange(9.0), 10 * np.arange(7.0))
     plane = 0.3 * east - 0.4 * north + 5
-    np.testing.assert_allclose(scores.gradient(plane, 10.0), 0.5)
+    np.testing.assert_allclose(gradient(plane, 10.0), 0.5)
     assert scores.gradient_error(plane, 0 * plane, 10.0) == pytest.approx(0.5)
     plane[3, 3] = np.nan
-    assert np.isnan(scores.gradient(plane, 10.0)).sum() == 4
+    assert np.isnan(gradient(plane, 10.0)).sum() == 4
+
+
+def test_the_interval_of_a_slope_grows_with_what_the_samples_leave_open():
+    east = np.tile(10 * np.arange(9.0), (7, 1))
+    tilts = np.array([0.1, 0.2, 0.3, 0.4])
+    samples, half = tilts[:, None, None] * east, np.full(east.shape, 3.0)
+    figures = describe_slopes(samples, half, 10.0)
+    least = 0.002
+    expected = [np.log(tilts.std(ddof=1) + least), np.log(3.0), np.log(0.25 + least)]
+    np.testing.assert_allclose(figures, np.broadcast_to(np.array(expected)[:, None, None], figures.shape))
+    wanted = np.exp(-0.5) * (tilts.std(ddof=1) + least) ** 0.5 * 3**0.4 * (0.25 + least) ** 0.3
+    np.testing.assert_allclose(SPREAD.slopes.half_width(figures), wanted)
+    # As a vector: samples that tilt by as much to either side agree in their steepest slope, and know nothing of it.
+    turned = np.stack([east, -east, np.zeros_like(east)])
+    assert (describe_slopes(turned, half, 10.0)[0] > np.log(0.9)).all()
+    assert np.isfinite(describe_slopes(0 * samples, half, 10.0)).all()

@@ -20,6 +20,7 @@ from plumbline.fields.prepare.grid import Grid, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore import outputs as style
 from plumbline.fields.restore.field import BANDS, Box, cut_to_box, parse_box
+from plumbline.fields.restore.outputs import GRADIENTS
 from plumbline.fields.restore.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
@@ -105,7 +106,7 @@ def restored(place, products, tiny_fields, tmp_path_factory):
 
 def test_a_field_has_the_bands_of_the_contract(restored, products, tiny_fields):
     bands, tags, source = read(restored / "field.tif")
-    assert list(bands) == [*BANDS, "gradient_mm_m"]
+    assert list(bands) == [*BANDS, *GRADIENTS]
     assert list(bands)[:4] == ["up_mm", "up_std_mm", "up_low_mm", "up_high_mm"]
     assert np.isnan(source.nodata)
     assert source.crs.to_epsg() == 3035
@@ -123,6 +124,14 @@ def test_a_field_has_the_bands_of_the_contract(restored, products, tiny_fields):
         assert (low[seen] < mean[seen]).all()
         np.testing.assert_allclose(high[seen] - mean[seen], mean[seen] - low[seen], rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(told, np.isfinite(bands["east_mm"]))
+    slope, low, high = (bands[name] for name in GRADIENTS)
+    seen = np.isfinite(slope)
+    assert 0.8 * told.sum() < seen.sum() < told.sum()  # less those beside cells without a value
+    assert all((np.isfinite(part) == seen).all() for part in (low, high))
+    assert (low[seen] >= 0).all()
+    assert (low[seen] <= slope[seen]).all()
+    assert (slope[seen] < high[seen]).all()
+    np.testing.assert_allclose((slope - low)[low > 0], (high - slope)[low > 0], rtol=1e-3, atol=1e-4)
     assert not (np.isfinite(bands["los_mm"]) & told).any()
     slope = np.hypot(*np.gradient(bands["up_mm"], 4.0))
     np.testing.assert_allclose(bands["gradient_mm_m"], slope, rtol=1e-4, atol=1e-5)
@@ -200,7 +209,8 @@ def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, her
     for name in BANDS:
         np.testing.assert_array_equal(part[name], bands[name][cells])
     inner = (slice(1, -1), slice(1, -1))  # at the edges the slope is to one side
-    np.testing.assert_allclose(part["gradient_mm_m"][inner], bands["gradient_mm_m"][cells][inner], rtol=1e-5)
+    for name in GRADIENTS:
+        np.testing.assert_allclose(part[name][inner], bands[name][cells][inner], rtol=1e-5, atol=1e-6)
     said = next(text for text in caplog.messages if text.startswith("restore: "))
     assert f"({source.width} x {source.height} cells)" in said
     assert 0 < int(said.split()[1]) < everything
@@ -295,7 +305,7 @@ def test_windows_of_other_settings_are_not_taken(products, tiny_fields, here):
 def test_one_direction_gives_its_line_of_sight(products, tiny_fields, here):
     field = restore(products[:1], tiny_fields.package, here / "one.TIF", replace(QUICK, adapters=("noise",)))
     bands, tags, _ = read(here / "one.TIF")
-    assert list(bands) == ["los_mm", "los_std_mm", "los_low_mm", "los_high_mm", "gradient_mm_m"]
+    assert list(bands) == ["los_mm", "los_std_mm", "los_low_mm", "los_high_mm", *GRADIENTS]
     assert np.isfinite(bands["los_mm"]).any()
     assert tags["PLUMBLINE_ADAPTERS"] == "noise"
     assert len(json.loads(tags["PLUMBLINE_LOS"])) == 1

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.fields.model.scores import METRICS
+from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, Component, Scale, Spread
 from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
 from plumbline.fields.prepare.covariance import Covariance
@@ -81,7 +82,8 @@ def make_scenes(count):
 def make_spread():
     none, one = [0.0] * len(PLACES), [1.0] * len(PLACES)
     scale = Scale(low=none, high=one, centre=none, unit=one, weights=none, bends=none)
-    return Spread(scale=scale, components=dict.fromkeys(COMPONENTS, Component(base=0.5, reach=1.6)), farthest_m=100.0)
+    components = dict.fromkeys(COMPONENTS, Component(base=0.5, reach=1.6))
+    return Spread(scale=scale, components=components, farthest_m=100.0, slopes=Slopes(base=0.0, weights=[0.0] * 3))
 
 
 def test_scenes_decide_between_the_networks_with_and_without_the_adapter():

@@ -166,7 +166,7 @@ def held(spread, row):
 
 def test_intervals_cover_nine_of_ten_in_calm_places_and_lively_ones():
     rng = np.random.default_rng(0)
-    spread = fit_spread(scenes_of(rng, 150))
+    spread = fit_spread(scenes_of(rng, 150), 10.0)
     new = scenes_of(rng, 150)
     covered = np.concatenate([held(spread, row) for row in new])
     places = np.concatenate([row.places for row in new], axis=1)
@@ -185,16 +185,16 @@ def test_with_few_scenes_intervals_hold_in_others():
     new = scenes_of(rng, 100, off=0.7)
     covered = []
     for _ in range(8):
-        spread = fit_spread(scenes_of(rng, 20, off=0.7))
+        spread = fit_spread(scenes_of(rng, 20, off=0.7), 10.0)
         covered.append(np.mean([held(spread, row).mean() for row in new]))
     assert np.mean(covered) == pytest.approx(0.9, abs=0.03)
 
 
 def test_few_scenes_stay_with_the_weights_that_they_start_from():
     rng = np.random.default_rng(6)
-    start = fit_spread(scenes_of(rng, 100))
+    start = fit_spread(scenes_of(rng, 100), 10.0)
     few = [row._replace(error=3 * row.error) for row in scenes_of(rng, 8)]
-    alone, led = fit_spread(few), fit_spread(few, start)
+    alone, led = fit_spread(few, 10.0), fit_spread(few, 10.0, start)
 
     def off(spread):
         own, known = (np.array(one.scale.weights + one.scale.bends) for one in (spread, start))
@@ -206,17 +206,17 @@ def test_few_scenes_stay_with_the_weights_that_they_start_from():
 
 def test_what_no_scene_tells_another_component_stands_for():
     rng = np.random.default_rng(7)
-    spread = fit_spread(scenes_of(rng, 10, name="los"))
+    spread = fit_spread(scenes_of(rng, 10, name="los"), 10.0)
     up, los = spread.components["up"], spread.components["los"]
     assert (up.gain, up.reach) == (los.gain, los.reach)
     assert up.base == pytest.approx(los.base, abs=0.01)
     wide = [row._replace(error=4 * row.error, name="east") for row in scenes_of(rng, 30)]
-    both = fit_spread(scenes_of(rng, 30) + wide)
+    both = fit_spread(scenes_of(rng, 30) + wide, 10.0)
     base = {name: one.base for name, one in both.components.items()}
     assert base["up"] < base["los"] < base["east"]
     assert 0.5 < (base["east"] - base["up"]) / np.log(4) < 1.1  # 30 scenes: the penalty is felt
     with pytest.raises(InputError, match="no scene to calibrate on"):
-        fit_spread([])
+        fit_spread([], 10.0)
 
 
 @pytest.mark.parametrize("gain", [0.0, 0.6, 1.0])

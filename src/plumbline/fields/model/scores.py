@@ -14,6 +14,7 @@ from scipy.special import erf
 from plumbline.core.console import track
 from plumbline.fields.model import scores
 from plumbline.fields.model.sampling import Denoiser, draw_samples, summarise, told_by, told_distances
+from plumbline.fields.model.slopes import gradient
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import SceneSet
 
@@ -45,12 +46,6 @@ def ssim(field: Float, true: Float) -> float:
     share = share / ((mean_x**2 + mean_y**2 + first) * (var_x + var_y + second))
     edge = WINDOW // 2
     return float(share[edge:-edge, edge:-edge].mean())
-
-
-def gradient(field: Float, cell_m: float) -> Float:
-    """Return the steepest slope, mm/m; NaN spreads to neighbours."""
-    along, across = np.gradient(field, cell_m)
-    return np.asarray(np.hypot(along, across), float)
 
 
 def gradient_error(field: Float, true: Float, cell_m: float) -> float:

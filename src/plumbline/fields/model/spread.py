@@ -18,6 +18,7 @@ from scipy import ndimage
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
+from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.prepare.conditions import MAPS
 from plumbline.fields.prepare.covariance import Covariance
 
@@ -179,6 +180,7 @@ class Spread(BaseModel):
     components: dict[str, Component]
     farthest_m: float = Field(gt=0)
     """Distance from which on a field is not told: beyond it, it misses more of the movement than it knows."""
+    slopes: Slopes
 
     def half_width(self, component: str, process: Float, places: Float) -> Float:
         """Return half of the 90 % interval, mm.

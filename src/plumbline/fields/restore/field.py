@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, distances, draw_samples, summarise
+from plumbline.fields.model.slopes import describe_slopes
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import stack_maps
 from plumbline.fields.prepare.covariance import Covariance
@@ -22,6 +23,8 @@ from plumbline.sources.crs import GLOBE, transformer
 
 BANDS = tuple(f"{name}_{what}" for name in ("up", "east", "los") for what in ("mm", "std_mm", "low_mm", "high_mm"))
 """In the order of `restore_window`; `gradient_mm_m` is made of the blended field."""
+WINDOW_BANDS = (*BANDS, "gradient_half_mm_m")
+"""Of a window; the last is half of the interval of the slope, of up or of the line of sight where this is told."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class RestoredWindow:
     """Result of one window."""
 
     bands: NDArray[np.float32]
-    """(len(BANDS), rows, columns) mm; NaN where nothing can be told."""
+    """(len(WINDOW_BANDS), rows, columns) mm, mm/m; NaN where nothing can be told."""
     samples: dict[str, Float]
     """(K, rows, columns) mm of each component that is told somewhere."""
 
@@ -79,7 +82,7 @@ def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: S
     inner = (slice(None), slice(margin, margin + grid.rows), slice(margin, margin + grid.columns))
     away = np.stack([distances(side, grid.cell_m) for side in bin_observations(near, wide).count])[inner]
     told = away <= farthest
-    bands = np.full((len(BANDS), grid.rows, grid.columns), np.nan, np.float32)
+    bands = np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32)
     drawn: dict[str, Float] = {}
     line = settings.line_side
     both = told[0] & told[1]
@@ -117,6 +120,9 @@ def _tell(
         for band, values in enumerate(parts, first):
             bands[band][cells] = values[cells]
         drawn[name] = found.of(name)[0]
+        if name == names[0]:
+            slope = settings.spread.slopes.half_width(describe_slopes(drawn[name], one.half_width, grid.cell_m))
+            bands[-1][cells] = slope[cells]
 
 
 WINDOW, OVERLAP = 64, 16

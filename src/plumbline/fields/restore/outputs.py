@@ -24,7 +24,7 @@ from rasterio.windows import Window as Part
 from plumbline.core.console import log
 from plumbline.core.extras import need
 from plumbline.core.files import atomic_file
-from plumbline.fields.model.scores import gradient
+from plumbline.fields.model.slopes import gradient
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.field import BANDS, Blend, Field
 from plumbline.reporting.colours import DIVERGING
@@ -33,7 +33,8 @@ from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
 from plumbline.sources.globe import TURN_DEG
 
-GRADIENT = "gradient_mm_m"
+GRADIENTS = ("gradient_mm_m", "gradient_low_mm_m", "gradient_high_mm_m")
+"""Of the blended field: the slope, and the ends of its 90 % interval."""
 BLOCK = 512
 """Cells of a side of a tile in the file."""
 
@@ -84,11 +85,11 @@ def write_cog(
 
 
 def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
-    """Write the bands of a blended field and its gradient, with tags, and log what has a value."""
+    """Write the bands of a blended field and its gradient with its interval, with tags; log what has a value."""
     grid, found = field.grid, field.found
     both = found.directions > 1
     kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
-    bands = [*(BANDS[number] for number in kept), GRADIENT]
+    bands = [*(BANDS[number] for number in kept), *GRADIENTS]
     main = 0 if both else BANDS.index("los_mm")
 
     def rows(first: int, last: int) -> NDArray[np.float32]:
@@ -99,7 +100,9 @@ def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
             if values.shape[1] > 1 and values.shape[2] > 1
             else values[main] * np.nan
         )
-        whole = np.concatenate([values[kept], slope[None].astype(np.float32)])
+        half = values[-1]
+        slopes = np.stack([slope, np.maximum(slope - half, 0), slope + half])
+        whole = np.concatenate([values[kept], slopes.astype(np.float32)])
         return whole[:, first - start : first - start + last - first]
 
     west = found.los[found.side == 0].mean(axis=0) if (found.side == 0).any() else None
@@ -233,8 +236,12 @@ LAYERS = (
     ("east_std_mm", "East: uncertainty", False),
     ("los_mm", "Towards the satellite", True),
     ("los_std_mm", "Towards the satellite: uncertainty", False),
+    ("gradient_mm_m", "Gradient", False),
+    ("gradient_low_mm_m", "Gradient: at least (90 % interval)", False),
+    ("gradient_high_mm_m", "Gradient: at most (90 % interval)", False),
 )
 """Band, name, and whether it is drawn about 0."""
+SLOPE_UNIT, LEAST_MM_M = "mm/m", 0.001
 PERCENTILE = 98.0
 
 
@@ -254,7 +261,7 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
                 continue
             values = source.read(source.descriptions.index(band) + 1, out_shape=shape)
             if np.isfinite(values).any():
-                overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero)})
+                overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero, band in GRADIENTS)})
     return {
         "format": FORMAT,
         "title": title,
@@ -263,9 +270,10 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
     }
 
 
-def _coloured(values: Float, about_zero: bool) -> dict[str, Any]:
+def _coloured(values: Float, about_zero: bool, slope: bool) -> dict[str, Any]:
+    unit, floor, digits = (SLOPE_UNIT, LEAST_MM_M, 3) if slope else ("mm", LEAST_MM, 1)
     told = np.isfinite(values)
-    most = max(float(np.percentile(np.abs(values[told]), PERCENTILE)), LEAST_MM)
+    most = max(float(np.percentile(np.abs(values[told]), PERCENTILE)), floor)
     least = -most if about_zero else 0.0
     colours = DIVERGING if about_zero else SEQUENTIAL
     table = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], float)
@@ -278,5 +286,5 @@ def _coloured(values: Float, about_zero: bool) -> dict[str, Any]:
         with memory.open(driver="PNG", height=values.shape[0], width=values.shape[1], count=4, dtype="uint8") as out:
             out.write(image)
         png = base64.b64encode(memory.read()).decode()
-    legend = {"colours": list(colours), "least": round(least, 1), "most": round(most, 1), "unit": "mm"}
+    legend = {"colours": list(colours), "least": round(least, digits), "most": round(most, digits), "unit": unit}
     return {"png": f"data:image/png;base64,{png}", "legend": legend}

@@ -19,7 +19,7 @@ from plumbline.fields.prepare.covariance import Covariance, fit_covariance
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore.field import (
-    BANDS,
+    WINDOW_BANDS,
     Blend,
     Box,
     Field,
@@ -250,7 +250,7 @@ def finish(
     """Blend the windows, write all outputs, and remove the windows."""
     from plumbline.fields.restore.outputs import write_field
 
-    blend = Blend(plan.work, len(BANDS), plan.field.grid)
+    blend = Blend(plan.work, len(WINDOW_BANDS), plan.field.grid)
     for job in plan.jobs:
         path = job.folder / BANDS_FILE
         if path.exists():

@@ -8,16 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import optimize
 
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.fields.model.denoiser import FieldDenoiser
 from plumbline.fields.model.sampling import Denoiser, draw_samples, told_by, told_distances
 from plumbline.fields.model.scores import middle, normal_crps
+from plumbline.fields.model.slopes import FIGURES, Slopes
 from plumbline.fields.model.spread import (
     COMPONENTS,
-    COVERAGE,
     LEAST_MM,
     LEAST_SCATTER,
     PLACES,
@@ -28,6 +27,8 @@ from plumbline.fields.model.spread import (
     describe_places,
 )
 from plumbline.fields.prepare.conditions import SceneSet
+from plumbline.fields.train.calibrate_slopes import Drawn, fit_slopes, slope_cells
+from plumbline.fields.train.quantiles import equal_shares, fit_quantile, held_out_shift
 from plumbline.params.fields import Restoring
 
 LEAST_CELLS = 400
@@ -42,14 +43,9 @@ KNOWN_SHARE, MOST = 0.5, 0.68
 standard deviation: beyond, a map would rather show the method than the ground."""
 LEAST_SCENES = 6
 """A component that fewer scenes tell has gain and reach of all."""
-FOLDS = 5
 FARTHEST_M = (40.0, 100.0)
 ENDS = (0.005, 0.995)
 """Quantiles of a figure of the place between which it counts."""
-RIDGE = 2.0
-"""Penalty on squared weights, in units of a scene: few scenes move the weights little."""
-SOFT = 0.05
-"""Width of the rounded tip of the quantile's loss."""
 REACHES: tuple[float, ...] = tuple(np.arange(1.3, 2.61, 0.05).round(2).tolist())
 """Standard deviations from the mean to the ends of an interval; 1.64 for normal errors."""
 
@@ -74,6 +70,8 @@ class _Scene(NamedTuple):
     """Root mean square error of the Gaussian process, mm."""
     places: Float
     """(F, n) see `describe_places`; for the samples' whole scatter."""
+    drawn: Drawn | None = None
+    """What slopes are told by; None for east, whose slope is not written."""
 
 
 class TorchDenoiser:
@@ -106,14 +104,14 @@ def calibrate(
     Raises:
         InputError: no scene has a point near its middle.
     """
-    return fit_spread(gather(TorchDenoiser(model), scenes, restore, seed, cell_m), start)
+    return fit_spread(gather(TorchDenoiser(model), scenes, restore, seed, cell_m), cell_m, start)
 
 
 def gather(model: Denoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float) -> list[_Scene]:
     """Restore the middle of each scene, and return cells of it for each component."""
     gathered: list[_Scene] = []
-    drawn = np.random.default_rng(seed).permutation(len(scenes))[:MOST_SCENES]
-    for number in track(sorted(drawn.tolist()), len(drawn), "calibrate"):
+    chosen = np.random.default_rng(seed).permutation(len(scenes))[:MOST_SCENES]
+    for number in track(sorted(chosen.tolist()), len(chosen), "calibrate"):
         rng = np.random.default_rng([seed, number])
         maps, truth = middle(scenes, number, WINDOW)
         names = told_by(maps)
@@ -133,11 +131,14 @@ def gather(model: Denoiser, scenes: SceneSet, restore: Restoring, seed: int, cel
             )
             missed = float(np.sqrt(((maps[which] - true).ravel()[told] ** 2).mean()))
             figures = places.reshape(len(PLACES), -1)[:, cells]
-            gathered.append(_Scene(number, name, error, beyond, own, distance, float(true.std()), missed, figures))
+            drawn = Drawn(samples, maps[which], true, number, cells) if which == 0 else None
+            gathered.append(
+                _Scene(number, name, error, beyond, own, distance, float(true.std()), missed, figures, drawn)
+            )
     return gathered
 
 
-def fit_spread(gathered: list[_Scene], start: Spread | None = None) -> Spread:
+def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = None) -> Spread:
     """Fit the spread to cells of scenes; see `calibrate`.
 
     Raises:
@@ -159,9 +160,22 @@ def fit_spread(gathered: list[_Scene], start: Spread | None = None) -> Spread:
             for name, base in zip(COMPONENTS, bases.tolist(), strict=True)
         },
         farthest_m=_farthest(_of(rows, "up")),
+        slopes=start.slopes if start else Slopes(base=0.0, weights=[0.0] * len(FIGURES)),
     )
     for name, component in spread.components.items():
         component.reach = _reach(_of(rows, name), spread)
+    told = [
+        slope_cells(
+            row.drawn,
+            spread.components[row.name].gain,
+            spread.half_width(row.name, row.process, row.places),
+            row.distance <= spread.farthest_m,
+            cell_m,
+        )
+        for row in rows
+        if row.drawn
+    ]
+    spread.slopes = fit_slopes([own for own in told if len(own.wanted)], spread.slopes)
     components = spread.components
     said = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in components.items())
     log.info("spread: %s; told up to %.0f m from a point", ", ".join(said), spread.farthest_m)
@@ -224,7 +238,7 @@ def _wanted(row: _Scene) -> Float:
 def _fit(rows: list[_Scene], first: _First) -> tuple[Float, Float]:
     """Return bases of the components and weights: the quantile `COVERAGE` of what is wanted; scenes count alike.
 
-    The quantile's loss has a rounded tip. Weights pay for leaving those of `first`, and bases for leaving theirs apart.
+    Weights pay for leaving those of `first`, and bases for leaving theirs apart.
     """
     sizes = [len(row.error) for row in rows]
     which = np.repeat([COMPONENTS.index(row.name) for row in rows], sizes)
@@ -232,50 +246,20 @@ def _fit(rows: list[_Scene], first: _First) -> tuple[Float, Float]:
     wanted = np.concatenate([_wanted(row) for row in rows])
     known = np.array(first.scale.weights + first.scale.bends)
     left = wanted - first.bases[which] - design @ known
-    share = np.repeat([1 / (len(rows) * size) for size in sizes], sizes)
-    ridge = RIDGE / len({row.number for row in rows})
-    count = len(COMPONENTS)
-
-    def loss(values: Float) -> tuple[float, Float]:
-        """`values`: what all bases, what each base, and what each weight is moved by."""
-        rest = left - values[0] - values[1 : 1 + count][which] - design @ values[1 + count :]
-        value = share @ (COVERAGE * rest + SOFT * np.logaddexp(0, -rest / SOFT)) + ridge / 2 * values[1:] @ values[1:]
-        slope = share * (COVERAGE - 1 / (1 + np.exp(np.clip(rest / SOFT, -50, 50))))
-        each = np.bincount(which, slope, count)
-        return float(value), np.r_[-slope.sum(), ridge * values[1:] - np.r_[each, design.T @ slope]]
-
-    begin = np.zeros(1 + count + len(known))
-    begin[0] = np.quantile(left, COVERAGE)
-    moved = optimize.minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    return first.bases + moved[0] + moved[1 : 1 + count], known + moved[1 + count :]
+    own = np.equal.outer(which, np.arange(len(COMPONENTS))).astype(float)
+    base, moved = fit_quantile(np.hstack([own, design]), left, equal_shares(sizes), len({row.number for row in rows}))
+    return first.bases + base + moved[: len(COMPONENTS)], known + moved[len(COMPONENTS) :]
 
 
 def _shift(rows: list[_Scene], first: _First) -> float:
-    """Return what is added to all bases, so that intervals hold `COVERAGE` in scenes that were not fitted.
+    """Return what is added to all bases, so that intervals hold `COVERAGE` in scenes that were not fitted."""
 
-    The cells of a scene err together, so that a fit follows its few scenes. Each fold of the scenes is held against a
-    fit to the others (Vovk 2015, Cross-conformal predictors).
-    """
-    numbers = np.unique([row.number for row in rows])
-    left, share = [], []
-    for fold in range(min(FOLDS, len(numbers))):
-        out = set(numbers[fold::FOLDS].tolist())
-        others = [row for row in rows if row.number not in out]
-        if not others:
-            return 0.0
-        bases, weights = _fit(others, first)
-        for row in rows:
-            if row.number in out:
-                base = bases[COMPONENTS.index(row.name)]
-                left.append(_wanted(row) - base - weights @ first.scale.standard(row.places))
-                share.append(np.full(len(left[-1]), 1 / len(left[-1])))
-    return _quantile(np.concatenate(left), np.concatenate(share))
+    def left(row: _Scene, fitted: tuple[Float, Float]) -> Float:
+        bases, weights = fitted
+        found = _wanted(row) - bases[COMPONENTS.index(row.name)] - weights @ first.scale.standard(row.places)
+        return np.asarray(found, float)
 
-
-def _quantile(values: Float, weight: Float) -> float:
-    order = np.argsort(values)
-    held = np.cumsum(weight[order]) / weight.sum()
-    return float(values[order][np.searchsorted(held, COVERAGE)])
+    return held_out_shift(rows, [row.number for row in rows], lambda some: _fit(some, first), left)
 
 
 def _reach(rows: list[_Scene], spread: Spread) -> float:
