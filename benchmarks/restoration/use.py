@@ -172,7 +172,7 @@ def score_areas(areas: geopandas.GeoDataFrame, truth: Truth) -> Areas:
 
 def markdown(scenes: Sequence[str], areas: dict[tuple[int, str], list[Areas]], table: pd.DataFrame) -> str:
     """Return the page."""
-    lines = [head("points/km²", "from", "areas", "false areas", "places hit", "area found", "still, of the area")]
+    lines = [head("points/km²", "who", "areas", "false areas", "places hit", "area found", "still, of the area")]
     for (density, who), several in areas.items():
         one = Areas(*np.sum(several, axis=0))
         shares = (one.moving_in / max(one.moving, 1), one.still_in / max(one.inside, 1))
@@ -180,7 +180,7 @@ def markdown(scenes: Sequence[str], areas: dict[tuple[int, str], list[Areas]], t
         lines.append(line(density, who, int(one.found), int(one.false), hit, *(f"{share:.0%}" for share in shares)))
     rows = [
         head(
-            "points/km²", "own points", "from", "buildings", "answered", "RMSE, mm", "coverage", "found", "false alarms"
+            "points/km²", "own points", "who", "buildings", "answered", "RMSE, mm", "coverage", "found", "false alarms"
         )
     ]
     for density in dict.fromkeys(table["density"]):
@@ -189,8 +189,9 @@ def markdown(scenes: Sequence[str], areas: dict[tuple[int, str], list[Areas]], t
             rows += [line(density, name, who, len(own), *_buildings(own, who)) for who in (FIELD, POINTS, STILL)]
     told = (
         f"A place moves from {MOVES_MM:g} mm on and is still below {STILL_MM:g} mm. Buildings: against their "
-        "neighbours. Found: of those that move, those whose 90 % interval says so; false alarms: the same of those that "
-        "are still. RMSE: of the buildings that both answer; if the points answer none, of those that the field answers."
+        "neighbours. Found: of those that move, those whose 90 % interval says so; false alarms: the same of those "
+        "that are still. RMSE: of buildings that both answer; where points answer none, of those that the field "
+        "answers."
     )
     return "\n\n".join(
         ["# Use of a field where points are few", stamp(*scenes), told, "\n".join(lines), "\n".join(rows)]
