@@ -73,6 +73,12 @@ class Observations:
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
+def years_of(tracks: Sequence[Track]) -> float:
+    """Return the length of the common period of tracks, from the first to the last epoch of any."""
+    periods = period_overlap(tracks, quiet=True)
+    return float((periods.end - periods.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+
+
 def observe(tracks: Sequence[Track]) -> Observations:
     """Estimate the changes of all scatterers over the common period; leave out those with too few epochs.
 
@@ -81,7 +87,7 @@ def observe(tracks: Sequence[Track]) -> Observations:
     """
     check_epochs(tracks, 2)
     periods = period_overlap(tracks)
-    years = float((periods.end - periods.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+    years = years_of(tracks)
     parts = [_of_track(tracks[number], number, periods.start, years) for number in periods.kept]
     whole = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)

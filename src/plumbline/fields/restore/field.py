@@ -58,6 +58,8 @@ class Field:
     crs: str
     package: FieldPackage
     settings: Settings
+    years: float = 1.0
+    """From the first to the last epoch of all tracks; known where a field is written."""
 
 
 @dataclass(frozen=True)

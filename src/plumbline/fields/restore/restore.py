@@ -16,8 +16,9 @@ from plumbline.core.files import atomic_file, atomic_folder, check_writable, rea
 from plumbline.core.jobs import alone, clear, run_jobs, work_folder
 from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import Covariance, fit_covariance
-from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe
+from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_fields
+from plumbline.fields.restore.areas import field_areas
 from plumbline.fields.restore.field import (
     WINDOW_BANDS,
     Blend,
@@ -29,8 +30,9 @@ from plumbline.fields.restore.field import (
     restore_window,
     windows,
 )
-from plumbline.fields.restore.footprints import write_buildings
+from plumbline.fields.restore.footprints import save_table, write_buildings
 from plumbline.fields.restore.outputs import draw, write_style
+from plumbline.sources.city.causes import MOVING_AREAS
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
@@ -90,6 +92,7 @@ def restore(
     buildings_output: Path | None = None,
     picture: Path | None = None,
     workers: int | None = 1,
+    areas: Path | None = None,
 ) -> Field:
     """Write the field, and the table of buildings and the picture if they are wanted.
 
@@ -105,21 +108,27 @@ def restore(
         buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
         workers: processes, each on one core; 1: this one, on all cores.
+        areas: GeoPackage or GeoJSON of moving areas, see `areas.field_areas`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     files = [as_file(file) for file in points]
-    check_outputs([file.path for file in files], output, buildings, buildings_output, picture)
+    check_outputs([file.path for file in files], output, buildings, buildings_output, picture, areas)
     with alone(STAGE, patience_seconds=5.0):
         plan = plan_windows(files, package, asked, reading)
         run_jobs(restore_part, plan.jobs, workers, STAGE)
-        finish(plan, output, buildings, buildings_output, picture, reading)
+        finish(plan, output, buildings, buildings_output, picture, reading, areas)
     return plan.field
 
 
 def check_outputs(
-    points: Sequence[Path], output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
+    points: Sequence[Path],
+    output: Path,
+    buildings: Path | None,
+    buildings_output: Path | None,
+    picture: Path | None,
+    areas: Path | None = None,
 ) -> None:
     """Refuse output paths that cannot be written, before anything is computed.
 
@@ -131,7 +140,7 @@ def check_outputs(
         raise InputError(f"{buildings}: no such file.")
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.")
-    outputs = [path for path in (output, buildings_output, picture) if path is not None]
+    outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
@@ -184,7 +193,7 @@ def plan_windows(
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
     settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
-    field = Field(found, whole, grid, tracks[0].crs, model, settings)
+    field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks))
     source = {
         "package": model.version,
         "ingest": reading.ingest.model_dump(mode="json"),
@@ -246,6 +255,7 @@ def finish(
     buildings_output: Path | None,
     picture: Path | None,
     reading: Reading = AS_THEY_ARE,
+    areas: Path | None = None,
 ) -> None:
     """Blend the windows, write all outputs, and remove the windows."""
     from plumbline.fields.restore.outputs import write_field
@@ -255,11 +265,16 @@ def finish(
         path = job.folder / BANDS_FILE
         if path.exists():
             blend.add(job.window.of(plan.field.whole), np.load(path))
+    table = None
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
             near = int(table["restored"].sum())
             log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
+        if areas is not None:
+            moving = field_areas(plan.field, blend, table)
+            log.info("%s: %d moving areas", areas, len(moving))
+            save_table(moving, staged.enter_context(atomic_file(areas)), MOVING_AREAS)
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(plan.field, blend, staged, output)
