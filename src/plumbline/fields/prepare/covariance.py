@@ -18,12 +18,12 @@ from scipy.spatial.distance import cdist
 from plumbline.fields.prepare.grid import Observations
 
 Float = NDArray[np.floating[Any]]
-FITTED = 260
+FITTED = 130
 """Observations of a group that the covariance is fitted to."""
 VAGUE_MM = 60.0
 """Standard deviation of the unknown mean."""
-BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (3.3, 6.9), (-1.6, 1.6), (-3.0, 3.0))
-"""Of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
+BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (4.1, 6.9), (-1.6, 1.6), (-3.0, 3.0))
+"""Of the logarithms of `Covariance`: mm, mm, m, 1, mm. What is shorter is told by place."""
 FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
 
 
@@ -66,14 +66,14 @@ class Points:
         return np.where(self.track[:, None] == self.track, shared, 0.0)
 
 
-def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 4) -> Covariance:
+def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 24) -> Covariance:
     """Fit the covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
 
-    Neighbours tell the noise and the length, and a group from all over tells how much moves as a whole.
+    Neighbours tell the noise and the length, and groups from all over tell how much moves as a whole.
 
     Args:
         found: at least one. cell_m: cells in which observations are gathered before. seed: of the draw.
-        groups: of `FITTED` observations; the first from all over, the others neighbours of each other.
+        groups: of `FITTED` observations; half of them from all over, the others neighbours of each other.
     """
     rng = np.random.default_rng(seed)
     points = gather(replace(found, error=found.error * found.apart), cell_m)
@@ -139,8 +139,8 @@ def _drawn(points: Points, rng: np.random.Generator, groups: int) -> list[Points
     count = len(points.value)
     if count <= FITTED:
         return [points]
-    rows = [rng.choice(count, FITTED, replace=False)]
-    for centre in rng.choice(count, groups - 1, replace=False):
+    rows = [rng.choice(count, FITTED, replace=False) for _ in range(groups // 2)]
+    for centre in rng.choice(count, groups - len(rows), replace=False):
         rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
     return [points.take(own) for own in rows]
 
