@@ -58,7 +58,7 @@ def test_a_node_is_told_by_the_likelihood_of_its_nearest():
     louder = replace(points, value=4 * points.value)
     node = points.place[:1]
     one, other = _likely(points, KNOWN, node), _likely(louder, KNOWN, node)
-    assert other[0, 0] + other[2, 0] > one[0, 0] + one[2, 0] + 0.5  # movement or noise explains it
+    assert other[0, 0] > one[0, 0] + 0.5
     assert np.isfinite(_likely(points.take(np.array([0])), KNOWN, node)).all()
 
 
