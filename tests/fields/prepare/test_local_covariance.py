@@ -54,7 +54,7 @@ def test_the_process_is_livelier_where_much_moves():
 
 def test_a_node_is_told_by_the_likelihood_of_its_nearest():
     rng = np.random.default_rng(1)
-    points = gather(replace(make_observations(rng, 60), change=rng.normal(0, 12, 60)), 10.0)
+    points = gather(replace(make_observations(rng, 60), change=rng.normal(0, 1, 60)), 10.0)
     louder = replace(points, value=4 * points.value)
     node = points.place[:1]
     one, other = _likely(points, KNOWN, node), _likely(louder, KNOWN, node)
