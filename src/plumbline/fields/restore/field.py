@@ -57,6 +57,8 @@ class Field:
     crs: str
     package: FieldPackage
     settings: Settings
+    period: str = ""
+    """First and last day of the change."""
 
 
 @dataclass(frozen=True)
