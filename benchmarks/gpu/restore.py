@@ -16,7 +16,8 @@ from plumbline import pretrained
 from plumbline.fields.model.denoiser import load_denoiser
 from plumbline.fields.model.sampling import BOTH, Denoiser, draw_samples
 from plumbline.fields.prepare.conditions import stack_maps
-from plumbline.fields.prepare.gaussian_process import Covariance, estimate
+from plumbline.fields.prepare.covariance import Covariance
+from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, Observations, bin_observations
 from plumbline.fields.release.package import CPU, FieldModel
 from plumbline.fields.train.calibrate import TorchDenoiser
@@ -36,8 +37,8 @@ def window(cells: int, points: int) -> NDArray[np.float32]:
     east = np.where(np.arange(points) % 2 == 0, LOS, -LOS)
     los = np.stack([east, np.zeros(points), np.full(points, np.sqrt(1 - LOS**2))], axis=1)
     change = los[:, 2] * up + random.normal(0, 1, points)
-    still, far = np.zeros(points), np.full(points, 300.0)
-    found = Observations(place, los, change, np.ones(points), still, far, np.arange(points) % 2)
+    one, still, far = np.ones(points), np.zeros(points), np.full(points, 300.0)
+    found = Observations(place, los, change, one, still, far, one, np.arange(points) % 2)
     grid = Grid(0.0, side_m, CELL_M, cells, cells)
     return stack_maps(estimate(found, grid, Covariance(5.0, 2.0, 60.0, 1.0, 0.5)), bin_observations(found, grid))
 

@@ -22,6 +22,7 @@ NUMBER = re.compile(r"[-+*]*(\d[\d,]*(\.\d+)?(e[-+]\d+)?|nan)\b")
 EMPTY = ("", "–")
 WRITTEN = ("file", "rows", "epochs")
 ARTIFACTS = ("artifact", "file, bytes", "weights, bytes", *(f"B {count}: buildings/s (x)" for count in (1, 64, 256)))
+USE = ("found", "false alarms")
 # The tables of each: columns, number of rows.
 TABLES = {
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
@@ -98,6 +99,10 @@ TABLES = {
     "restoration.left_out": [
         (("left out", "who", "own noise", "points", "answered", "RMSE, mm", "CRPS, mm", "coverage of 90 %"), 4)
     ],
+    "restoration.use": [
+        (("points/km²", "who", "areas", "false areas", "places hit", "area found", "still, of the area"), 2),
+        (("points/km²", "own points", "who", "buildings", "answered", "RMSE, mm", "coverage", *USE), 9),
+    ],
     "simulate": [
         (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
     ],
@@ -133,6 +138,7 @@ PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
 SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
 SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.intervals", "restoration.left_out"}  # judge
+SLOW |= {"restoration.use"}
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 

@@ -28,7 +28,7 @@ from benchmarks.makers.fields.settings import (
     Domain,
     cell_centres,
 )
-from benchmarks.makers.fields.town import draw_town
+from benchmarks.makers.fields.town import Town, draw_town
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
 
@@ -54,9 +54,8 @@ def make_scene(out: Path, domain: str, seed: int, tracks: int = 2) -> dict[str, 
         raise InputError(f"--tracks: {tracks} found, 1 to {len(NAMES)} is needed.")
     if seed < 0:
         raise InputError(f"--seed: {seed} found, at least 0 is needed.")
-    layout, moving, seeing, *own = np.random.SeedSequence(seed).spawn(3 + len(NAMES))
-    town = draw_town(np.random.default_rng(layout))
-    movements = draw_movements(np.random.default_rng(moving), town)
+    _, _, seeing, *own = _parts(seed)
+    town, movements = draw_ground(seed)
     generator = np.random.default_rng(seeing)
     orbits = draw_orbits(generator, tracks)
     density = draw_density(generator, DOMAINS[domain])
@@ -91,6 +90,17 @@ def make_scene(out: Path, domain: str, seed: int, tracks: int = 2) -> dict[str, 
         )
         (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return about
+
+
+def draw_ground(seed: int) -> tuple[Town, list[Movement]]:
+    """Draw the town of a scene, and what moves there."""
+    layout, moving, *_ = _parts(seed)
+    town = draw_town(np.random.default_rng(layout))
+    return town, draw_movements(np.random.default_rng(moving), town)
+
+
+def _parts(seed: int) -> list[np.random.SeedSequence]:
+    return np.random.SeedSequence(seed).spawn(3 + len(NAMES))
 
 
 def observe(

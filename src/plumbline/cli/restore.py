@@ -28,6 +28,7 @@ app = Commands()
 fields = Commands(help="Models of fields: their adapters, listed and merged.", no_args_is_help=True)
 app.add_typer(fields, name="fields")
 TABLES = (".csv", ".gpkg", ".geojson", ".parquet")
+AREAS = (".gpkg", ".geojson")
 
 
 @app.command(
@@ -53,6 +54,9 @@ def restore(
     buildings_output: Annotated[
         Path | None, typer.Option(help="Table of the footprints: .csv, .gpkg, .geojson or .parquet.")
     ] = None,
+    areas: Annotated[
+        Path | None, typer.Option(help="Also write the areas that move against the rest: .gpkg or .geojson.")
+    ] = None,
     bbox: Annotated[
         str | None,
         typer.Option(metavar="WEST,SOUTH,EAST,NORTH", help="Restore only this part: degrees, WGS 84."),
@@ -77,6 +81,8 @@ def restore(
         raise InputError("--buildings and --buildings-output: give both, or neither.")
     if buildings_output is not None and buildings_output.suffix.lower() not in TABLES:
         raise InputError(f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.")
+    if areas is not None and areas.suffix.lower() not in AREAS:
+        raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.")
     from plumbline.fields.restore.field import parse_box
     from plumbline.fields.restore.restore import Asked
     from plumbline.fields.restore.restore import restore as run
@@ -94,7 +100,8 @@ def restore(
         buildings_output,
         picture,
         workers,
-        yearly=yearly,
+        areas,
+        yearly,
     )
 
 

@@ -32,7 +32,7 @@ from plumbline.fields.model.spread import (
     read_spread,
 )
 from plumbline.fields.prepare.conditions import CHANNELS, MAPS, MIRRORS, describe, mirrored
-from plumbline.fields.prepare.gaussian_process import Covariance
+from plumbline.fields.prepare.covariance import Covariance
 from tests.fields.prepare.test_conditions import make_maps
 
 COUNT = len(PLACES)

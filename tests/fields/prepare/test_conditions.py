@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe, stack_maps
-from plumbline.fields.prepare.gaussian_process import Covariance, Estimate, estimate
+from plumbline.fields.prepare.covariance import Covariance
+from plumbline.fields.prepare.gaussian_process import Estimate, estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations
 from tests.fields.prepare.made import PLACE, make_observations
 

@@ -7,8 +7,10 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from plumbline.fields.prepare import gaussian_process
-from plumbline.fields.prepare.gaussian_process import VAGUE_MM, Covariance, estimate, fit_covariance
+from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, fit_covariance, gather
+from plumbline.fields.prepare.gaussian_process import ROUNDS, SUSPECT, estimate
 from plumbline.fields.prepare.grid import Grid
+from plumbline.fields.prepare.local_covariance import correlation, fit_places
 from tests.fields.prepare.made import PLACE, make_observations
 
 KNOWN = Covariance(12.0, 5.0, 120.0, 1.0, 0.5)
@@ -39,26 +41,40 @@ def test_it_solves_the_equations_of_cokriging():
     rng = np.random.default_rng(0)
     found, _ = drawn(rng, 40)
     known = KNOWN._replace(noise_scale=1.3)
-    found = replace(found, delay=np.where(found.track == 0, 2.0, 3.0), delay_m=np.where(found.track == 0, 90.0, 400.0))
+    off = np.where(np.arange(40) == 7, 200.0, 0.0)  # one that all others contradict
+    found = replace(
+        found,
+        change=found.change + off,
+        delay=np.where(found.track == 0, 2.0, 3.0),
+        delay_m=np.where(found.track == 0, 90.0, 400.0),
+    )
     made = estimate(found, GRID, known, halo_m=100.0)
     cells = np.floor(found.east_north / 10)
     assert len(np.unique(np.column_stack([cells, found.track]), axis=0)) == 40  # none is gathered with another
-    view = found.los[:, [2, 0]]
-    sizes = np.array([known.up_mm, known.east_mm])
-    correlation = matern(cdist(found.east_north, found.east_north), known.length_m)
-    prior = sum(
-        np.outer(view[:, k], view[:, k]) * (sizes[k] ** 2 * correlation + VAGUE_MM**2) for k in (0, 1)
-    ) + np.diag((1.3 * found.error) ** 2 + known.nugget_mm**2)
+    view, place = found.los[:, [2, 0]], found.east_north
+    places = fit_places(gather(found, 10.0), known, GRID, 100.0)
+    own = places.at(place)
+    sizes = [size * own.amplitude * view[:, k] for k, size in enumerate((known.up_mm, known.east_mm))]
+    shared = lambda a, b: correlation(cdist(a[0], b[0]), a[1].length * 120, b[1].length * 120)  # noqa: E731
+    here = (place, own)
+    prior = shared(here, here) * sum(np.outer(size, size) for size in sizes) + VAGUE_MM**2 * view @ view.T
     for track, size, length in ((0, 2.0, 90.0), (1, 3.0, 400.0)):
-        own = found.track == track
-        prior += np.outer(own, own) * size**2 * np.exp(-cdist(found.east_north, found.east_north) / length)
+        of = found.track == track
+        prior += np.outer(of, of) * size**2 * np.exp(-cdist(place, place) / length)
+    first = noise = own.noise**2 * ((1.3 * found.error) ** 2 + known.nugget_mm**2)
+    for _ in range(ROUNDS):
+        inverse = np.linalg.inv(prior + np.diag(noise))
+        noise = noise * np.maximum(1, (inverse @ found.change) ** 2 / np.diag(inverse) / SUSPECT**2)
+    assert (noise > 1.5 * first).sum() in range(1, 10)
+    whole = prior + np.diag(noise)
     for row, column in ((0, 0), (20, 36), (63, 63), (12, 48)):
-        place = np.array([[GRID.eastings[column], GRID.northings[row]]])
-        near = matern(cdist(place, found.east_north), known.length_m)[0]
-        for k in (0, 1):
-            towards = (sizes[k] ** 2 * near + VAGUE_MM**2) * view[:, k]
-            assert made.mean[k, row, column] == pytest.approx(towards @ np.linalg.solve(prior, found.change), abs=1e-6)
-            variance = sizes[k] ** 2 + VAGUE_MM**2 - towards @ np.linalg.solve(prior, towards)
+        at = np.array([[GRID.eastings[column], GRID.northings[row]]])
+        there = places.at(at)
+        near = (shared((at, there), here) * there.amplitude * own.amplitude)[0]
+        for k, size in enumerate((known.up_mm, known.east_mm)):
+            towards = (size**2 * near + VAGUE_MM**2) * view[:, k]
+            assert made.mean[k, row, column] == pytest.approx(towards @ np.linalg.solve(whole, found.change), abs=1e-6)
+            variance = (size * there.amplitude[0]) ** 2 + VAGUE_MM**2 - towards @ np.linalg.solve(whole, towards)
             assert made.deviation[k, row, column] == pytest.approx(np.sqrt(variance), abs=1e-6)
 
 
@@ -68,7 +84,7 @@ def test_cells_between_are_between():
     shifted = estimate(found, GRID.window(1, 1, 62, 62), KNOWN, halo_m=170.0)
     for one, other in zip(coarse, shifted, strict=True):  # solved on other cells, so interpolated where these are not
         assert np.sqrt(((one[:, 1:-1, 1:-1] - other) ** 2).mean()) < 0.2
-        np.testing.assert_allclose(one[:, 1:-1, 1:-1], other, atol=1.5)
+        np.testing.assert_allclose(one[:, 1:-1, 1:-1], other, atol=2.5)
 
 
 def test_without_points_it_is_the_prior():

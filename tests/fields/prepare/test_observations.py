@@ -36,7 +36,7 @@ def test_a_point_that_moves_by_itself_counts_less():
     plain, found = observe([make_track(place, series - 0)]), None
     series[7] -= 40 * TIME
     found = observe([make_track(place, series)])
-    ratio = plain.error / found.error
+    ratio = (plain.error * plain.apart) / (found.error * found.apart)
     assert ratio[7] > 10
     assert np.median(ratio) == pytest.approx(1, abs=0.05)
 

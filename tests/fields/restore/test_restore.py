@@ -19,6 +19,7 @@ from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.grid import Grid, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore import outputs as style
+from plumbline.fields.restore.areas import COLUMNS
 from plumbline.fields.restore.field import BANDS, Box, cut_to_box, parse_box
 from plumbline.fields.restore.outputs import GRADIENTS
 from plumbline.fields.restore.periods import check_found
@@ -28,6 +29,7 @@ from plumbline.params import Ingest
 from plumbline.reporting.colours import DIVERGING
 from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
+from plumbline.sources.city.causes import read_causes
 from plumbline.sources.city.in_memory import Reading, read_tracks
 from plumbline.sources.city.window import Window
 from plumbline.sources.crs import GLOBE, transformer
@@ -101,6 +103,7 @@ def restored(place, products, tiny_fields, tmp_path_factory):
             buildings=footprints(folder),
             buildings_output=folder / "table.csv",
             picture=folder / "field.png",
+            areas=folder / "areas.gpkg",
         )
     return folder
 
@@ -162,9 +165,21 @@ def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
         assert (told[f"{name}_low"] <= told[name]).all()
         assert (told[name] <= told[f"{name}_high"]).all()
         assert table[name].isna().eq(~table["restored"]).all()
+    against = told[told["against_neighbours_mm"].notna()]
+    assert len(against) > 0.5 * len(told)
+    assert (against["against_neighbours_mm_low"] < against["against_neighbours_mm"]).all()
+    assert (against["against_neighbours_mm"] < against["against_neighbours_mm_high"]).all()
     assert (restored / "field.png").read_bytes()[:4] == b"\x89PNG"
-    assert left_in(restored) == ["field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
+    assert left_in(restored) == ["areas.gpkg", "field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
     assert not (restored / ".plumbline").exists()
+
+
+def test_areas_are_causes_for_predict(restored):
+    areas = geopandas.read_file(restored / "areas.gpkg", layer="moving_areas")
+    assert tuple(areas.columns) == COLUMNS
+    assert areas.crs.to_epsg() == 3035
+    assert len(areas)
+    assert [about[0] for about in read_causes(restored / "areas.gpkg", {}).about] == areas["name"].tolist()
 
 
 def test_the_style_beside_it_ends_where_the_field_does(restored):
@@ -370,6 +385,7 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
     for changes, said in (
         ({"output": here / "a.png"}, "a GeoTIFF is written"),
         ({"output": products[0].with_suffix(".tif"), "picture": products[0]}, "would be overwritten"),
+        ({"output": here / "a.tif", "areas": products[0]}, "would be overwritten"),
         ({"output": here / "a.tif", "picture": here / "a.tif"}, "two outputs have one name"),
         ({"output": here / "a.tif", "asked": replace(QUICK, steps=41)}, "--steps 41: 1 to 40 needed"),
         ({"output": here / "a.tif", "asked": replace(QUICK, adapters=("sparse",))}, "sparse: no such adapter"),
@@ -434,6 +450,7 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
         (("--output", "f.tif", "--bbox", "14,38,13,39"), "WEST must be less than EAST"),
         (("--output", "f.tif", "--buildings", "a.gpkg"), "give both, or neither"),
         (("--output", "f.tif", "--buildings", "a.gpkg", "--buildings-output", "b.xls"), "one of .csv"),
+        (("--output", "f.tif", "--areas", "a.shp"), "one of .gpkg, .geojson"),
         (("--output", "g.tif", "--buildings", "a.gpkg", "--buildings-output", "b.csv"), "a.gpkg"),
     ):
         ended = run_cli(*command, *more, cwd=here)

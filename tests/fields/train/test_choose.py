@@ -7,7 +7,7 @@ from plumbline.fields.model.scores import METRICS
 from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, Component, Scale, Spread
 from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
-from plumbline.fields.prepare.gaussian_process import Covariance
+from plumbline.fields.prepare.covariance import Covariance
 from plumbline.fields.train.choose import choose, compare
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.prepare.test_conditions import make_maps

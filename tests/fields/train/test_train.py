@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.adapters import add_adapter, late_parameters
+from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, save_denoiser
 from plumbline.fields.model.spread import PLACES
 from plumbline.fields.prepare.conditions import (
     CHANNELS,
@@ -20,7 +21,7 @@ from plumbline.fields.prepare.conditions import (
 )
 from plumbline.fields.train.calibrate import FARTHEST_M, _farthest, _gain, _Scene, _weighted, fit_spread
 from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
-from plumbline.fields.train.stage import AdapterOptimisation
+from plumbline.fields.train.stage import AdapterOptimisation, _first_weights
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.model.made import make_denoiser
 from tests.fields.prepare.test_conditions import make_maps
@@ -235,6 +236,20 @@ def test_a_field_is_told_as_far_as_it_is_known(limit, told):
     ]
     assert _farthest(rows) == told
     assert _farthest([row._replace(moved=0.1) for row in rows]) == FARTHEST_M[1]  # nothing moves
+
+
+def test_training_starts_from_a_package_of_the_same_network(tmp_path):
+    first, other, wider = make_denoiser(seed=0), make_denoiser(seed=1), make_denoiser((16, 24))
+    save_denoiser(first, tmp_path)
+    for name, packed in (("model.safetensors", PACKED_WEIGHTS), ("model.json", PACKED_SPEC)):
+        (tmp_path / name).rename(tmp_path / packed)
+    before = {name: value.clone() for name, value in other.state_dict().items()}
+    _first_weights(other, ["checkpoint", "random"])
+    assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
+    _first_weights(other, ["checkpoint", str(tmp_path), "random"])
+    assert all(torch.equal(value, first.state_dict()[name]) for name, value in other.state_dict().items())
+    with pytest.raises(InputError, match=r"^train\.start_from: .*: network \{.* found, \{.*24.* needed"):
+        _first_weights(wider, [str(tmp_path)])
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ from plumbline.fields.prepare.conditions import CHANNELS
 
 FIELDS = ("up", "east")
 WEIGHTS, SPEC = "model.safetensors", "model.json"
+PACKED_WEIGHTS, PACKED_SPEC = "weights.safetensors", "network.json"
+"""The same in a package, where `model` is what runs."""
 GROUPS = 8
 
 

@@ -19,7 +19,7 @@ from scipy import ndimage
 from plumbline.core.errors import InputError
 from plumbline.fields.model.spread import Float, Spread, describe_places
 from plumbline.fields.prepare.conditions import MAPS, MIRRORS, describe, mirrored, mirrored_field
-from plumbline.fields.prepare.gaussian_process import Covariance
+from plumbline.fields.prepare.covariance import Covariance
 
 Denoise = Callable[[Float, int], Float]
 """From a noisy field (B, F, H, W) and its step to the clean one."""

@@ -20,7 +20,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.prepare.conditions import MAPS
-from plumbline.fields.prepare.gaussian_process import Covariance
+from plumbline.fields.prepare.covariance import Covariance
 
 Float = NDArray[np.floating[Any]]
 COMPONENTS = ("up", "east", "los")

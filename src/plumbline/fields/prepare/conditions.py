@@ -17,7 +17,8 @@ from scipy import ndimage
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
-from plumbline.fields.prepare.gaussian_process import Covariance, Estimate
+from plumbline.fields.prepare.covariance import Covariance
+from plumbline.fields.prepare.gaussian_process import Estimate
 from plumbline.fields.prepare.grid import Binned
 
 Float = NDArray[np.floating[Any]]

@@ -38,11 +38,13 @@ class Observations:
     change: Float
     """(N,) from the first to the last epoch of all tracks, mm towards the satellite."""
     error: Float
-    """(N,) standard error, mm; larger for those that stand out from their neighbours."""
+    """(N,) standard error, mm."""
     delay: Float
     """(N,) standard error that neighbours of the same track share, mm: the air."""
     delay_m: Float
     """(N,) length over which they do, m."""
+    apart: Float
+    """(N,) factor on `error` of one that stands out from its neighbours; 1 for the others."""
     track: NDArray[np.intp]
     """(N,) index of the track."""
 
@@ -71,6 +73,12 @@ class Observations:
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
+def years_of(tracks: Sequence[Track]) -> float:
+    """Return the length of the common period of tracks, from the first to the last epoch of any."""
+    periods = period_overlap(tracks, quiet=True)
+    return float((periods.end - periods.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+
+
 def observe(tracks: Sequence[Track]) -> Observations:
     """Estimate the changes of all scatterers over the common period; leave out those with too few epochs.
 
@@ -79,7 +87,7 @@ def observe(tracks: Sequence[Track]) -> Observations:
     """
     check_epochs(tracks, 2)
     periods = period_overlap(tracks)
-    years = float((periods.end - periods.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+    years = years_of(tracks)
     parts = [_of_track(tracks[number], number, periods.start, years) for number in periods.kept]
     whole = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
@@ -99,8 +107,8 @@ def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> 
     rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
     change, error, delay, delay_m = (part[rows] for part in changes)
     los, same = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
-    found = Observations(place[rows], los, change, error, delay, delay_m, same)
-    return replace(found, error=found.error * _standing_out(found))
+    found = Observations(place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), same)
+    return replace(found, apart=_standing_out(found))
 
 
 def _standing_out(found: Observations) -> Float:
@@ -183,7 +191,7 @@ class Binned:
     change: Float
     """Mean weighted by precision, mm."""
     error: Float
-    """Its standard error, mm."""
+    """Its standard error, mm; that of scatterers that stand out is larger."""
     count: Float
     """Scatterers; 0 where there is none."""
     los_east: Float
@@ -197,7 +205,7 @@ def bin_observations(found: Observations, grid: Grid) -> Binned:
     size = 2 * grid.rows * grid.columns
     cell = (found.side * grid.rows + row) * grid.columns + column
     cell = cell[inside]
-    precision = 1 / found.error[inside] ** 2
+    precision = 1 / (found.error * found.apart)[inside] ** 2
 
     def total(values: Float) -> Float:
         return np.asarray(np.bincount(cell, values, size), float).reshape(2, grid.rows, grid.columns)

@@ -25,7 +25,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, write_csv, write_json
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX
-from plumbline.fields.model.denoiser import SPEC, WEIGHTS, FieldDenoiser, load_denoiser
+from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, SPEC, WEIGHTS, FieldDenoiser, load_denoiser
 from plumbline.fields.model.scores import Settings, restore_scenes
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import read_spread
@@ -157,8 +157,8 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
         batches = _batches(model, scenes, params)
         quantize_weights(folder / "float32.onnx", folder / "int8.onnx", batches)
         weights = {name: values.astype(np.float16) for name, values in load_file(trained / WEIGHTS).items()}
-        save_file(weights, folder / "weights.safetensors")
-        shutil.copyfile(trained / SPEC, folder / "network.json")
+        save_file(weights, folder / PACKED_WEIGHTS)
+        shutil.copyfile(trained / SPEC, folder / PACKED_SPEC)
         shutil.copyfile(trained / SPREAD, folder / SPREAD)
         _copy_adapters(trained, folder)
         for name in ARTIFACTS:

@@ -15,7 +15,7 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.package import write_folder
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, weight_changes
-from plumbline.fields.model.denoiser import FIELDS
+from plumbline.fields.model.denoiser import FIELDS, PACKED_SPEC, PACKED_WEIGHTS
 from plumbline.fields.model.scores import (
     METRICS,
     Figures,
@@ -327,7 +327,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Restoration
 def package_files(exported: Path) -> dict[str, Path]:
     """Return name in the package -> file of the stage `export`."""
     files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
-    files |= {name: exported / name for name in ("weights.safetensors", "network.json", SPREAD)}
+    files |= {name: exported / name for name in (PACKED_WEIGHTS, PACKED_SPEC, SPREAD)}
     for name in adapters_in(exported):
         for end in (SUFFIX, ".json"):
             files[f"{ADAPTERS}/{name}{end}"] = exported / ADAPTERS / f"{name}{end}"

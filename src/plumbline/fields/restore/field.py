@@ -15,7 +15,8 @@ from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, distances, dra
 from plumbline.fields.model.slopes import describe_slopes
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import stack_maps
-from plumbline.fields.prepare.gaussian_process import Covariance, estimate
+from plumbline.fields.prepare.covariance import Covariance
+from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, Observations, bin_observations
 from plumbline.fields.release.package import FieldPackage
 from plumbline.sources.crs import GLOBE, transformer
@@ -57,6 +58,8 @@ class Field:
     crs: str
     package: FieldPackage
     settings: Settings
+    years: float = 1.0
+    """From the first to the last epoch of all tracks; known where a field is written."""
     period: str = ""
     """First and last day of the change."""
 

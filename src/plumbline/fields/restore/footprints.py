@@ -1,37 +1,56 @@
-"""Read a restored field off at footprints: its gradient and the angular distortion across each, with intervals."""
+"""Read a restored field off at footprints: how each moves, slopes and bends, and against its neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
 import pandas as pd
 import shapely
+from numpy.typing import NDArray
 
 from plumbline.core.console import track
 from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.field import BANDS, WINDOW, Field, RestoredWindow, restore_window
+from plumbline.params import Prepare
+from plumbline.prepare.assignment.owners import footprint_middle
+from plumbline.serve.place.surroundings import Comparable, medians_around
 from plumbline.serve.predictions import geojson_text
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 
-FIGURES = ("displacement_mm", "gradient_mm_m", "angular_distortion_permille")
+AGAINST = "against_neighbours_mm"
+FIGURES = ("displacement_mm", "gradient_mm_m", "angular_distortion_permille", AGAINST)
 """Of each footprint, each with `_low` and `_high`: a 90 % interval.
 
 `displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite) where one direction sees it.
 `gradient_mm_m`: steepest slope of the plane through it, its tilt. `angular_distortion_permille`: the largest slope
 between neighbouring cells less that plane (Boscardin and Cording 1989: what the tilt does not explain).
+`against_neighbours_mm`: `displacement_mm` less the median of the other footprints around, as `surroundings` has it.
 """
 UP = BANDS.index("up_mm")
 LOW, HIGH = 5, 95
 LAYER = "buildings"
 """Of a GeoPackage."""
-MARGIN_CELLS = 8
+LEAST_MARGIN, MOST_MARGIN = 8, 16
+"""Cells of a window around the middles of its own footprints, for the rest of these and for their neighbours."""
+
+
+class _Told(NamedTuple):
+    """What a window tells of a footprint."""
+
+    direction: str
+    cells: NDArray[np.bool_]
+    """(rows, columns) its cells that have a value."""
+    samples: NDArray[np.floating[Any]]
+    """(K, cells) mm, widened to the calibrated deviation."""
+    reach: float
+    """Deviations from the mean to the ends of the calibrated interval."""
 
 
 def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading = AS_THEY_ARE) -> geopandas.GeoDataFrame:
@@ -46,66 +65,109 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
     corners = np.column_stack([field.grid.eastings[[0, -1]], field.grid.northings[[0, -1]]])
     area, stated = Area.around(corners, field.crs), reading.ingest.footprints
     footprints = read_buildings(buildings, field.crs, reading.id_column, reading.layer, stated, area)
-    inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
+    place = footprint_middle(footprints.geometry.to_numpy())
+    inside = field.grid.near(place, 0)
     if not inside.any():
         where = "where the points are" if field.grid == field.whole else "in the box of --bbox"
         raise InputError(f"{buildings}: no footprint lies {where}. Give footprints of that place.")
-    if field.grid != field.whole:
-        footprints, inside = footprints[inside].reset_index(drop=True), inside[inside]
+    radius_m = Prepare().neighbours_m
+    margin = int(np.clip(np.ceil(radius_m / field.whole.cell_m) + 2, LEAST_MARGIN, MOST_MARGIN))
     rows: dict[int, dict[str, Any]] = {}
-    groups = list(_groups(field.whole, footprints[inside]))
+    groups = list(_groups(field.whole, place, np.flatnonzero(inside), margin))
     for grid, members in track(groups, len(groups), "buildings"):
         one = restore_window(field.found, grid, field.package.model, field.settings)
-        if one is not None:
-            for number in members:
-                rows[number] = _figures(footprints.geometry.iloc[number], grid, one, field)
+        if one is None:
+            continue
+        near = np.flatnonzero(grid.near(place, 0))
+        told = {number: _read_off(footprints.geometry.iloc[number], grid, one) for number in near.tolist()}
+        known = {number: found for number, found in told.items() if found is not None}
+        against = _against(known, place, radius_m)
+        for number in members:
+            if number in known:
+                rows[number] = _figures(known[number], grid) | against.get(number, {})
     columns = ["direction"] + [name + end for name in FIGURES for end in ("", "_low", "_high")]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
     result = footprints.reset_index(drop=True)
     result["restored"] = table["displacement_mm"].notna().to_numpy()
     for column in columns:
         result[column] = table[column].to_numpy()
-    _save(result, out)
+    if field.grid != field.whole:
+        result = result[inside].reset_index(drop=True)
+    save_table(result, out, LAYER)
     return result
 
 
-def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Grid, list[int]]]:
-    """Yield windows with the footprints near their middle, so that each footprint lies entirely in one window."""
-    if footprints.empty:
-        return
-    row, column = grid.place(np.column_stack([footprints.centroid.x, footprints.centroid.y]))
-    step = WINDOW - 2 * MARGIN_CELLS
+def _groups(
+    grid: Grid, place: NDArray[np.floating[Any]], asked: NDArray[np.intp], margin: int
+) -> Iterator[tuple[Grid, list[int]]]:
+    """Yield windows with the footprints that have their middle in it, `margin` cells or more from its edge.
+
+    Args:
+        grid: whole. place: (F, 2) m, middles of all footprints. asked: numbers of those that are wanted.
+        margin: cells in which the rest of each footprint and its neighbours lie.
+    """
+    row, column = grid.place(place[asked])
+    step = WINDOW - 2 * margin
     key = np.column_stack([row // step, column // step])
-    for place in np.unique(key, axis=0):
-        members = footprints.index[(key == place).all(axis=1)].tolist()
-        top, left = (place * step - MARGIN_CELLS).tolist()
+    for corner in np.unique(key, axis=0):
+        members = asked[(key == corner).all(axis=1)].tolist()
+        top, left = (corner * step - margin).tolist()
         yield grid.window(top, left, WINDOW, WINDOW), members
 
 
-def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field: Field) -> dict[str, Any]:
-    """Return the figures of one footprint from the window's samples, widened to the calibrated spread."""
+def _read_off(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow) -> _Told | None:
+    """Return the window's samples in the cells of a footprint; None where fewer than three or half have a value."""
     east, north = np.meshgrid(grid.eastings, grid.northings)
     cells = shapely.contains_xy(footprint.buffer(0.75 * grid.cell_m), east, north)
     name = "up" if (cells & np.isfinite(one.bands[UP])).sum() >= 0.5 * cells.sum() else "los"
-    band = one.bands[BANDS.index(f"{name}_mm") :]
-    told = cells & np.isfinite(band[0])
+    mean, deviation, low, high = one.bands[BANDS.index(f"{name}_mm") :][:4]
+    told = cells & np.isfinite(mean)
     if told.sum() < 3 or told.sum() < 0.5 * cells.sum():
-        return {}
+        return None
     samples = one.samples[name][:, told]
-    spread = samples.std(axis=0, ddof=1)
-    wider = band[1][told] / np.maximum(spread, 1e-6)
-    mean = samples.mean(axis=0)
-    samples = mean + (samples - mean) * np.minimum(wider, 10)
-    place = np.column_stack([east[told] - east[told].mean(), north[told] - north[told].mean()])
+    wider = deviation[told] / np.maximum(samples.std(axis=0, ddof=1), 1e-6)
+    middle = samples.mean(axis=0)
+    reach = float(np.median((high - low)[told] / 2 / deviation[told]))
+    return _Told(name, told, middle + (samples - middle) * np.minimum(wider, 10), reach)
+
+
+def _against(told: dict[int, _Told], place: NDArray[np.floating[Any]], radius_m: float) -> dict[int, dict[str, float]]:
+    """Return how footprints move against the median of the others around them, by their number.
+
+    Taken in each sample, where errors that a footprint shares with its neighbours cancel.
+
+    Args:
+        told: footprints of a window. place: (F, 2) m, middles of all. radius_m: others are neighbours within it.
+    """
+    found = {}
+    for direction in {one.direction for one in told.values()}:
+        own = [number for number, one in told.items() if one.direction == direction]
+        moved = np.array([told[number].samples.mean(axis=1) for number in own])
+        same = np.ones(len(own))
+        less = [
+            values - medians_around(place[own], Comparable(values, same, same > 0), radius_m).value
+            for values in moved.T
+        ]
+        mean, deviation = np.mean(less, axis=0), np.std(less, axis=0, ddof=1)
+        for number, value, half in zip(own, mean, deviation * [told[number].reach for number in own], strict=True):
+            found[number] = {AGAINST: value, f"{AGAINST}_low": value - half, f"{AGAINST}_high": value + half}
+    return found
+
+
+def _figures(told: _Told, grid: Grid) -> dict[str, Any]:
+    """Return the figures of one footprint by itself."""
+    east, north = (values[told.cells] for values in np.meshgrid(grid.eastings, grid.northings))
+    samples = told.samples
+    place = np.column_stack([east - east.mean(), north - north.mean()])
     planes = np.linalg.lstsq(np.column_stack([place, np.ones(len(place))]), samples.T, rcond=None)[0]
     tilt = np.hypot(planes[0], planes[1])
-    left = np.full((len(samples), *told.shape), np.nan)
-    left[:, told] = samples - (np.column_stack([place, np.ones(len(place))]) @ planes).T
+    left = np.full((len(samples), *told.cells.shape), np.nan)
+    left[:, told.cells] = samples - (np.column_stack([place, np.ones(len(place))]) @ planes).T
     slopes = [np.abs(np.diff(left, axis=axis)) / grid.cell_m for axis in (1, 2)]
     flat = np.concatenate([slope.reshape(len(samples), -1) for slope in slopes], axis=1)
     distortion = np.nanmax(np.where(np.isfinite(flat), flat, 0), axis=1)
-    found: dict[str, Any] = {"direction": name}
-    for figure, values in zip(FIGURES, (samples.mean(axis=1), tilt, distortion), strict=True):
+    found: dict[str, Any] = {"direction": told.direction}
+    for figure, values in zip(FIGURES[:3], (samples.mean(axis=1), tilt, distortion), strict=True):
         found[figure] = float(values.mean())
         low, high = map(float, np.percentile(values, [LOW, HIGH]))
         # Samples that all agree have ends that differ from their mean in the last bit.
@@ -113,7 +175,8 @@ def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field
     return found
 
 
-def _save(table: geopandas.GeoDataFrame, out: Path) -> None:
+def save_table(table: geopandas.GeoDataFrame, out: Path, layer: str) -> None:
+    """Write a table in the format of the suffix; `layer` is its name in a GeoPackage."""
     suffix = out.suffix.lower()
     if suffix == ".csv":
         table.drop(columns="geometry").to_csv(out, index=False)
@@ -121,6 +184,6 @@ def _save(table: geopandas.GeoDataFrame, out: Path) -> None:
         table.to_parquet(out, index=False)
     elif suffix == ".gpkg":
         # GDAL would name the layer as the file, whose name is a temporary one.
-        table.to_file(out, driver="GPKG", layer=LAYER, engine="pyogrio")
+        table.to_file(out, driver="GPKG", layer=layer, engine="pyogrio")
     else:
         out.write_text(geojson_text(table), encoding="utf-8")

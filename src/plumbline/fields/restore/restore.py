@@ -17,9 +17,10 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json, write_json
 from plumbline.core.jobs import alone, clear, run_jobs, work_folder
 from plumbline.fields.model.sampling import inference_steps
-from plumbline.fields.prepare.gaussian_process import Covariance, fit_covariance
-from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe
+from plumbline.fields.prepare.covariance import Covariance, fit_covariance
+from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_fields
+from plumbline.fields.restore.areas import field_areas
 from plumbline.fields.restore.field import (
     WINDOW_BANDS,
     Blend,
@@ -31,9 +32,10 @@ from plumbline.fields.restore.field import (
     restore_window,
     windows,
 )
-from plumbline.fields.restore.footprints import write_buildings
+from plumbline.fields.restore.footprints import save_table, write_buildings
 from plumbline.fields.restore.outputs import draw, ends_mm, write_field, write_style
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_found, cut_to_year, period_of, year_path
+from plumbline.sources.city.causes import MOVING_AREAS
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
@@ -89,6 +91,7 @@ def restore(
     buildings_output: Path | None = None,
     picture: Path | None = None,
     workers: int | None = 1,
+    areas: Path | None = None,
     yearly: bool = False,
 ) -> Field:
     """Write the field; if they are wanted, the table of buildings, the picture, and a field of each calendar year.
@@ -105,27 +108,34 @@ def restore(
         buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
         workers: processes, each on one core; 1: this one, on all cores.
+        areas: GeoPackage or GeoJSON of moving areas, see `areas.field_areas`.
         yearly: whether to write the fields of years, see `periods.year_path`; none of a year with too few epochs.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     files = [as_file(file) for file in points]
-    check_outputs([file.path for file in files], output, buildings, buildings_output, picture)
+    check_outputs([file.path for file in files], output, buildings, buildings_output, picture, areas)
     with alone(STAGE, patience_seconds=5.0):
         tracks: list[Track] = []
         plan = plan_windows(files, package, asked, reading, tracks.extend)
         years = plan_years(files, package, asked, reading, tracks, plan.field) if yearly else {}
         del tracks
         for year in years:
-            check_outputs([file.path for file in files], year_path(output, year), buildings, buildings_output, picture)
+            beside = year_path(output, year)
+            check_outputs([file.path for file in files], beside, buildings, buildings_output, picture, areas)
         run_jobs(restore_part, [job for own in (plan, *years.values()) for job in own.jobs], workers, STAGE)
-        finish(plan, output, buildings, buildings_output, picture, reading, years=years)
+        finish(plan, output, buildings, buildings_output, picture, reading, areas, years)
     return plan.field
 
 
 def check_outputs(
-    points: Sequence[Path], output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
+    points: Sequence[Path],
+    output: Path,
+    buildings: Path | None,
+    buildings_output: Path | None,
+    picture: Path | None,
+    areas: Path | None = None,
 ) -> None:
     """Refuse output paths that cannot be written, before anything is computed.
 
@@ -137,7 +147,7 @@ def check_outputs(
         raise InputError(f"{buildings}: no such file.")
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.")
-    outputs = [path for path in (output, buildings_output, picture) if path is not None]
+    outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
@@ -197,7 +207,7 @@ def plan_windows(
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
     settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
-    field = Field(found, whole, grid, tracks[0].crs, model, settings, period)
+    field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks), period)
     source = {
         "package": model.version,
         "ingest": reading.ingest.model_dump(mode="json"),
@@ -281,16 +291,20 @@ def finish(
     buildings_output: Path | None,
     picture: Path | None,
     reading: Reading = AS_THEY_ARE,
-    *,
+    areas: Path | None = None,
     years: Mapping[int, Plan] = MappingProxyType({}),
 ) -> None:
     """Blend the windows, write all outputs, and remove the windows."""
-    blend = _blend(plan, plan.work)
+    blend, table = _blend(plan, plan.work), None
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
             near = int(table["restored"].sum())
             log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
+        if areas is not None:
+            moving = field_areas(plan.field, blend, table)
+            log.info("%s: %d moving areas", areas, len(moving))
+            save_table(moving, staged.enter_context(atomic_file(areas)), MOVING_AREAS)
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(ends_mm(plan.field, blend), staged, output)

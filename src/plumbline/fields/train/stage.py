@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,22 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from plumbline import pretrained
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, sha256_folder, write_json
 from plumbline.core.jobs import WORK
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, write_adapter
 from plumbline.fields.model.adapters import adapter_parts, add_adapter, late_parameters
-from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser, count_parameters, load_denoiser, save_denoiser
+from plumbline.fields.model.denoiser import (
+    PACKED_SPEC,
+    PACKED_WEIGHTS,
+    DenoiserSpec,
+    FieldDenoiser,
+    count_parameters,
+    load_denoiser,
+    save_denoiser,
+)
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
@@ -27,6 +37,7 @@ from plumbline.fields.train.choose import choose
 from plumbline.fields.train.module import CropData, FieldOptimisation
 from plumbline.params.fields import AdapterFields, RestorationParams
 from plumbline.train.distributed.strategies import check_devices, first_alone, process_number
+from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM, check_sources
 from plumbline.train.fit.trainer import Fitted, run
 from plumbline.train.monitor.record import write_history
 from plumbline.train.stage import run_key
@@ -139,6 +150,7 @@ def train(prepared: Path, params: RestorationParams, out: Path) -> None:
         InputError: `prepared` is missing or has too few scenes, the machine lacks what the params ask for, an alarm
             stopped the run, or another run is at it.
     """
+    check_sources(params.train, out)
     with first_alone("train"):
         _train(prepared, params, out)
 
@@ -174,6 +186,7 @@ def _fit(
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = FieldDenoiser(DenoiserSpec(**{**params.model.model_dump(), "channels": tuple(params.model.channels)}))
     log.info("parameters: %d", count_parameters(model))
+    _first_weights(model, params.train.start_from)
     train, tune = (splits[name].of_domain(BASE_DOMAIN) for name in ("train", "tune"))
     return run(
         FieldOptimisation(model, params.train),
@@ -185,6 +198,27 @@ def _fit(
         settings=settings,
         start_from=params.train.start_from,
     )
+
+
+def _first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
+    """Take the weights of the first package of fields that `train.start_from` names, if any; `random` keeps the drawn.
+
+    Raises:
+        InputError: it is no package of fields, or its network is another than `model`.
+    """
+    named = next((source for source in start_from if source != CHECKPOINT), RANDOM)
+    if named == RANDOM:
+        return
+    folder = pretrained.FIELDS if named == pretrained.NAME else Path(named)
+    other = load_denoiser(folder, PACKED_WEIGHTS, PACKED_SPEC)
+    if other.spec != model.spec:
+        raise InputError(
+            f"train.start_from: {folder}: network {other.spec.model_dump(exclude={'conditions'})} found, "
+            f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, or take it out of the "
+            "list."
+        )
+    model.load_state_dict(other.state_dict())
+    log.info("weights from %s", folder)
 
 
 def _write_base(done: Fitted[FieldOptimisation], scenes: SceneSet, params: RestorationParams, folder: Path) -> None:

@@ -7,7 +7,7 @@ other, and a quality class by how alike they move.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import geopandas
@@ -50,8 +50,8 @@ class Velocities(NamedTuple):
 
     against: Float
     """(N,) mm a year along LOS, less the median of the track; NaN where not known."""
-    noise: float
-    """Their standard deviation where nothing moves, mm a year, by the median of their sizes."""
+    noise: float | Float
+    """Their standard deviation where nothing moves, mm a year, by the median of their sizes; or (N,) of each."""
 
 
 def velocities(track: Track) -> Velocities:
@@ -78,14 +78,25 @@ def moving_areas(tracks: Sequence[Track], footprints: geopandas.GeoDataFrame) ->
         `quality` (1: points move alike also over time, to 3: their velocities alone agree), and the polygon: what
         lies within reach of its points.
     """
-    rows = [row for track in tracks for row in _areas(track)]
-    table = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("name", "buildings")])
-    areas = geopandas.GeoDataFrame(table, geometry="geometry", crs=tracks[0].crs)
+    return tabulate([row for track in tracks for row in _areas(track)], COLUMNS, tracks[0].crs, footprints)
+
+
+def tabulate(
+    rows: Sequence[dict[str, Any]], columns: Sequence[str], crs: str, footprints: geopandas.GeoDataFrame
+) -> geopandas.GeoDataFrame:
+    """Return areas with names and buildings, the fastest first.
+
+    Args:
+        rows: of each area what `columns` say beside these two. columns: wanted. crs: of the areas and the footprints.
+        footprints: buildings.
+    """
+    table = pd.DataFrame(rows, columns=[name for name in columns if name not in ("name", "buildings")])
+    areas = geopandas.GeoDataFrame(table, geometry="geometry", crs=crs)
     areas = areas.iloc[np.argsort(-areas["rate_mm_year"].abs().to_numpy(float), kind="stable")].reset_index(drop=True)
     touched = shapely.STRtree(footprints.geometry.to_numpy()).query(areas.geometry.to_numpy(), predicate="intersects")
     areas["buildings"] = np.bincount(touched[0], minlength=len(areas))
     areas["name"] = [f"A{number}" for number in range(1, len(areas) + 1)]
-    return areas[list(COLUMNS)]
+    return areas[list(columns)]
 
 
 def _areas(track: Track) -> list[dict[str, Any]]:
@@ -93,21 +104,23 @@ def _areas(track: Track) -> list[dict[str, Any]]:
     place = np.stack([track.easting, track.northing], axis=1)
     reach = _reach(place)
     years = float((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) / DAYS_A_YEAR
-    rows = []
+    return [
+        {
+            "track": track.name,
+            "displacement_mm": row["rate_mm_year"] * years,
+            "points": len(own),
+            "quality": _quality(track.displacement[own].astype(float)),
+            **row,
+        }
+        for own, row in outline(place, found, reach)
+    ]
+
+
+def outline(place: Float, found: Velocities, reach: float) -> Iterator[tuple[Index, dict[str, Any]]]:
+    """Yield the points of each area, see `groups`, with its rate and its polygon: what lies within reach of them."""
     for own in groups(place, found, reach):
-        rate = float(np.median(found.against[own]))
-        outline = shapely.union_all(shapely.buffer(shapely.points(place[own]), reach / 2 + 1e-6))
-        rows.append(
-            {
-                "track": track.name,
-                "rate_mm_year": rate,
-                "displacement_mm": rate * years,
-                "points": len(own),
-                "quality": _quality(track.displacement[own].astype(float)),
-                "geometry": outline,
-            }
-        )
-    return rows
+        around = shapely.buffer(shapely.points(place[own]), reach / 2 + 1e-6)
+        yield own, {"rate_mm_year": float(np.median(found.against[own])), "geometry": shapely.union_all(around)}
 
 
 def _reach(place: Float) -> float:
@@ -126,7 +139,7 @@ def groups(place: Float, found: Velocities, reach: float) -> list[Index]:
         place: (N, 2) m. found: of the N points. reach: m.
     """
     speed = np.nan_to_num(found.against)
-    sign = np.sign(speed) * (np.abs(speed) > max(MOVES * found.noise, STILL))
+    sign = np.sign(speed) * (np.abs(speed) > np.maximum(MOVES * found.noise, STILL))
     around = _around(place, np.flatnonzero(sign), np.arange(len(place)), reach)
     for _ in range(2):
         # A point most of whose neighbours stay in place is noise; asked twice, since it held up its neighbours too.

@@ -24,7 +24,7 @@ from plumbline.model.spec import LONGEST_LEARNED, NetworkSpec
 from plumbline.model.weights import read_weights, told_preparation
 from plumbline.params import Train
 from plumbline.params.plugins import ATTENTION, POSITION
-from plumbline.params.train import BY_LENGTH
+from plumbline.params.train import BY_LENGTH, FitOptions
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.splits import STANDARDISATION, fit_statistics
@@ -146,7 +146,7 @@ HEADS = {f"heads.{name}_head": f"{name}_weight" for name in ("quadrant", "severi
 """Beginnings of the names of what one loss alone moves, and the weight of that loss."""
 
 
-def check_sources(losses: Train, out: Path) -> None:
+def check_sources(losses: FitOptions, out: Path) -> None:
     """Refuse entries of `train.start_from` that would be ignored, before anything is read.
 
     Args:

@@ -1,0 +1,156 @@
+"""Gather observations to equations, and fit the covariance of up and east to them.
+
+Up and east are independent Matern-3/2 processes, seen along lines of sight: `change = los_up up + los_east east +
+noise`. The northward part is left out, which satellites near polar orbits hardly see. The covariance is fitted to the
+scatterers themselves by maximum likelihood (Rasmussen and Williams 2006, equation 5.8), the mean is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, optimize
+from scipy.spatial.distance import cdist
+
+from plumbline.fields.prepare.grid import Observations
+
+Float = NDArray[np.floating[Any]]
+FITTED = 260
+"""Observations of a group that the covariance is fitted to."""
+VAGUE_MM = 60.0
+"""Standard deviation of the unknown mean."""
+BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (3.3, 6.9), (-1.6, 1.6), (-3.0, 3.0))
+"""Of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
+FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
+
+
+class Covariance(NamedTuple):
+    """Fitted parameters of the Gaussian process."""
+
+    up_mm: float
+    """Standard deviation."""
+    east_mm: float
+    length_m: float
+    noise_scale: float
+    """What the observations' standard errors are multiplied with."""
+    nugget_mm: float
+    """Noise beyond them, and movement of single scatterers."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Observations as equations of up and east."""
+
+    place: Float
+    """(n, 2) m"""
+    view: Float
+    """(n, 2) `los_up`, `los_east`"""
+    value: Float
+    error: Float
+    delay: Float
+    """Standard error that is shared over `delay_m`, within a track."""
+    delay_m: Float
+    track: NDArray[np.intp]
+
+    def take(self, rows: NDArray[np.intp]) -> Points:
+        """Select the rows, in that order."""
+        return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def air(self) -> Float:
+        """Return the covariance (n, n) of the delays, mm^2."""
+        reach = np.sqrt(np.outer(self.delay_m, self.delay_m))
+        shared = np.outer(self.delay, self.delay) * np.exp(-cdist(self.place, self.place) / reach)
+        return np.where(self.track[:, None] == self.track, shared, 0.0)
+
+
+def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 4) -> Covariance:
+    """Fit the covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
+
+    Neighbours tell the noise and the length, and a group from all over tells how much moves as a whole.
+
+    Args:
+        found: at least one. cell_m: cells in which observations are gathered before. seed: of the draw.
+        groups: of `FITTED` observations; the first from all over, the others neighbours of each other.
+    """
+    rng = np.random.default_rng(seed)
+    points = gather(replace(found, error=found.error * found.apart), cell_m)
+    parts = [_Group.of(part) for part in _drawn(points, rng, groups)]
+    share = min(1.0, len(points.value) / sum(len(part.points.value) for part in parts))
+
+    def loss(logs: Float) -> float:
+        at = Covariance(*np.exp(logs))
+        # Weak priors, by which few points, or points that do not move, have an answer too.
+        prior = 0.5 * (((logs - np.array(FIRST)) / np.array([2.0, 2.0, 1.0, 0.6, 1.5])) ** 2).sum()
+        return float(share * sum(part.loss(at) for part in parts) + prior)
+
+    best = optimize.minimize(loss, FIRST, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
+    return Covariance(*map(float, np.exp(best.x)))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Data that the likelihood of a group of observations needs for each covariance."""
+
+    points: Points
+    distance: Float
+    up: Float
+    east: Float
+    air: Float
+
+    @classmethod
+    def of(cls, points: Points) -> _Group:
+        up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
+        return cls(points, cdist(points.place, points.place), up, east, points.air())
+
+    def loss(self, at: Covariance) -> float:
+        """Return the negative logarithm of the likelihood, up to a constant."""
+        covariance = matern(self.distance, at.length_m) * (at.up_mm**2 * self.up + at.east_mm**2 * self.east)
+        covariance += VAGUE_MM**2 * (self.up + self.east) + self.air
+        covariance[np.diag_indices_from(covariance)] += noise_deviation(self.points.error, at) ** 2
+        try:
+            lower = linalg.cholesky(covariance, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            return 1e10
+        left = linalg.solve_triangular(lower, self.points.value, lower=True, check_finite=False)
+        return float(0.5 * left @ left + np.log(np.diag(lower)).sum())
+
+
+def gather(found: Observations, cell_m: float) -> Points:
+    """Gather observations in cells, by track, at their mean place in the cell."""
+    cell = np.floor(found.east_north / cell_m).astype(np.int64)
+    key = (cell[:, 0] * 2**31 + cell[:, 1]) * 64 + found.track
+    first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)[1:]
+    weight = 1 / found.error**2
+    total = np.bincount(group, weight, len(count))
+
+    def mean(values: Float) -> Float:
+        return np.asarray(np.bincount(group, weight * values, len(count)) / total, float)
+
+    place = np.column_stack([mean(found.east_north[:, k] - found.east_north[0, k]) for k in (0, 1)])
+    view = np.column_stack([mean(found.los[:, 2]), mean(found.los[:, 0])])
+    shared = (mean(found.delay), found.delay_m[first], found.track[first])
+    return Points(place + found.east_north[0], view, mean(found.change), 1 / np.sqrt(total), *shared)
+
+
+def _drawn(points: Points, rng: np.random.Generator, groups: int) -> list[Points]:
+    count = len(points.value)
+    if count <= FITTED:
+        return [points]
+    rows = [rng.choice(count, FITTED, replace=False)]
+    for centre in rng.choice(count, groups - 1, replace=False):
+        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
+    return [points.take(own) for own in rows]
+
+
+def matern(distance: Float, length_m: float) -> Float:
+    """Return Matern's correlation with smoothness 3/2."""
+    scaled = np.sqrt(3) / length_m * distance
+    return np.asarray((1 + scaled) * np.exp(-scaled), float)
+
+
+def noise_deviation(error: Float, at: Covariance) -> Float:
+    """Return the standard deviation of the noise, mm, by the observations' standard errors."""
+    return np.asarray(np.hypot(at.noise_scale * error, at.nugget_mm), float)

@@ -1,0 +1,90 @@
+"""Find moving areas in a restored field: neighbouring cells that move against the rest, by more than they may err.
+
+The rules and outlines are those of `plumbline.serve.place.moving_areas`, with cells for points, and with the interval
+of each cell for the noise of a track.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import geopandas
+import numpy as np
+import shapely
+from scipy.ndimage import binary_dilation
+from scipy.special import ndtri
+
+from plumbline.fields.model.spread import COMPONENTS, COVERAGE
+from plumbline.fields.prepare.grid import Float
+from plumbline.fields.restore.field import BANDS, Blend, Field
+from plumbline.serve.place.moving_areas import MOVES, REACH, STILL, Velocities, outline, tabulate
+
+COLUMNS = ("name", "direction", "rate_mm_year", "displacement_mm", "cells", "points", "buildings", "geometry")
+ROWS = 512
+"""Of the grid that are looked at together."""
+SEEN = 1000
+"""Rows and columns that say the median of a field, about."""
+HALF = float(ndtri((1 + COVERAGE) / 2))
+"""Half of the interval of normal errors, in standard deviations."""
+
+
+def field_areas(field: Field, blend: Blend, footprints: geopandas.GeoDataFrame | None = None) -> geopandas.GeoDataFrame:
+    """Return the moving areas of a field, the fastest first.
+
+    Args:
+        field: what was restored. blend: its values. footprints: buildings in its CRS; None: they are not counted.
+
+    Returns:
+        `name` (`A1` is the fastest), `direction` (`up`, `east` or `los`), `rate_mm_year` (median of the cells, less
+        that of the field; along `los`, less that of the points), `displacement_mm` (the same over the whole record),
+        `cells`, `points` (of all tracks, in the area), `buildings` (footprints that it touches) if there are any, and
+        the polygon.
+    """
+    rows = [row for name in COMPONENTS for row in _areas(name, field, blend)]
+    columns = [name for name in COLUMNS if footprints is not None or name != "buildings"]
+    if footprints is None:
+        footprints = geopandas.GeoDataFrame(geometry=[], crs=field.crs)
+    return tabulate(rows, columns, field.crs, footprints)
+
+
+def _areas(name: str, field: Field, blend: Blend) -> list[dict[str, Any]]:
+    place, found = _moving_cells(name, field, blend)
+    points = shapely.points(field.found.east_north)
+    return [
+        {
+            "direction": name,
+            "displacement_mm": row["rate_mm_year"] * field.years,
+            "cells": len(own),
+            "points": len(shapely.STRtree(points).query(row["geometry"], predicate="intersects")),
+            **row,
+        }
+        for own, row in outline(place, found, REACH * field.grid.cell_m)
+    ]
+
+
+def _moving_cells(name: str, field: Field, blend: Blend) -> tuple[Float, Velocities]:
+    """Return the places (N, 2) of all cells that move and of their neighbours, and their velocities."""
+    grid, band = field.grid, BANDS.index(f"{name}_mm")
+    # Where two directions see most of a place, `los` is told at its edges alone; their median says nothing of the rest.
+    line = field.found.change[field.found.side == field.settings.line_side]
+    level = float(np.median(line)) if name == "los" else _level(band, field, blend)
+    parts = [np.zeros((0, 4))]
+    for first in range(0, grid.rows, ROWS):
+        start, last = max(0, first - 1), min(first + ROWS, grid.rows)
+        mean, _, low, high = blend.rows(start, min(last + 1, grid.rows))[band : band + 4]
+        against, noise = (mean - level) / field.years, (high - low) / 2 / HALF / field.years
+        moves = np.abs(against) > np.maximum(MOVES * noise, STILL)
+        near = binary_dilation(moves, np.ones((3, 3))) & np.isfinite(against)
+        near[: first - start] = near[last - start :] = False
+        row, column = np.nonzero(near)
+        parts.append(np.column_stack([grid.eastings[column], grid.northings[start + row], against[near], noise[near]]))
+    east, north, against, noise = np.concatenate(parts).T
+    return np.column_stack([east, north]), Velocities(against, noise)
+
+
+def _level(band: int, field: Field, blend: Blend) -> float:
+    """Return the median of a band, of the cells of some rows and columns."""
+    thin = max(1, max(field.grid.rows, field.grid.columns) // SEEN)
+    values = np.concatenate([blend.rows(row, row + 1)[band, :, ::thin] for row in range(0, field.grid.rows, thin)])
+    told = values[np.isfinite(values)]
+    return float(np.median(told)) if len(told) else 0.0
