@@ -61,6 +61,9 @@ def restore(
         str | None,
         typer.Option(metavar="WEST,SOUTH,EAST,NORTH", help="Restore only this part: degrees, WGS 84."),
     ] = None,
+    yearly: Annotated[
+        bool, typer.Option("--yearly", help="Also write the change within each calendar year: FIELD_2021.tif, ...")
+    ] = False,
     picture: Annotated[Path | None, typer.Option(help="Also draw field, uncertainty and points: a PNG file.")] = None,
     model: PackageOption = "pretrained",
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.", rich_help_panel=RARE)] = 0,
@@ -98,6 +101,7 @@ def restore(
         picture,
         workers,
         areas,
+        yearly,
     )
 
 

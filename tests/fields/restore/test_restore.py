@@ -22,7 +22,8 @@ from plumbline.fields.restore import outputs as style
 from plumbline.fields.restore.areas import COLUMNS
 from plumbline.fields.restore.field import BANDS, Box, cut_to_box, parse_box
 from plumbline.fields.restore.outputs import GRADIENTS
-from plumbline.fields.restore.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
+from plumbline.fields.restore.periods import check_found
+from plumbline.fields.restore.restore import STAGE, Asked, plan_windows, restore, restore_part
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
 from plumbline.reporting.colours import DIVERGING
@@ -274,13 +275,12 @@ def test_a_box_without_points_says_where_they_are(products, tiny_fields, here):
 
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize(("before", "kept"), [(None, False), (MARK, False), ("<qgis>mine</qgis>", True)])
-def test_a_style_of_somebody_else_is_kept_and_half_a_run_leaves_none(here, monkeypatch, before, kept, raises):
-    monkeypatch.setattr(style, "ends_mm", lambda *_: 2.0)
+def test_a_style_of_somebody_else_is_kept_and_half_a_run_leaves_none(here, before, kept, raises):
     path = here / "my.field.qml"
     if before:
         path.write_text(before)
     with suppress(ZeroDivisionError), ExitStack() as staged:
-        style.write_style(None, None, staged, here / "my.field.tif")
+        style.write_style(2.0, staged, here / "my.field.tif")
         if raises:
             raise ZeroDivisionError
     if kept or raises:
@@ -355,9 +355,9 @@ def line_of(found):
 )
 def test_points_that_make_no_field_are_refused(made, said):
     found = make_observations(np.random.default_rng(0), 40)
-    _check(found, ["a", "b"])
+    check_found(found, ["a", "b"])
     with pytest.raises(InputError, match=said):
-        _check(made(found), ["a", "b"])
+        check_found(made(found), ["a", "b"])
 
 
 def test_a_track_that_was_left_out_is_not_blamed():
@@ -365,7 +365,7 @@ def test_a_track_that_was_left_out_is_not_blamed():
     found = make_observations(np.random.default_rng(0), 40)
     found = replace(found, track=found.track + 1, east_north=found.east_north + 5000.0 * (found.track == 1)[:, None])
     with pytest.raises(InputError, match="b and c: points of different places"):
-        _check(found, ["a", "b", "c"])
+        check_found(found, ["a", "b", "c"])
 
 
 def rows_of(path, rows):

@@ -60,6 +60,8 @@ class Field:
     settings: Settings
     years: float = 1.0
     """From the first to the last epoch of all tracks; known where a field is written."""
+    period: str = ""
+    """First and last day of the change."""
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,13 @@ def write_cog(
     plain.unlink()
 
 
-def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
-    """Write the bands of a blended field and its gradient with its interval, with tags; log what has a value."""
+def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, output: Path) -> None:
+    """Write the bands of a blended field and its gradient with its interval, with tags; log what has a value.
+
+    Args:
+        field: what is restored. blend: its values. work: as of `write_cog`. staged: what holds all files of the run.
+        output: GeoTIFF, in place once `staged` ends.
+    """
     grid, found = field.grid, field.found
     both = found.directions > 1
     kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
@@ -116,9 +121,10 @@ def write_field(field: Field, blend: Blend, work: Path, output: Path) -> None:
         "PLUMBLINE_LOS": json.dumps(
             {k: np.round(v, 4).tolist() for k, v in (("west", west), ("east", east)) if v is not None}
         ),
+        "PLUMBLINE_PERIOD": field.period,
         "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and high: 90 % interval",
     }
-    write_cog(rows, bands, grid, field.crs, tags, work, output)
+    write_cog(rows, bands, grid, field.crs, tags, work, staged.enter_context(atomic_file(output)))
     told = sum(
         int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
     )
@@ -145,19 +151,17 @@ def style_path(output: Path) -> Path:
     return output.with_suffix(".qml")
 
 
-def write_style(field: Field, blend: Blend, staged: ExitStack, output: Path) -> None:
+def write_style(limit_mm: float, staged: ExitStack, output: Path) -> None:
     """Write the style, in place once `staged` ends. A style that somebody else wrote there stays.
 
     Args:
-        field: what is restored. blend: its values. staged: what holds all files of the run.
-        output: GeoTIFF.
+        limit_mm: at which the colours end. staged: what holds all files of the run. output: GeoTIFF.
     """
     path = style_path(output)
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
         log.info("%s: not written by Plumbline, and kept", path)
         return
-    text = field_style(ends_mm(field, blend))
-    staged.enter_context(atomic_file(path)).write_text(text, encoding="utf-8")
+    staged.enter_context(atomic_file(path)).write_text(field_style(limit_mm), encoding="utf-8")
 
 
 def ends_mm(field: Field, blend: Blend) -> float:

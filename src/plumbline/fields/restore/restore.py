@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 import numpy as np
 
@@ -31,16 +33,13 @@ from plumbline.fields.restore.field import (
     windows,
 )
 from plumbline.fields.restore.footprints import save_table, write_buildings
-from plumbline.fields.restore.outputs import draw, write_style
+from plumbline.fields.restore.outputs import draw, ends_mm, write_field, write_style
+from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_found, cut_to_year, period_of, year_path
 from plumbline.sources.city.causes import MOVING_AREAS
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
 
-LEAST_POINTS = 8
-"""From fewer no covariance can be told."""
-LEAST_SPAN_M = 30.0
-"""Across the line that points lie along; on less, no field is told beside it."""
 MOST_CELLS = 400_000_000
 STAGE = "restore"
 COVARIANCES = ("covariance", "line_covariance")
@@ -93,8 +92,9 @@ def restore(
     picture: Path | None = None,
     workers: int | None = 1,
     areas: Path | None = None,
+    yearly: bool = False,
 ) -> Field:
-    """Write the field, and the table of buildings and the picture if they are wanted.
+    """Write the field; if they are wanted, the table of buildings, the picture, and a field of each calendar year.
 
     Windows that are done are kept in `.plumbline`: a run that was killed goes on with them.
 
@@ -109,6 +109,7 @@ def restore(
         picture: PNG file.
         workers: processes, each on one core; 1: this one, on all cores.
         areas: GeoPackage or GeoJSON of moving areas, see `areas.field_areas`.
+        yearly: whether to write the fields of years, see `periods.year_path`; none of a year with too few epochs.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -116,9 +117,15 @@ def restore(
     files = [as_file(file) for file in points]
     check_outputs([file.path for file in files], output, buildings, buildings_output, picture, areas)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(files, package, asked, reading)
-        run_jobs(restore_part, plan.jobs, workers, STAGE)
-        finish(plan, output, buildings, buildings_output, picture, reading, areas)
+        tracks: list[Track] = []
+        plan = plan_windows(files, package, asked, reading, tracks.extend)
+        years = plan_years(files, package, asked, reading, tracks, plan.field) if yearly else {}
+        del tracks
+        for year in years:
+            beside = year_path(output, year)
+            check_outputs([file.path for file in files], beside, buildings, buildings_output, picture, areas)
+        run_jobs(restore_part, [job for own in (plan, *years.values()) for job in own.jobs], workers, STAGE)
+        finish(plan, output, buildings, buildings_output, picture, reading, areas, years)
     return plan.field
 
 
@@ -156,11 +163,13 @@ def plan_windows(
     asked: Asked = Asked(),
     reading: Reading = AS_THEY_ARE,
     accept: Callable[[list[Track]], None] | None = None,
+    part: PartOfTime | None = None,
 ) -> Plan:
     """Read the points, fit their covariance, and cut the extent into windows; arguments as of `restore`.
 
     Args:
         accept: refuses points that are too many for somebody, before anything is computed.
+        part: if given, its tracks are taken, none is read, and the field has the grid and the directions of the whole.
 
     Raises:
         InputError: as `restore`.
@@ -170,22 +179,27 @@ def plan_windows(
         update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
     )
     inference_steps(how.steps, len(model.model.alphas))  # refuse here what each window would
-    tracks = read_tracks(points, reading.ingest, reading.format_, reading.window)
+    tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, reading.window)
     if accept is not None:
         accept(tracks)
     found = observe(tracks)
-    _check(found, [track.name for track in tracks])
+    check_found(found, [track.name for track in tracks])
     whole = grid_over(found.east_north, asked.cell_m, model.spread.farthest_m)
-    grid = cut_to_box(whole, tracks[0].crs, asked.bbox, found.east_north) if asked.bbox else whole
+    grid = cut_to_box(whole, tracks[0].crs, asked.bbox, found.east_north) if asked.bbox and not part else whole
+    side = int((found.side == EAST).mean() > 0.5)
+    if part:
+        whole, grid, side = part.whole.whole, part.whole.grid, part.whole.settings.line_side
+        part.check(found)
     if grid.rows * grid.columns > MOST_CELLS:
         raise InputError(
             f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
         )
-    side = int((found.side == EAST).mean() > 0.5)
     line = fit_covariance(found.take(found.side == side).along_line(), asked.cell_m, asked.seed)
     covariance = fit_covariance(found, asked.cell_m, asked.seed) if found.directions > 1 else line
+    period = period_of(tracks)
     log.info(
-        "%d points; %s varies by %.1f mm over %.0f m, noise of a point %.1f mm",
+        "%s: %d points; %s varies by %.1f mm over %.0f m, noise of a point %.1f mm",
+        period,
         len(found),
         "up" if found.directions > 1 else "the line of sight",
         covariance.up_mm,
@@ -193,12 +207,13 @@ def plan_windows(
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
     settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
-    field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks))
+    field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks), period)
     source = {
         "package": model.version,
         "ingest": reading.ingest.model_dump(mode="json"),
         "format": reading.format_,
         "window": reading.window.record(),
+        "within": [vars(whole), side] if part else None,
     }
     work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(asked), **source}, [])
     run = work / "run"
@@ -209,6 +224,8 @@ def plan_windows(
             told["settings"].pop("spread")
             write_json(folder / "run.json", told)
     jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in windows(whole, grid)]
+    if part:
+        return Plan(field, work, jobs)
     log.info(
         "%s: %d windows for %.2f km x %.2f km (%d x %d cells)",
         STAGE,
@@ -219,6 +236,25 @@ def plan_windows(
         grid.rows,
     )
     return Plan(field, work, jobs)
+
+
+def plan_years(
+    points: Sequence[AnyFile], package: Path, asked: Asked, reading: Reading, tracks: list[Track], whole: Field
+) -> dict[int, Plan]:
+    """Plan the fields of calendar years, on the grid of the whole period; leave out years with too few epochs.
+
+    Args:
+        points, package, asked, reading: as of `restore`. tracks: read from the points. whole: field of all their time.
+    """
+    asked, found = replace(asked, adapters=whole.package.adapters), {}
+    for year, window in calendar_years(tracks, reading.window).items():
+        try:
+            part = PartOfTime(cut_to_year(tracks, window), whole)
+            found[year] = plan_windows(points, package, asked, replace(reading, window=window), part=part)
+        except InputError as error:
+            log.warning("%d: left out: %s", year, error)
+    log.info("%s: a field of each of %d years: %s", STAGE, len(found), ", ".join(map(str, found)) or "none")
+    return found
 
 
 def restore_part(job: WindowJob) -> None:
@@ -256,16 +292,10 @@ def finish(
     picture: Path | None,
     reading: Reading = AS_THEY_ARE,
     areas: Path | None = None,
+    years: Mapping[int, Plan] = MappingProxyType({}),
 ) -> None:
     """Blend the windows, write all outputs, and remove the windows."""
-    from plumbline.fields.restore.outputs import write_field
-
-    blend = Blend(plan.work, len(WINDOW_BANDS), plan.field.grid)
-    for job in plan.jobs:
-        path = job.folder / BANDS_FILE
-        if path.exists():
-            blend.add(job.window.of(plan.field.whole), np.load(path))
-    table = None
+    blend, table = _blend(plan, plan.work), None
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
@@ -277,33 +307,31 @@ def finish(
             save_table(moving, staged.enter_context(atomic_file(areas)), MOVING_AREAS)
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
-        write_style(plan.field, blend, staged, output)
-        write_field(plan.field, blend, plan.work, output)
-    clear(plan.work)
+        write_style(ends_mm(plan.field, blend), staged, output)
+        write_field(plan.field, blend, plan.work, staged, output)
+        _write_years(years, staged, output)
+    for own in (plan, *years.values()):
+        clear(own.work)
 
 
-def _check(found: Observations, names: Sequence[str]) -> None:
-    """Refuse observations that cannot make a field.
+def _blend(plan: Plan, folder: Path) -> Blend:
+    blend = Blend(folder, len(WINDOW_BANDS), plan.field.grid)
+    for job in plan.jobs:
+        path = job.folder / BANDS_FILE
+        if path.exists():
+            blend.add(job.window.of(plan.field.whole), np.load(path))
+    return blend
 
-    Raises:
-        InputError: too few points, all of them in a line, or tracks of different places.
-    """
-    if len(found) < LEAST_POINTS:
-        raise InputError(
-            f"{', '.join(names)}: {len(found)} points with a change found, {LEAST_POINTS} needed for a field."
-        )
-    middle = found.east_north - found.east_north.mean(axis=0)
-    across = np.linalg.svd(middle, full_matrices=False)[1][-1] / np.sqrt(len(found))
-    if 4 * across < LEAST_SPAN_M:
-        raise InputError(
-            f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; {LEAST_SPAN_M:.0f} m are "
-            "needed for a field."
-        )
-    first, *others = np.unique(found.track)
-    whole = found.east_north[found.track == first]
-    for number in others:
-        own = found.east_north[found.track == number]
-        if (own.max(axis=0) < whole.min(axis=0)).any() or (own.min(axis=0) > whole.max(axis=0)).any():
-            raise InputError(
-                f"{names[first]} and {names[number]}: points of different places. Give products of one place."
-            )
+
+def _write_years(years: Mapping[int, Plan], staged: ExitStack, output: Path) -> None:
+    """Write the fields of years, in one range of colours: they are compared by eye."""
+    ends = []
+    for year, own in years.items():
+        # The sums are larger than the field: on the disk are those of one year at a time.
+        with TemporaryDirectory(dir=own.work) as folder:
+            blend = _blend(own, Path(folder))
+            write_field(own.field, blend, Path(folder), staged, year_path(output, year))
+            ends.append(ends_mm(own.field, blend))
+            del blend
+    for year in years:
+        write_style(max(ends), staged, year_path(output, year))

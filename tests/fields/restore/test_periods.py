@@ -1,0 +1,124 @@
+"""A field of each calendar year: which years count, and that their files are those of a run over that year alone."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.fields.restore import restore as run
+from plumbline.fields.restore.periods import PartOfTime, calendar_years, cut_to_year
+from plumbline.fields.restore.restore import Asked, restore
+from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
+from plumbline.sources.city.in_memory import Reading
+from plumbline.sources.city.window import ALL_TIME, Window
+from tests.fields.prepare.made import make_observations, make_track
+
+rasterio = pytest.importorskip("rasterio")
+QUICK = Asked(steps=2, samples=2)
+
+
+def year(number):
+    return Window(date(number, 1, 1), date(number, 12, 31))
+
+
+def track(first, epochs, days=12):
+    made = make_track(np.zeros((3, 2)), np.zeros((3, epochs)), days=days)
+    return replace(made, epochs=np.datetime64(first) + days * np.arange(epochs))
+
+
+@pytest.mark.parametrize(
+    ("window", "years"),
+    [
+        (ALL_TIME, [2019, 2020, 2021]),
+        (Window(date(2019, 1, 1)), [2019, 2020, 2021]),
+        (Window(date(2019, 1, 2), date(2021, 12, 30)), [2020]),
+        (Window(None, date(2020, 12, 31)), [2019, 2020]),
+        (Window(date(2020, 6, 1), date(2021, 6, 1)), []),
+    ],
+)
+def test_years_of_the_tracks_count_if_they_lie_in_the_window(window, years):
+    tracks = [track("2019-11-05", 40), track("2020-03-01", 30)]
+    assert calendar_years(tracks, window) == {number: year(number) for number in years}
+
+
+def test_a_year_needs_epochs_of_every_track_and_half_of_its_days():
+    whole, late = track("2019-11-05", 60), track("2020-06-20", 60)
+    assert [str(one.epochs[0]) for one in cut_to_year([whole, late], year(2020))] == ["2020-01-04", "2020-06-20"]
+    with pytest.raises(InputError, match="0 of its 60 epochs"):
+        cut_to_year([whole, late], year(2019))
+    with pytest.raises(InputError, match="2019-11-05 to 2019-12-23, cover 48 days; 183 are needed"):
+        cut_to_year([whole], year(2019))
+
+
+def test_a_year_without_one_of_two_directions_is_refused():
+    both = make_observations(np.random.default_rng(0), 20)
+
+    class Whole:
+        found = both
+
+    part = PartOfTime([], Whole())
+    part.check(both)
+    with pytest.raises(InputError, match="1 of 2 directions"):
+        part.check(both.take(both.side == 0))
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory):
+    """Two products from January 2019 to March 2021."""
+    folder = tmp_path_factory.mktemp("products")
+    write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), folder)
+    return sorted(folder.glob("*.csv"))
+
+
+def read(path):
+    with rasterio.open(path) as source:
+        return source.read(), source.descriptions, source.bounds, source.tags()
+
+
+def test_years_are_written_all_or_none_as_runs_over_a_year_are(products, tiny_fields, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    written = []
+
+    def cut_at(field, *others):
+        written.append(field.period)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        return write(field, *others)
+
+    write = run.write_field
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "write_field", cut_at)
+        with pytest.raises(KeyboardInterrupt):
+            restore(products, tiny_fields.package, tmp_path / "field.tif", QUICK, yearly=True)
+    assert [name[:4] for name in written] == ["2019", "2019", "2020"]
+    assert [path.name for path in tmp_path.iterdir()] == [".plumbline"]
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "restore_window", None)  # all windows are there from before
+        restore(products, tiny_fields.package, tmp_path / "field.tif", QUICK, yearly=True)
+    names = [f"field{end}.{suffix}" for end in ("", "_2019", "_2020") for suffix in ("qml", "tif")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert any(text.startswith("2021: left out: its epochs, 2021-01-") for text in caplog.messages)
+    whole, bands, bounds, _ = read(tmp_path / "field.tif")
+    found = {number: read(tmp_path / f"field_{number}.tif") for number in (2019, 2020)}
+    for values, own_bands, own_bounds, tags in found.values():
+        assert (own_bands, own_bounds) == (bands, bounds)
+        assert not np.array_equal(values, whole, equal_nan=True)
+        assert tags["PLUMBLINE_PERIOD"].startswith(("2019-01-", "2020-01-"))
+    assert (tmp_path / "field_2019.qml").read_text() == (tmp_path / "field_2020.qml").read_text()
+    reading = Reading(window=year(2020))
+    restore(products, tiny_fields.package, tmp_path / "alone.tif", QUICK, reading)
+    alone, _, own_bounds, _ = read(tmp_path / "alone.tif")
+    assert own_bounds == bounds
+    np.testing.assert_array_equal(alone, found[2020][0])
+
+
+def test_a_year_does_not_replace_what_is_read(products, tiny_fields, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="two outputs have one name"):
+        restore(
+            products, tiny_fields.package, tmp_path / "field.tif", QUICK,
+            picture=tmp_path / "field_2020.tif", yearly=True,
+        )  # fmt: skip
+    assert not list(tmp_path.glob("field*"))
