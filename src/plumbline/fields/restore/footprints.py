@@ -42,7 +42,7 @@ LEAST_MARGIN, MOST_MARGIN = 8, 16
 
 
 class _Told(NamedTuple):
-    """What a window tells of a footprint."""
+    """Samples of a window in the cells of a footprint."""
 
     direction: str
     cells: NDArray[np.bool_]
