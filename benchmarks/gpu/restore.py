@@ -37,7 +37,7 @@ def window(cells: int, points: int) -> NDArray[np.float32]:
     los = np.stack([east, np.zeros(points), np.full(points, np.sqrt(1 - LOS**2))], axis=1)
     change = los[:, 2] * up + random.normal(0, 1, points)
     still, far = np.zeros(points), np.full(points, 300.0)
-    found = Observations(place, los, change, np.ones(points), still, far, np.arange(points) % 2)
+    found = Observations(place, los, change, np.ones(points), still, far, np.ones(points), np.arange(points) % 2)
     grid = Grid(0.0, side_m, CELL_M, cells, cells)
     return stack_maps(estimate(found, grid, Covariance(5.0, 2.0, 60.0, 1.0, 0.5)), bin_observations(found, grid))
 

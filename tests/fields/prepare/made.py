@@ -44,5 +44,6 @@ def make_observations(
         rng.uniform(0.5, 3, count),
         np.zeros(count),
         np.full(count, 300.0),
+        np.ones(count),
         side.astype(np.intp),
     )

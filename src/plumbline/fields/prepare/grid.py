@@ -43,6 +43,8 @@ class Observations:
     """(N,) standard error that neighbours of the same track share, mm: the air."""
     delay_m: Float
     """(N,) length over which they do, m."""
+    apart: Float
+    """(N,) factor that is in `error`: above 1 for those that stand out from their neighbours."""
     track: NDArray[np.intp]
     """(N,) index of the track."""
 
@@ -99,8 +101,9 @@ def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> 
     rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
     change, error, delay, delay_m = (part[rows] for part in changes)
     los, same = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
-    found = Observations(place[rows], los, change, error, delay, delay_m, same)
-    return replace(found, error=found.error * _standing_out(found))
+    found = Observations(place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), same)
+    apart = _standing_out(found)
+    return replace(found, error=found.error * apart, apart=apart)
 
 
 def _standing_out(found: Observations) -> Float:

@@ -13,6 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.jobs import WORK, alone, remove, run_jobs
 from plumbline.fields.prepare.conditions import MAPS, MAPS_FILE, SCENES_FILE, SPLITS, TRUTH_FILE, stack_maps
+from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.gaussian_process import estimate, fit_covariance
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
 from plumbline.fields.simulate.scene import read_truth
@@ -64,6 +65,7 @@ def _prepare(job: _Job) -> None:
         **{name: about[name] for name in ("name", "domain", "level", "tracks")},
         "density": 1e6 * len(found) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
         "covariance": covariance._asdict(),
+        "evidence": evidence_of(found, covariance)._asdict(),
     }
     with atomic_folder(job.folder) as folder:
         np.save(folder / MAPS_FILE, maps)
