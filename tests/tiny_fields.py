@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from plumbline.core.files import write_json
+from plumbline.export.package import CARD, write_folder
+from plumbline.fields.model.adapter_rules import FILE as AUTO_FILE
+from plumbline.fields.release.package import ADAPTERS, FieldManifest, verify_fields
 from plumbline.params.fields import RestorationParams
 from plumbline.params.load import load_restoration
 from tests.tiny import STAGES, kept, run_cli
@@ -41,6 +45,13 @@ PARAMS: dict[str, Any] = {
                 "metric": "crps_mm",
                 "artifact": "float32",
                 "slice": "adapter:noise",
+                "max_ratio_to": "base",
+                "bound": 20.0,
+            },
+            {
+                "metric": "crps_mm",
+                "artifact": "float32",
+                "slice": "adapter:auto",
                 "max_ratio_to": "base",
                 "bound": 20.0,
             },
@@ -78,6 +89,17 @@ class TinyFields:
         for stage in stages:
             shutil.copytree(self.data(stage), target / "data" / stage)
         return target
+
+
+def with_rules(package: Path, rules: dict[str, Any], out: Path) -> Path:
+    """A copy of a package that has these rules for `--adapter auto`."""
+    source = shutil.copytree(package, out.with_name(f"{out.name}-source"))
+    card, manifest = (source / CARD).read_text(), verify_fields(source).model_dump(mode="json")
+    write_json(source / ADAPTERS / AUTO_FILE, {"rules": rules})
+    names = {*manifest["files"], f"{ADAPTERS}/{AUTO_FILE}"} - {CARD}
+    content = {key: value for key, value in manifest.items() if key not in ("files", "version", "evidence", "format")}
+    write_folder({name: source / name for name in names}, content, card, FieldManifest, out)
+    return out
 
 
 def shared_fields() -> TinyFields:

@@ -102,6 +102,7 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
     for wrong, said in (
         ({"num_inference_steps": "51"}, "num_inference_steps"),
         ({"adapter": "none-such"}, "adapter"),
+        ({"adapter": ["auto", "noise"]}, "`auto` chooses by itself"),
         ({"samples": "1"}, "samples"),
         ({"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
     ):

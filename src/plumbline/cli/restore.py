@@ -48,7 +48,10 @@ def restore(
     cell: Annotated[float, typer.Option(min=2.0, max=1000.0, help="Side of a cell, m.")] = 10.0,
     adapter: Annotated[
         list[str] | None,
-        typer.Option(help="NAME or NAME=WEIGHT of an adapter: noise, atmosphere, unwrapping, sparse. May be repeated."),
+        typer.Option(
+            help="NAME or NAME=WEIGHT of an adapter: noise, atmosphere, unwrapping, sparse. May be repeated. `auto` "
+            "alone: as the points show."
+        ),
     ] = None,
     buildings: Annotated[Path | None, typer.Option(help="Footprints: read the field off at each.")] = None,
     buildings_output: Annotated[
@@ -109,15 +112,18 @@ def restore(
 def list_adapters(model: PackageOption = "pretrained") -> None:
     """List the adapters of a package of fields, each for one kind of degradation."""
     from plumbline.fields.model.adapter_files import SUFFIX, weight_changes
+    from plumbline.fields.model.adapter_rules import read_rules
     from plumbline.fields.release.package import ADAPTERS, adapters_in, verify_fields
     from plumbline.release.resolve import resolve_fields
 
     folder = resolve_fields(model)
     verify_fields(folder)
-    table = Table("adapter", "bytes", "weights that it changes", box=None)
+    table = Table("adapter", "bytes", "weights that it changes", "taken by --adapter auto", box=None)
+    rules = read_rules(folder / ADAPTERS).rules
     for name in adapters_in(folder):
         path = folder / ADAPTERS / f"{name}{SUFFIX}"
-        table.add_row(name, str(path.stat().st_size), str(len(weight_changes(path))))
+        when = rules[name].text if name in rules else "never"
+        table.add_row(name, str(path.stat().st_size), str(len(weight_changes(path))), when)
     print_table(table)
 
 

@@ -152,7 +152,7 @@ class FieldGate(Section):
     ]
     artifact: Literal["float32", "fp16", "int8"]
     slice: str = "all"
-    """`all`; `domain:NAME`, `density:low`, `density:high`; with an adapter, `adapter:NAME`."""
+    """`all`; `domain:NAME`, `density:low`, `density:high`; with an adapter, `adapter:NAME`; `adapter:auto`."""
     min: float | None = None
     max: float | None = None
     max_ratio_to: Literal["gaussian_process", "champion", "float32", "base"] | None = None

@@ -152,6 +152,7 @@ RULES = {
     "of process": {**RATIO, "metric": "rmse_mm", "bound": 1.3},
     "fp16": {"metric": "parity_mm", "artifact": "fp16", "max": 1.0},
     "adapter": {**RATIO, "slice": "adapter:noise", "max_ratio_to": "base", "bound": 2.0},
+    "auto": {**RATIO, "slice": "adapter:auto", "max_ratio_to": "base", "bound": 2.0},
 }
 
 
@@ -165,6 +166,8 @@ def unspoiled(tiny_fields, tmp_path):
         content["scale"] |= {"weights": [0.0] * len(PLACES), "bends": [0.0] * len(PLACES)}
         content["components"] = {name: {"gain": 1.0, "base": np.log(8.0), "reach": 8.0} for name in COMPONENTS}
         write_json(path, content)
+    rule = {"figure": "noise", "threshold": 0.0, "gain": 0.1, "scenes": 9}  # it takes the adapter for every scene
+    write_json(root / "data/export/adapters/auto.json", {"rules": {"noise": rule}})
     return root
 
 
@@ -201,7 +204,7 @@ def other_adapter(root):
 
     path = root / "data/export/adapters/noise.safetensors"
     rng = np.random.default_rng(1)
-    parts = {name: values + rng.normal(0, 0.5, values.shape) for name, values in load_file(path).items()}
+    parts = {name: values + rng.normal(0, 1.0, values.shape) for name, values in load_file(path).items()}
     write_adapter(parts, 1.0, path)
 
 
@@ -212,7 +215,7 @@ def other_adapter(root):
         (narrow, {"coverage"}),
         (drawn, {"of process", "fp16"}),
         (no_number, {"fp16"}),
-        (other_adapter, {"adapter"}),
+        (other_adapter, {"adapter", "auto"}),
     ],
     ids=["unspoiled", "uncalibrated spread", "weights at random", "no number", "another adapter"],
 )

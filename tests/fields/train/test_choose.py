@@ -8,7 +8,8 @@ from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, Component, Scale, Spread
 from plumbline.fields.prepare.conditions import MIRRORS, SceneSet, describe, mirrored, mirrored_field
 from plumbline.fields.prepare.covariance import Covariance
-from plumbline.fields.train.choose import choose, compare
+from plumbline.fields.prepare.evidence import Evidence
+from plumbline.fields.train.choose import choose, compare, tune_figures
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.prepare.test_conditions import make_maps
 from tests.tiny_fields import PARAMS
@@ -76,7 +77,10 @@ def make_scenes(count):
     rng = np.random.default_rng(0)
     truth = (maps[:, :2] + rng.normal(0, 3, maps[:, :2].shape)).astype(np.float32)
     about = {"domain": "noise", "level": "easy", "covariance": Covariance(3.0, 1.0, 100.0, 1.0, 0.5)._asdict()}
-    return SceneSet(maps, truth, [{**about, "name": f"noise-{n}"} for n in range(count)])
+    seen = Evidence(0.0, 1.0, 1000.0, 0.0)
+    told = [{**about, "name": f"noise-{n}", "evidence": seen._replace(noise=1.0 + n)._asdict()} for n in range(count)]
+    told[0]["domain"] = "plain"
+    return SceneSet(maps, truth, told)
 
 
 def make_spread():
@@ -87,15 +91,18 @@ def make_spread():
 
 
 def test_scenes_decide_between_the_networks_with_and_without_the_adapter():
-    scenes = make_scenes(7)
+    scenes = make_scenes(8)
     given = RestorationParams.model_validate(
         PARAMS
         | {"adapt": PARAMS["adapt"] | {"max_ratio": 0.95, "min_scenes": 6}, "restore": {"steps": 1, "samples": 2}}
     )
     known, process, spread = Knowing(scenes, 1.0), Knowing(scenes, 0.0), make_spread()
-    better = choose("noise", (process, spread), (known, spread), scenes, given)
-    same = choose("noise", (process, spread), (process, spread), scenes, given)
-    worse = choose("noise", (known, spread), (process, spread), scenes, given)
+    true, plain = (tune_figures((model, spread), scenes, given, "x") for model in (known, process))
+    better = choose("noise", (known, spread), plain, scenes, given)
+    same = choose("noise", (process, spread), plain, scenes, given)
+    worse = choose("noise", (process, spread), true, scenes, given)
     assert [one["shipped"] for one in (better, same, worse)] == [True, False, False]
+    assert [one["scenes"] for one in (better, same, worse)] == [7] * 3  # of its domain
+    assert (better["rule"]["scenes"], same["rule"], worse["rule"]) == (8, None, None)  # of all
     assert same["ratio_bound"] == pytest.approx(1.0)
     assert worse["crps_mm"] == pytest.approx(better["crps_mm_without"])

@@ -18,6 +18,8 @@ DOWN, UP, WHOLE = ".lora_A", ".lora_B", ".added"
 """Behind a weight's name: the two factors of a low-rank change, or a change as it is."""
 SCALING = "scaling"
 SUFFIX = ".safetensors"
+AUTO = "auto"
+"""In place of a name: by evidence, see `adapter_rules`."""
 CHOICES = "adapters.json"
 """Which of the trained adapters are shipped, and why."""
 Arrays = dict[str, NDArray[np.float32]]
@@ -58,6 +60,21 @@ def combined(changes: Sequence[tuple[Arrays, float]]) -> Arrays:
         for name, values in change.items():
             total[name] = total.get(name, np.zeros_like(values)) + np.float32(weight) * values
     return total
+
+
+def asks_auto(given: Sequence[str]) -> bool:
+    """Return whether a user leaves the choice to the evidence in the points, by `auto`.
+
+    Raises:
+        InputError: other adapters are given, too, or a weight.
+    """
+    found = [text for text in given if text.partition("=")[0] == AUTO]
+    if found and list(given) != [AUTO]:
+        raise InputError(
+            f"--adapter {', '.join(given)}: `{AUTO}` chooses by itself. Give it alone and without a weight, or name "
+            "the adapters."
+        )
+    return bool(found)
 
 
 def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:

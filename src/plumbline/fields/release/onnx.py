@@ -25,6 +25,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, write_csv, write_json
 from plumbline.fields.model.adapter_files import CHOICES, SUFFIX
+from plumbline.fields.model.adapter_rules import FILE as AUTO_FILE
+from plumbline.fields.model.adapter_rules import Rules
 from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, SPEC, WEIGHTS, FieldDenoiser, load_denoiser
 from plumbline.fields.model.scores import Settings, restore_scenes
 from plumbline.fields.model.spread import FILE as SPREAD
@@ -160,15 +162,15 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
         save_file(weights, folder / PACKED_WEIGHTS)
         shutil.copyfile(trained / SPEC, folder / PACKED_SPEC)
         shutil.copyfile(trained / SPREAD, folder / SPREAD)
-        _copy_adapters(trained, folder)
+        copy_adapters(trained, folder)
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 
 
-def _copy_adapters(trained: Path, out: Path) -> None:
-    """Copy the adapters that training chose, and why the others are left out."""
+def copy_adapters(trained: Path, out: Path) -> None:
+    """Copy the adapters that training chose with the rules for `auto`, and why the others are left out."""
     choices = {
-        name: {"shipped": about["shipped"], "reason": about["reason"]}
+        name: {key: about.get(key) for key in ("shipped", "reason", "rule")}
         for name, about in read_json(trained / CHOICES).items()
     }
     (out / ADAPTERS).mkdir()
@@ -178,6 +180,9 @@ def _copy_adapters(trained: Path, out: Path) -> None:
             continue
         for end in (SUFFIX, ".json"):
             shutil.copyfile(trained / ADAPTERS / f"{name}{end}", out / ADAPTERS / f"{name}{end}")
+    rules = {name: about["rule"] for name, about in choices.items() if about["shipped"] and about["rule"]}
+    if rules:
+        write_json(out / ADAPTERS / AUTO_FILE, Rules.model_validate({"rules": rules}).model_dump())
     write_json(out / CHOICES, choices)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,14 +14,17 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
 from plumbline.fields.model.adapter_files import SUFFIX, Arrays, combined, parse_adapters, weight_changes
+from plumbline.fields.model.adapter_rules import read_rules
 from plumbline.fields.model.sampling import alphas_cumulative
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import Float, Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS
+from plumbline.fields.prepare.evidence import Evidence
 from plumbline.params.fields import PrepareFields, Restoring
 
 CPU = "CPUExecutionProvider"
@@ -132,6 +135,8 @@ class FieldPackage:
     halo_m: float
     adapters: tuple[str, ...]
     """That act, as they were asked for."""
+    why: str = ""
+    """What `auto` chose, and by which figure; empty where a user named the adapters."""
 
 
 def adapters_in(folder: Path) -> list[str]:
@@ -174,6 +179,21 @@ def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "mod
         manifest.prepare.halo_m,
         tuple(adapters),
     )
+
+
+def open_chosen(folder: Path, seen: Evidence) -> FieldPackage:
+    """Open a package with the adapter that its rules take for a scene, or with none.
+
+    Args:
+        folder: the package. seen: evidence of the scene.
+
+    Raises:
+        InputError: as `open_fields`.
+    """
+    choice = read_rules(folder / ADAPTERS).choose(seen)
+    found = open_fields(folder, [choice.adapter] if choice.adapter else [])
+    log.info("--adapter auto: %s", choice.why)
+    return replace(found, why=choice.why)
 
 
 def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:

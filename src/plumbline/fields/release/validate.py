@@ -14,7 +14,9 @@ from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.package import write_folder
-from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, weight_changes
+from plumbline.fields.model.adapter_files import AUTO, CHOICES, SUFFIX, weight_changes
+from plumbline.fields.model.adapter_rules import FILE as AUTO_FILE
+from plumbline.fields.model.adapter_rules import Rules, read_rules
 from plumbline.fields.model.denoiser import FIELDS, PACKED_SPEC, PACKED_WEIGHTS
 from plumbline.fields.model.scores import (
     METRICS,
@@ -27,7 +29,7 @@ from plumbline.fields.model.scores import (
     restore_scenes,
 )
 from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import read_spread
+from plumbline.fields.model.spread import Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
 from plumbline.fields.release.onnx import ARTIFACTS
 from plumbline.fields.release.package import (
@@ -157,15 +159,17 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
             base = restore_scenes(models[REFERENCE], spread, scenes, how, f"{domain}, no adapter")
             table[f"domain:{domain}"] = {REFERENCE: base, PROCESS: process_figures(scenes, spread.farthest_m, how)}
     names = adapters_in(exported)
+    adapted = {name: _adapted(exported, name) for name in names}
     for name in names:
-        model = FieldModel(exported / "float32.onnx", weight_changes(exported / ADAPTERS / f"{name}{SUFFIX}"))
-        own = read_spread(exported / ADAPTERS / f"{name}.json")
         for domain in names:
             scenes = limited(test.of_domain(domain), params)
             if len(scenes):
-                figures = restore_scenes(model, own, scenes, how, f"{domain}, adapter {name}")
+                figures = restore_scenes(*adapted[name], scenes, how, f"{domain}, adapter {name}")
                 part = f"adapter:{name}" if name == domain else f"adapter:{name} on {domain}"
                 table[part] = {REFERENCE: figures, "base": table[f"domain:{domain}"][REFERENCE]}
+    rules = read_rules(exported / ADAPTERS)
+    if rules.rules:
+        table[f"{ADAPTER}{AUTO}"] = _by_rules(rules, adapted, table, test, params)
     fixed = {
         name: {
             "parity_mm": largest_difference(models[REFERENCE], models[name], plain, how),
@@ -177,11 +181,14 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     fixed = {name: {key: one for key, one in own.items() if np.isfinite(one)} for name, own in fixed.items()}
     choices = read_json(exported / CHOICES)
     left_out = {name: about["reason"] for name, about in choices.items() if not about["shipped"] and name not in names}
-    rules, unshipped = split_rules(params.validate_.gates, left_out)
-    gate = evaluate(rules, table, fixed, params.validate_)
+    if choices and not rules.rules and not any(about.get("rule") for name, about in choices.items() if name in names):
+        left_out[AUTO] = "no shipped adapter has a rule that is sure to help"
+    asked, unshipped = split_rules(params.validate_.gates, left_out)
+    gate = evaluate(asked, table, fixed, params.validate_)
     gate["not_shipped"] = [
-        {"adapter": name, "reason": reason, "rules": [_dumped(rule) for rule in unshipped.get(name, [])]}
+        {"adapter": name, "reason": reason, "rules": [_dumped(rule) for rule in unshipped[name]]}
         for name, reason in left_out.items()
+        if name != AUTO or unshipped[name]
     ]
     gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)}
     gate["exported"] = {"sha256": sha256_folder(exported)}
@@ -194,6 +201,38 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     for one in gate["not_shipped"]:
         log.info("not shipped: adapter %s: %s", one["adapter"], one["reason"])
     log.info("verdict: %s", gate["verdict"])
+
+
+def _adapted(exported: Path, name: str) -> tuple[FieldModel, Spread]:
+    """Open the model with an adapter, and read the adapter's spread."""
+    change = weight_changes(exported / ADAPTERS / f"{name}{SUFFIX}")
+    return FieldModel(exported / "float32.onnx", change), read_spread(exported / ADAPTERS / f"{name}.json")
+
+
+def _by_rules(
+    rules: Rules,
+    adapted: Mapping[str, tuple[FieldModel, Spread]],
+    table: Table,
+    test: SceneSet,
+    params: RestorationParams,
+) -> dict[str, list[Figures]]:
+    """Return figures of the scenes of all domains, each with the adapter that the rules take; `base`: without any."""
+    found: dict[str, list[Figures]] = {REFERENCE: [], "base": []}
+    for domain in DOMAINS:
+        scenes = limited(test.of_domain(domain), params)
+        if not len(scenes):
+            continue
+        without = table[ALL if domain == BASE_DOMAIN else f"domain:{domain}"][REFERENCE]
+        own = list(without)
+        taken = [rules.choose(scenes.evidence(number)).adapter for number in range(len(scenes))]
+        for name, model in adapted.items():
+            rows = [number for number, one in enumerate(taken) if one == name]
+            figures = restore_scenes(*model, scenes.take(rows), settings_of(params), f"{domain}, {name} by rule")
+            for row, one in zip(rows, figures, strict=True):
+                own[row] = one
+        found[REFERENCE] += own
+        found["base"] += without
+    return found
 
 
 def settings_of(params: RestorationParams) -> Settings:
@@ -328,6 +367,8 @@ def package_files(exported: Path) -> dict[str, Path]:
     """Return name in the package -> file of the stage `export`."""
     files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
     files |= {name: exported / name for name in (PACKED_WEIGHTS, PACKED_SPEC, SPREAD)}
+    if (exported / ADAPTERS / AUTO_FILE).exists():
+        files[f"{ADAPTERS}/{AUTO_FILE}"] = exported / ADAPTERS / AUTO_FILE
     for name in adapters_in(exported):
         for end in (SUFFIX, ".json"):
             files[f"{ADAPTERS}/{name}{end}"] = exported / ADAPTERS / f"{name}{end}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.core.errors import InputError
-from plumbline.fields.prepare.grid import Observations
+from plumbline.fields.prepare.grid import Grid, Observations
 from plumbline.fields.restore.field import Field
 from plumbline.prepare.scatterers import period_overlap
 from plumbline.sources.city.window import Window
@@ -64,15 +64,16 @@ class PartOfTime:
     tracks: list[Track]
     whole: Field
 
-    def check(self, found: Observations) -> None:
-        """Refuse a part in which a direction is missing: its file would have other bands.
+    def extent(self, found: Observations) -> tuple[Grid, Grid]:
+        """Return the grids of the whole: over all points, and what is written of it.
 
         Raises:
-            InputError: names both.
+            InputError: a direction is missing in the part: its file would have other bands.
         """
         there, all_ = found.directions, self.whole.found.directions
         if there != all_:
             raise InputError(f"its points are seen from {there} of {all_} directions.")
+        return self.whole.whole, self.whole.grid
 
 
 def period_of(tracks: Sequence[Track]) -> str:

@@ -16,10 +16,12 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json, write_json
 from plumbline.core.jobs import alone, clear, run_jobs, work_folder
+from plumbline.fields.model.adapter_files import asks_auto
 from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import Covariance, fit_covariance
+from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
-from plumbline.fields.release.package import open_fields
+from plumbline.fields.release.package import open_chosen, open_fields
 from plumbline.fields.restore.areas import field_areas
 from plumbline.fields.restore.field import (
     WINDOW_BANDS,
@@ -55,6 +57,7 @@ class Asked:
     samples: int | None = None
     cell_m: float = 10.0
     adapters: tuple[str, ...] = ()
+    """`auto` alone: as the evidence in the points says."""
     seed: int = 0
     bbox: Box | None = None
     """The part to restore; None: all."""
@@ -174,7 +177,8 @@ def plan_windows(
     Raises:
         InputError: as `restore`.
     """
-    model = open_fields(package, asked.adapters)
+    auto = asks_auto(asked.adapters)
+    model = open_fields(package, () if auto else asked.adapters)
     how = model.restore.model_copy(
         update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
     )
@@ -184,16 +188,8 @@ def plan_windows(
         accept(tracks)
     found = observe(tracks)
     check_found(found, [track.name for track in tracks])
-    whole = grid_over(found.east_north, asked.cell_m, model.spread.farthest_m)
-    grid = cut_to_box(whole, tracks[0].crs, asked.bbox, found.east_north) if asked.bbox and not part else whole
-    side = int((found.side == EAST).mean() > 0.5)
-    if part:
-        whole, grid, side = part.whole.whole, part.whole.grid, part.whole.settings.line_side
-        part.check(found)
-    if grid.rows * grid.columns > MOST_CELLS:
-        raise InputError(
-            f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
-        )
+    whole, grid = part.extent(found) if part else _extent(found, tracks[0].crs, asked, model.spread.farthest_m)
+    side = part.whole.settings.line_side if part else int((found.side == EAST).mean() > 0.5)
     line = fit_covariance(found.take(found.side == side).along_line(), asked.cell_m, asked.seed)
     covariance = fit_covariance(found, asked.cell_m, asked.seed) if found.directions > 1 else line
     period = period_of(tracks)
@@ -206,6 +202,10 @@ def plan_windows(
         covariance.length_m,
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
+    if auto:
+        model = open_chosen(package, evidence_of(found, covariance))
+        asked = replace(asked, adapters=model.adapters)
+        whole, grid = _extent(found, tracks[0].crs, asked, model.spread.farthest_m)
     settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
     field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks), period)
     source = {
@@ -264,6 +264,21 @@ def restore_part(job: WindowJob) -> None:
     with atomic_folder(job.folder) as folder:
         if one is not None:
             np.save(folder / BANDS_FILE, one.bands)
+
+
+def _extent(found: Observations, crs: str, asked: Asked, farthest_m: float) -> tuple[Grid, Grid]:
+    """Return the grid over all points, and the part of it that is asked for.
+
+    Raises:
+        InputError: it has too many cells, or no point lies in the part.
+    """
+    whole = grid_over(found.east_north, asked.cell_m, farthest_m)
+    grid = cut_to_box(whole, crs, asked.bbox, found.east_north) if asked.bbox else whole
+    if grid.rows * grid.columns > MOST_CELLS:
+        raise InputError(
+            f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
+        )
+    return whole, grid
 
 
 def _plain(*covariances: Covariance) -> dict[str, dict[str, float]]:

@@ -11,6 +11,7 @@ from plumbline.fields.model.sampling import Denoiser
 from plumbline.fields.model.scores import Figures, Settings, paired, ratio_bound, restore_scenes
 from plumbline.fields.model.spread import Spread
 from plumbline.fields.prepare.conditions import SceneSet
+from plumbline.fields.train.rules import find_rule
 from plumbline.params.fields import AdapterFields, RestorationParams
 
 METRIC = "crps_mm"
@@ -18,23 +19,31 @@ METRIC = "crps_mm"
 
 def choose(
     domain: str,
-    base: tuple[Denoiser, Spread],
     adapted: tuple[Denoiser, Spread],
+    without: Sequence[Figures],
     tune: SceneSet,
     given: RestorationParams,
 ) -> dict[str, Any]:
-    """Restore scenes without and with an adapter, and return `compare`'s result.
+    """Restore scenes with an adapter, and return `compare`'s result on its domain, with its `rule` on all.
 
     Args:
-        domain: name of the adapter. base, adapted: network and spread, without and with it. tune: scenes of the domain,
-            which fitted no weight and no spread. given: `adapt`, and how scenes are restored.
+        domain: name of the adapter. adapted: network and spread with it. without: `tune_figures` without it.
+        tune: scenes of all domains, which fitted no weight and no spread. given: `adapt`, and how scenes are restored.
     """
+    own = tune_figures(adapted, tune, given, f"adapter {domain}")
+    rows = [number for number, about in enumerate(tune.about) if about["domain"] == domain]
+    found = compare([own[row] for row in rows], [without[row] for row in rows], given.adapt)
+    log.info("adapter %s: %s. %s", domain, "shipped" if found["shipped"] else "not shipped", found["reason"])
+    rule = find_rule(own, without, [tune.evidence(number) for number in range(len(tune))], given.adapt)
+    log.info("adapter %s: %s", domain, rule.text if rule else "no rule for `--adapter auto` is sure to help")
+    return {**found, "rule": rule.model_dump() if rule else None}
+
+
+def tune_figures(model: tuple[Denoiser, Spread], tune: SceneSet, given: RestorationParams, what: str) -> list[Figures]:
+    """Restore scenes by a network and its spread; `what` names them where progress is shown."""
     restore, cell_m = given.restore, given.simulate.cell_m
     how = Settings(restore.steps, restore.samples, restore.eta, given.adapt.seed, cell_m, given.adapt.crop)
-    without = restore_scenes(*base, tune, how, f"{domain}, no adapter")
-    found = compare(restore_scenes(*adapted, tune, how, f"{domain}, adapter"), without, given.adapt)
-    log.info("adapter %s: %s. %s", domain, "shipped" if found["shipped"] else "not shipped", found["reason"])
-    return found
+    return restore_scenes(*model, tune, how, what)
 
 
 def compare(own: Sequence[Figures], without: Sequence[Figures], params: AdapterFields) -> dict[str, Any]:

@@ -29,11 +29,12 @@ from plumbline.fields.model.denoiser import (
     load_denoiser,
     save_denoiser,
 )
+from plumbline.fields.model.scores import Figures
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
 from plumbline.fields.train.calibrate import TorchDenoiser, calibrate
-from plumbline.fields.train.choose import choose
+from plumbline.fields.train.choose import choose, tune_figures
 from plumbline.fields.train.module import CropData, FieldOptimisation
 from plumbline.params.fields import AdapterFields, RestorationParams
 from plumbline.train.distributed.strategies import check_devices, first_alone, process_number
@@ -74,12 +75,19 @@ class AdapterOptimisation(FieldOptimisation):
 
 
 def train_adapter(
-    base: Path, domain: str, splits: dict[str, SceneSet], params: RestorationParams, data_sha256: str, out: Path
+    base: Path,
+    domain: str,
+    splits: dict[str, SceneSet],
+    without: Sequence[Figures],
+    params: RestorationParams,
+    data_sha256: str,
+    out: Path,
 ) -> dict[str, Any]:
     """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`; find out whether it is shipped.
 
     Args:
         base: folder of the trained denoiser and its spread. domain: name of the adapter. splits: scenes, by `SPLITS`.
+        without: `tune_figures` of the denoiser alone.
         params: all; `adapt`, `train`, `restore` and the cell are used. data_sha256: of the prepared data.
         out: folder, which exists.
 
@@ -97,6 +105,7 @@ def train_adapter(
         )
     model = load_denoiser(base)
     whole = count_parameters(model)
+    torch.manual_seed(params.adapt.seed)  # the first factors are drawn here, alike in a run that was gone on with
     add_adapter(model, domain, params.adapt.rank, params.adapt.alpha)
     late = late_parameters(model, params.adapt.unfreeze)
     before = {name: parameter.detach().clone() for name, parameter in late.items()}
@@ -119,8 +128,7 @@ def train_adapter(
     start = read_spread(base / SPREAD)  # scenes of one domain are few
     spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m, start)
     write_json(out / f"{domain}.json", spread.model_dump())
-    without = TorchDenoiser(load_denoiser(base)), read_spread(base / SPREAD)
-    choice = choose(domain, without, (TorchDenoiser(done.module.model), spread), tune, params)
+    choice = choose(domain, (TorchDenoiser(done.module.model), spread), without, splits["tune"], params)
     shutil.rmtree(done.checkpoints)
     trained = done.module.record["parameters"]["trained"]
     figures = {
@@ -169,12 +177,14 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         shutil.rmtree(done.checkpoints)
     if process_number():
         sys.exit(0)  # adapters are trained, and the results written, by one process
-    figures = {}
+    figures: dict[str, Any] = {}
+    alone = TorchDenoiser(load_denoiser(base)), read_spread(base / SPREAD)
+    without = tune_figures(alone, splits["tune"], params, "no adapter") if params.adapt.domains else []
     with atomic_folder(out) as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
-            figures[domain] = train_adapter(base, domain, splits, params, data, folder / ADAPTERS)
+            figures[domain] = train_adapter(base, domain, splits, without, params, data, folder / ADAPTERS)
         write_json(folder / CHOICES, figures)
     shutil.rmtree(base)
 
