@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
+from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore import restore as run
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, cut_to_year
 from plumbline.fields.restore.restore import Asked, restore
@@ -57,11 +58,12 @@ def test_a_year_without_one_of_two_directions_is_refused():
 
     class Whole:
         found = both
+        whole, grid = Grid(0.0, 0.0, 10.0, 4, 4), Grid(10.0, 0.0, 10.0, 4, 2)
 
     part = PartOfTime([], Whole())
-    part.check(both)
+    assert part.extent(both) == (Whole.whole, Whole.grid)
     with pytest.raises(InputError, match="1 of 2 directions"):
-        part.check(both.take(both.side == 0))
+        part.extent(both.take(both.side == 0))
 
 
 @pytest.fixture(scope="module")
