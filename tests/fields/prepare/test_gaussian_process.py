@@ -61,7 +61,7 @@ def test_it_solves_the_equations_of_cokriging():
     for track, size, length in ((0, 2.0, 90.0), (1, 3.0, 400.0)):
         of = found.track == track
         prior += np.outer(of, of) * size**2 * np.exp(-cdist(place, place) / length)
-    first = noise = (1.3 * found.error) ** 2 + known.nugget_mm**2
+    first = noise = own.noise**2 * ((1.3 * found.error) ** 2 + known.nugget_mm**2)
     for _ in range(ROUNDS):
         inverse = np.linalg.inv(prior + np.diag(noise))
         noise = noise * np.maximum(1, (inverse @ found.change) ** 2 / np.diag(inverse) / SUSPECT**2)

@@ -62,6 +62,17 @@ def test_a_node_is_told_by_the_likelihood_of_its_nearest():
     assert np.isfinite(_likely(points.take(np.array([0])), KNOWN, node)).all()
 
 
+def test_where_neighbours_contradict_each_other_it_is_noisy():
+    rng = np.random.default_rng(3)
+    found = replace(make_observations(rng, 900), error=np.full(900, 0.5), change=rng.normal(0, 0.5, 900))
+    wild = np.hypot(*(found.east_north - PLACE - 320).T) < 120
+    found = replace(found, change=found.change + rng.normal(0, 20, 900) * wild)
+    places = fit_places(gather(found, 10.0), KNOWN._replace(length_m=200.0), GRID, 100.0)
+    noise = places.at(PLACE + np.array([[320.0, 320.0], [40.0, 40.0]])).noise
+    assert noise[0] > 3
+    assert noise[1] < 1.2
+
+
 def test_windows_that_overlap_share_nodes():
     points = gather(halves(np.random.default_rng(2)), 10.0)
     one, other = (fit_places(points, KNOWN, grid, 100.0) for grid in (GRID, GRID.window(16, 32, 64, 64)))

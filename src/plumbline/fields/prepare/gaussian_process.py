@@ -81,7 +81,7 @@ class _Solved:
         )
         covariance *= np.outer(size_up, size_up) + np.outer(size_east, size_east)
         covariance += VAGUE_MM**2 * (np.outer(up, up) + np.outer(east, east)) + points.air()
-        noise = noise_deviation(points.error, whole) ** 2
+        noise = (noise_deviation(points.error, whole) * self._own.noise) ** 2
         self.lower, self.weights = self._solve(covariance, noise)
         for _ in range(ROUNDS):
             # Squares of what each is off from the estimate by all others (Rasmussen and Williams 2006, equation 5.12).

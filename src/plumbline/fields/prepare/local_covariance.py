@@ -1,7 +1,7 @@
-"""Let the covariance differ by place: where much moves, the process is livelier.
+"""Let the covariance differ by place: where much moves, the process is livelier, and where points contradict, noisier.
 
-A town stands still but for a few places, and one covariance for all of it would smooth these away. Amplitude and
-length are told at nodes by the likelihood of the observations nearest to each (local likelihood: Risser and Calder
+A town stands still but for a few places, and one covariance for all of it would smooth these away. Amplitude, length
+and noise are told at nodes by the likelihood of the observations nearest to each (local likelihood: Risser and Calder
 2015, Regression-based covariance functions for nonstationary spatial modeling), with the covariance of the whole as
 prior. The covariance of two places is that of Paciorek and Schervish (2006, Spatial modelling using a new class of
 nonstationary covariance functions, equation 8).
@@ -19,10 +19,11 @@ from scipy.spatial import cKDTree
 from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, Float, Points, matern, noise_deviation
 from plumbline.fields.prepare.grid import Grid
 
-AMPLITUDES, LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.35, 0.7, 1.4)
+AMPLITUDES, LENGTHS, NOISES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.35, 0.7, 1.4), (1.0, 5.0)
 """Tried, as factors on the covariance of the whole."""
-PRIOR = (0.8, 0.4)
-"""Standard deviations of their logarithms."""
+PRIOR = (0.8, 0.4, 0.5)
+"""Standard deviations of their logarithms. Noise is another only with strong evidence, as where a patch of one track is
+off: on real points, whose noise has heavy tails, small differences of it do harm."""
 NEAREST, EVERY = 36, 3
 """Observations that tell a node, and which of the nearest: they reach farther if some are left out."""
 STEP_M = 60.0
@@ -38,6 +39,7 @@ class Factors(NamedTuple):
 
     amplitude: Float
     length: Float
+    noise: Float
 
 
 class Places(NamedTuple):
@@ -48,7 +50,7 @@ class Places(NamedTuple):
     bottom: float
     """Northing of the first row, m; rows go north."""
     logs: Float
-    """(2, rows, columns), in the order of `Factors`."""
+    """(3, rows, columns), in the order of `Factors`."""
 
     def at(self, place: Float) -> Factors:
         """Return the factors at places (N, 2), m, interpolated."""
@@ -73,13 +75,13 @@ def fit_places(points: Points, whole: Covariance, grid: Grid, margin_m: float) -
         for low, high in ((left, right), (bottom, top))
     )
     x, y = np.meshgrid(east, north)
-    logs = _likely(points, whole, np.column_stack([x.ravel(), y.ravel()])).reshape(2, *x.shape)
+    logs = _likely(points, whole, np.column_stack([x.ravel(), y.ravel()])).reshape(3, *x.shape)
     smooth = np.stack([ndimage.gaussian_filter(part, SMOOTH, mode="nearest") for part in logs])
     return Places(float(east[0]), float(north[0]), smooth)
 
 
 def _likely(points: Points, whole: Covariance, nodes: Float) -> Float:
-    """Return the posterior means (2, nodes) of the factors' logarithms."""
+    """Return the posterior means (3, nodes) of the factors' logarithms."""
     many = min(NEAREST * EVERY, len(points.value))
     near = cKDTree(points.place).query(nodes, k=many)[1].reshape(len(nodes), -1)
     near = near[:, :: max(1, many // NEAREST)][:, :NEAREST]
@@ -89,15 +91,18 @@ def _likely(points: Points, whole: Covariance, nodes: Float) -> Float:
     fixed = VAGUE_MM**2 * (both_up + both_east) + _air(points, near, distance)
     moving = whole.up_mm**2 * both_up + whole.east_mm**2 * both_east
     diagonal = np.arange(near.shape[1])
-    fixed[:, diagonal, diagonal] += noise_deviation(points.error[near], whole) ** 2 + 1e-6
-    tried = np.array(list(product(np.log(AMPLITUDES), np.log(LENGTHS))))
+    noise = noise_deviation(points.error[near], whole) ** 2 + 1e-6
+    tried = np.array(list(product(np.log(AMPLITUDES), np.log(LENGTHS), np.log(NOISES))))
     found = np.empty((len(tried), len(nodes)))
     # The values are a last row of the matrix, so that its root has the solution in the same place.
     joint = np.empty((len(nodes), len(diagonal) + 1, len(diagonal) + 1))
     joint[:, -1, :-1] = points.value[near]
     joint[:, -1, -1] = BEYOND
-    for number, (amplitude, length) in enumerate(tried):
-        joint[:, :-1, :-1] = fixed + np.exp(2 * amplitude) * moving * matern(distance, np.exp(length) * whole.length_m)
+    for number, (amplitude, length, loud) in enumerate(tried):
+        if loud == 0:  # the same for all noises
+            apart = fixed + np.exp(2 * amplitude) * moving * matern(distance, np.exp(length) * whole.length_m)
+        joint[:, :-1, :-1] = apart
+        joint[:, diagonal, diagonal] += np.exp(2 * loud) * noise
         root = np.linalg.cholesky(joint)
         found[number] = -0.5 * (root[:, -1, :-1] ** 2).sum(axis=1) - np.log(root[:, diagonal, diagonal]).sum(axis=1)
     found -= 0.5 * ((tried / PRIOR) ** 2).sum(axis=1)[:, None]
