@@ -118,6 +118,6 @@ def _air(points: Points, near: np.ndarray, distance: Float) -> Float:
 
 
 def correlation(distance: Float, first: Float, second: Float) -> Float:
-    """Return the correlation (N, M) of places whose lengths, m, are `first` (N,) and `second` (M,)."""
+    """Return the correlation (N, M) of places with lengths, m, `first` (N,) and `second` (M,)."""
     square = (first[:, None] ** 2 + second[None, :] ** 2) / 2
     return np.asarray(first[:, None] * second[None, :] / square * matern(distance / np.sqrt(square), 1.0), float)

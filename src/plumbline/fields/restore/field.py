@@ -71,7 +71,7 @@ class RestoredWindow:
     bands: NDArray[np.float32]
     """(len(WINDOW_BANDS), rows, columns) mm, mm/m; NaN where nothing can be told."""
     samples: dict[str, Float]
-    """(K, rows, columns) mm of each component that is told somewhere."""
+    """(K, rows, columns) mm of each component that is told somewhere, around its mean; not as wide as its spread."""
 
 
 def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: Settings) -> RestoredWindow | None:
@@ -115,18 +115,20 @@ def _tell(
     maps = stack_maps(estimate(near, grid, covariance, settings.halo_m), bin_observations(near, grid))
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])
-    found = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng)
-    found = found.weighted(settings.spread)
+    whole = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng)
+    found = whole.weighted(settings.spread)
     for name in names:
         one = summarise(found, name, settings.spread, distance_m, covariance)
         first = BANDS.index(f"{name}_mm")
         parts = (one.mean, one.deviation, one.mean - one.half_width, one.mean + one.half_width)
         for band, values in enumerate(parts, first):
             bands[band][cells] = values[cells]
-        drawn[name] = found.of(name)[0]
         if name == names[0]:
-            slope = settings.spread.slopes.half_width(describe_slopes(drawn[name], one.half_width, grid.cell_m))
-            bands[-1][cells] = slope[cells]
+            figures = describe_slopes(found.of(name)[0], one.half_width, grid.cell_m)
+            bands[-1][cells] = settings.spread.slopes.half_width(figures)[cells]
+        # How errors of neighbours hang together, the samples tell also where they have little weight in the mean.
+        own = whole.of(name)[0]
+        drawn[name] = one.mean + own - own.mean(axis=0)
 
 
 WINDOW, OVERLAP = 64, 16
