@@ -15,6 +15,7 @@ from pydantic import SecretStr, ValidationError
 
 from plumbline.cli.service import read_tokens
 from plumbline.core.errors import InputError
+from plumbline.fields.release.package import adapters_in
 from plumbline.service import job_store as job_files
 from plumbline.service.app import make_app
 from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
@@ -52,12 +53,12 @@ def test_a_token_is_asked_for_but_by_probes_and_documentation(guarded):
     assert guarded.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-def test_it_says_what_it_serves_and_how_much(guarded):
+def test_it_says_what_it_serves_and_how_much(guarded, fields_package):
     headers = {"authorization": f"Bearer {TOKEN}"}
     listed = guarded.get("/v1/models", headers=headers).json()
     assert [one["family"] for one in listed] == ["diagnosis", "restoration"]
     assert all(one["gate"]["verdict"] == "pass" and one["version"] for one in listed)
-    assert listed[1]["adapters"] == ["noise"]
+    assert listed[1]["adapters"] == adapters_in(fields_package)
     text = guarded.get("/metrics", headers=headers).text
     assert 'plumbline_http_requests_total{method="GET",route="/v1/models",status="200"}' in text
     assert 'plumbline_jobs{status="queued"} 0.0' in text
