@@ -25,6 +25,18 @@ def test_size_and_length_are_told(size, length, noise):
     assert found.length_m == pytest.approx(length, rel=0.6)
 
 
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_what_a_delay_keeps_from_epoch_to_epoch_is_told(kept):
+    rng = np.random.default_rng(3)
+    place, fresh = air(rng, 4.0, 150.0, epochs=120)
+    delay = fresh.copy()
+    for epoch in range(1, 120):
+        delay[:, epoch] = kept * delay[:, epoch - 1] + np.sqrt(1 - kept**2) * fresh[:, epoch]
+    found = estimate_delay(delay + rng.standard_normal(delay.shape), place)
+    assert found.memory == pytest.approx(kept, abs=0.12)
+    assert found.deviation_mm == pytest.approx(4, rel=0.3)
+
+
 def test_movement_noise_and_an_offset_of_an_epoch_are_none():
     rng = np.random.default_rng(1)
     place = rng.uniform(0, 1000, (300, 2))

@@ -5,10 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.fields.simulate.scene import LEVELS, delays, draw_degradation, turbulence, unwrapping_patches
+from plumbline.fields.simulate.scene import (
+    LEVELS,
+    delays,
+    draw_degradation,
+    own_movement,
+    shared_noise,
+    turbulence,
+    unwrapping_patches,
+)
 from plumbline.params.fields import DOMAINS
 
-RANGES = {"noise_mm": (1.5, 5.0), "gross": (0.004, 0.03), "density": (3000, 400), "atmosphere_mm": (0.1, 1.2)}
+RANGES = {
+    "noise_mm": (1.5, 5.0),
+    "gross": (0.004, 0.03),
+    "density": (3000, 400),
+    "atmosphere_mm": (0.1, 1.2),
+    "own_mm": (0.15, 4.0),
+    "shared_mm": (0.2, 3.0),
+}
 OWN = {
     "noise": {"noise_mm": (6, 16), "gross": (0.05, 0.2)},
     "atmosphere": {"atmosphere_mm": (2, 10)},
@@ -43,14 +58,34 @@ def test_turbulence_has_unit_variance_and_a_power_law():
     assert np.polyfit(np.log(wave[kept]), np.log(power[kept]), 1)[0] == pytest.approx(-8 / 3, abs=0.25)
 
 
-def test_delays_are_of_their_size_alike_nearby_and_new_at_each_epoch():
+@pytest.mark.parametrize("kept", [0.0, 0.6])
+def test_delays_are_of_their_size_alike_nearby_and_kept_from_epoch_to_epoch_as_asked(kept):
     rng = np.random.default_rng(1)
     place = rng.uniform(-480, 480, (200, 2))
-    found = delays(rng, np.vstack([place, place + 1.0]), 960.0, 5.0, 200)
+    found = delays(rng, np.vstack([place, place + 1.0]), 960.0, 5.0, 200, kept)
     assert found.shape == (400, 200)
     assert found.std() == pytest.approx(5, rel=0.2)
     assert np.abs(found[:200] - found[200:]).std() < 1
-    assert abs(np.mean(found[:, 1:] * found[:, :-1])) < 0.15 * 25
+    assert np.mean(found[:, 1:] * found[:, :-1]) == pytest.approx(kept * found.var(), abs=0.15 * 25)
+
+
+def test_shared_noise_is_alike_within_its_reach_and_new_at_each_epoch():
+    rng = np.random.default_rng(2)
+    place = rng.uniform(-400, 400, (300, 2))
+    beside = [place + np.array([away, 0.0]) for away in (0.0, 30.0, 70.0)]
+    found = shared_noise(rng, np.vstack(beside), 960.0, 2.0, 30.0, 150)
+    near, reach, far = (float(np.mean(found[:300] * found[300 * k : 300 * k + 300])) for k in range(3))
+    assert near == pytest.approx(4, rel=0.25)  # less between the nodes of its grid
+    assert reach == pytest.approx(near / np.e, rel=0.25)
+    assert abs(far) < 0.4
+    assert abs(np.mean(found[:, 1:] * found[:, :-1])) < 0.2
+
+
+def test_own_movement_is_of_its_size_slow_and_each_scatterer_s_own():
+    found = own_movement(np.random.default_rng(3), 4000, 2.0, np.linspace(0, 1, 50))
+    assert np.median(np.abs(found[:, -1])) == pytest.approx(0.67 * 2, rel=0.1)
+    assert abs(np.mean(found[1:, -1] * found[:-1, -1])) < 0.6
+    assert np.abs(np.diff(found, axis=1)).mean() < 0.4
 
 
 @given(st.integers(0, 1000), st.integers(0, 5), st.sampled_from([55.5, 31.0]))

@@ -41,6 +41,7 @@ PLACES = (
     "known",
     "length",
     "noise",
+    "delay",
 )
 """Figures of a place, see `describe_places`; all are logarithms, and but for `length` without a unit."""
 NEAR, AROUND = 3.0, 8.0
@@ -65,7 +66,8 @@ def describe_places(maps: Float, which: int, scatter: Float, distance_m: Float, 
     `slope` of the mean; standard `error` of the points; `offset` of the mean from that of the window; `contrast`, the
     movement of the window. `misfit`: squares of the points' residuals in their standard errors, `misfit_whole` in the
     entire window. `coherent`: residuals that neighbours share. `points`: their number. Of the fitted covariance:
-    `known`, the process's deviation before the points are known; its `length`; `noise`, the factor on standard errors.
+    `known`, the process's deviation before the points are known; its `length`; `noise`, the factor on standard errors;
+    `delay`, the standard error that neighbours share.
     """
     named = dict(zip(MAPS, np.asarray(maps, float), strict=True))
     mean, deviation = np.asarray(maps[which], float), np.maximum(np.asarray(maps[2 + which], float), LEAST_MM)
@@ -113,6 +115,7 @@ def describe_places(maps: Float, which: int, scatter: Float, distance_m: Float, 
         np.log(max((covariance.up_mm, covariance.east_mm)[which], LEAST_MM) / deviation),
         np.full(mean.shape, np.log(covariance.length_m / 100)),
         np.full(mean.shape, np.log(covariance.noise_scale)),
+        np.log(0.05 + covariance.delay_mm / deviation),
     )
     return np.stack(found)
 

@@ -73,7 +73,7 @@ def estimate_changes(displacement: NDArray[np.float32], when: Float, years: floa
     found, error, share, left = _fit(y, known.astype(float), design, gain)
     enough = known.sum(axis=1) > design.shape[1] + 2
     air = estimate_delay(np.where(known & enough[:, None], left, np.nan), place)
-    shared = air.deviation_mm * np.sqrt(share)
+    shared = air.deviation_mm * np.sqrt(share * (1 + air.memory) / (1 - air.memory))
     # The part of it that the points of the track show: a long reach is a sill that nobody has seen.
     seen = shared**2 * (1 - np.exp(-REACH_M / air.length_m))
     own = np.sqrt(np.maximum(error**2 - seen, (LEAST_OWN * error) ** 2))

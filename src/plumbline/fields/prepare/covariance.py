@@ -38,6 +38,8 @@ class Covariance(NamedTuple):
     """What the observations' standard errors are multiplied with."""
     nugget_mm: float
     """Noise beyond them, and movement of single scatterers."""
+    delay_mm: float = 0.0
+    """Standard error that the typical scatterer shares with its neighbours; not fitted, see `delay.py`."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: in
         return float(share * sum(part.loss(at) for part in parts) + prior)
 
     best = optimize.minimize(loss, FIRST, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
-    return Covariance(*map(float, np.exp(best.x)))
+    return Covariance(*map(float, np.exp(best.x)), float(np.median(found.delay)))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ Float = NDArray[np.floating[Any]]
 MOST_POINTS = 400
 EDGES_M = (10.0, 20.0, 40.0, 70.0, 110.0, 160.0, 230.0, 320.0, 450.0, 640.0, 900.0)
 LEAST_PAIRS = 30
-LENGTHS_M = (30.0, 3000.0)
+LENGTHS_M = (30.0, 500.0)
+"""A longer reach is a sill that no pair of points has seen; half of the largest distance, since pairs are few there."""
 CLIP = 5.0
 """Robust deviations of an epoch."""
 CALM = 1.5
@@ -26,6 +27,8 @@ LEAST_SHARED = 0.05
 """Of a point's own variance; less is chance."""
 NO_LENGTH_M = 300.0
 """Where there is no delay, any will do."""
+LATER, MOST_KEPT = (2, 3, 4), 0.8
+"""Epochs between which memory is told, and the most."""
 
 
 class Delay(NamedTuple):
@@ -33,47 +36,84 @@ class Delay(NamedTuple):
 
     deviation_mm: float
     length_m: float
+    memory: float
+    """Correlation from one epoch to the next; products are often filtered in time."""
+
+
+NONE = Delay(0.0, NO_LENGTH_M, 0.0)
 
 
 def estimate_delay(left: Float, place: Float) -> Delay:
-    """Fit the variogram of the differences between successive epochs (Cressie 1993, section 2.4).
+    """Fit the variograms of the differences between epochs (Cressie 1993, section 2.4).
 
-    Differences, since a movement that the courses have missed goes on over many epochs.
+    Differences, since a movement that the courses have missed goes on over many epochs. Those of successive epochs tell
+    size and length, those of later ones how much of a delay is kept.
 
     Args:
         left: (N, T) mm, what the fitted courses leave of each series; NaN where missing. place: (N, 2) m.
     """
     rng = np.random.default_rng(0)
     rows = np.arange(len(left)) if len(left) <= MOST_POINTS else rng.choice(len(left), MOST_POINTS, replace=False)
-    steps = np.diff(left[rows], axis=1) / np.sqrt(2)
-    rows = rows[np.isfinite(steps).sum(axis=1) > steps.shape[1] / 2]
-    steps = np.diff(left[rows], axis=1) / np.sqrt(2)
-    if len(rows) < LEAST_PAIRS:
-        return Delay(0.0, NO_LENGTH_M)
+    left, place = left[rows], place[rows]
+    first = _variogram(left, place, 1)
+    if first is None:
+        return NONE
+    low, high = np.log(LENGTHS_M)
+    best = optimize.minimize_scalar(lambda x: first.fit(np.exp(x))[0], bounds=(low, high), method="bounded").x
+    length = float(np.exp(best))
+    own, shared = first.fit(length)[1]
+    if shared * (1 - np.exp(-first.lag[-1] / length)) < LEAST_SHARED * own:
+        return NONE
+    later = [_variogram(left, place, apart) for apart in LATER]
+    memory = _memory([one.fit(length)[1][1] / shared for one in later if one is not None])
+    return Delay(float(np.sqrt(shared / (1 - memory))), length, memory)
+
+
+class _Variogram(NamedTuple):
+    """Half of the mean square of differences (M,), mm^2, at M distances `lag`, m, from `count` pairs of points."""
+
+    lag: Float
+    gamma: Float
+    count: Float
+
+    def fit(self, length_m: float) -> tuple[float, Float]:
+        """Return the misfit, and the parts (2,) that each point has for itself and that neighbours share."""
+        weight = np.sqrt(self.count) / self.gamma
+        shape = np.column_stack([np.ones_like(self.lag), 1 - np.exp(-self.lag / length_m)])
+        found, norm = optimize.nnls(shape * weight[:, None], self.gamma * weight)
+        return float(norm), np.asarray(found, float)
+
+
+def _variogram(left: Float, place: Float, apart: int) -> _Variogram | None:
+    """Return the variogram of the differences of epochs `apart` from each other; None if the pairs are too few."""
+    steps = (left[:, apart:] - left[:, :-apart]) / np.sqrt(2)
+    enough = np.isfinite(steps).sum(axis=1) > steps.shape[1] / 2
+    steps, place = steps[enough], place[enough]
+    if len(steps) < LEAST_PAIRS:
+        return None
     middle = np.nanmedian(steps, axis=0)
     scale = 1.4826 * np.nanmedian(np.abs(steps - middle), axis=0) + 1e-6
     steps = np.nan_to_num(np.clip(steps - middle, -CLIP * scale, CLIP * scale))
     rough = np.sqrt((steps**2).mean(axis=1))
     calm = rough <= CALM * np.median(rough)
-    steps, distance = steps[calm], pdist(place[rows][calm])
+    steps, distance = steps[calm], pdist(place[calm])
     half_square = pdist(steps, "sqeuclidean") / (2 * steps.shape[1])
     number = np.digitize(distance, EDGES_M)
     count = np.bincount(number, minlength=len(EDGES_M) + 1)
     known = np.flatnonzero(count >= LEAST_PAIRS)
     if len(known) < 4:
-        return Delay(0.0, NO_LENGTH_M)
-    gamma = (np.bincount(number, half_square, len(count)) / np.maximum(count, 1))[known]
-    lag = (np.bincount(number, distance, len(count)) / np.maximum(count, 1))[known]
-    weight = np.sqrt(count[known]) / gamma
+        return None
+    gamma, lag = (np.bincount(number, part, len(count))[known] / count[known] for part in (half_square, distance))
+    return _Variogram(lag, gamma, count[known])
 
-    def misfit(log_length: float) -> tuple[float, Float]:
-        shape = np.column_stack([np.ones_like(lag), 1 - np.exp(-lag / np.exp(log_length))])
-        found, norm = optimize.nnls(shape * weight[:, None], gamma * weight)
-        return float(norm), np.asarray(found, float)
 
-    low, high = np.log(LENGTHS_M)
-    best = optimize.minimize_scalar(lambda x: misfit(x)[0], bounds=(low, high), method="bounded").x
-    own, shared = misfit(best)[1]
-    if shared * (1 - np.exp(-lag[-1] / np.exp(best))) < LEAST_SHARED * own:
-        return Delay(0.0, NO_LENGTH_M)
-    return Delay(float(np.sqrt(shared)), float(np.exp(best)))
+def _memory(ratios: list[float]) -> float:
+    """Return the correlation between epochs by the shared variance of later differences in units of that of the first.
+
+    What is kept by r from each epoch to the next differs by (1 - r^k) / (1 - r) after k of them.
+    """
+    if not ratios:
+        return 0.0
+    tried = np.linspace(0, MOST_KEPT, 81)
+    told = np.stack([(1 - tried**k) / (1 - tried) for k in LATER[: len(ratios)]])
+    return float(tried[((np.log(told) - np.log(np.maximum(ratios, 0.1))[:, None]) ** 2).sum(axis=0).argmin()])

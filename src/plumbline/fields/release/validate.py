@@ -131,7 +131,7 @@ def _told(result: dict[str, Any], words: str) -> dict[str, Any]:
 
 
 PROCESS = "gaussian_process"
-ALL, BASE_DOMAIN = "all", "plain"
+ALL = "all"
 DENSE = 1000.0
 """Scatterers of a track a square kilometre, from which on a scene counts as dense."""
 REFERENCE = "float32"
@@ -146,33 +146,31 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     test = load_scenes(prepared / "test")
     how = settings_of(params)
     spread = read_spread(exported / SPREAD)
-    plain = limited(test.of_domain(BASE_DOMAIN), params)
+    parts = by_domain(test, params)
     models = {name: FieldModel(exported / f"{name}.onnx") for name in ARTIFACTS}
-    everyone = {name: restore_scenes(model, spread, plain, how, name) for name, model in models.items()}
-    everyone[PROCESS] = process_figures(plain, spread.farthest_m, how)
-    table: dict[str, dict[str, list[Figures]]] = {ALL: everyone}
-    for kind, rows in _densities(plain).items():
-        table[kind] = {name: [figures[row] for row in rows] for name, figures in everyone.items()}
-    for domain in DOMAINS[1:]:
-        scenes = limited(test.of_domain(domain), params)
-        if len(scenes):
-            base = restore_scenes(models[REFERENCE], spread, scenes, how, f"{domain}, no adapter")
-            table[f"domain:{domain}"] = {REFERENCE: base, PROCESS: process_figures(scenes, spread.farthest_m, how)}
+    table: dict[str, dict[str, list[Figures]]] = {ALL: {name: [] for name in (*models, PROCESS)}}
+    for domain, scenes in parts.items():
+        found = {name: restore_scenes(one, spread, scenes, how, f"{domain}, {name}") for name, one in models.items()}
+        found[PROCESS] = process_figures(scenes, spread.farthest_m, how)
+        table[f"domain:{domain}"] = found
+        for name, figures in found.items():
+            table[ALL][name] += figures
+    for kind, rows in _densities([about for scenes in parts.values() for about in scenes.about]).items():
+        table[kind] = {name: [figures[row] for row in rows] for name, figures in table[ALL].items()}
     names = adapters_in(exported)
     adapted = {name: _adapted(exported, name) for name in names}
     for name in names:
         for domain in names:
-            scenes = limited(test.of_domain(domain), params)
-            if len(scenes):
-                figures = restore_scenes(*adapted[name], scenes, how, f"{domain}, adapter {name}")
+            if domain in parts:
+                figures = restore_scenes(*adapted[name], parts[domain], how, f"{domain}, adapter {name}")
                 part = f"adapter:{name}" if name == domain else f"adapter:{name} on {domain}"
                 table[part] = {REFERENCE: figures, "base": table[f"domain:{domain}"][REFERENCE]}
     rules = read_rules(exported / ADAPTERS)
     if rules.rules:
-        table[f"{ADAPTER}{AUTO}"] = _by_rules(rules, adapted, table, test, params)
+        table[f"{ADAPTER}{AUTO}"] = _by_rules(rules, adapted, table, parts, params)
     fixed = {
         name: {
-            "parity_mm": largest_difference(models[REFERENCE], models[name], plain, how),
+            "parity_mm": largest_difference(models[REFERENCE], models[name], next(iter(parts.values())), how),
             "size_bytes": float((exported / f"{name}.onnx").stat().st_size),
         }
         for name in ARTIFACTS
@@ -213,16 +211,13 @@ def _by_rules(
     rules: Rules,
     adapted: Mapping[str, tuple[FieldModel, Spread]],
     table: Table,
-    test: SceneSet,
+    parts: Mapping[str, SceneSet],
     params: RestorationParams,
 ) -> dict[str, list[Figures]]:
     """Return figures of the scenes of all domains, each with the adapter that the rules take; `base`: without any."""
     found: dict[str, list[Figures]] = {REFERENCE: [], "base": []}
-    for domain in DOMAINS:
-        scenes = limited(test.of_domain(domain), params)
-        if not len(scenes):
-            continue
-        without = table[ALL if domain == BASE_DOMAIN else f"domain:{domain}"][REFERENCE]
+    for domain, scenes in parts.items():
+        without = table[f"domain:{domain}"][REFERENCE]
         own = list(without)
         taken = [rules.choose(scenes.evidence(number)).adapter for number in range(len(scenes))]
         for name, model in adapted.items():
@@ -246,6 +241,18 @@ def settings_of(params: RestorationParams) -> Settings:
         params.simulate.cell_m,
         params.train.crop,
     )
+
+
+def by_domain(test: SceneSet, params: RestorationParams) -> dict[str, SceneSet]:
+    """Return the scenes of each domain that has any, at most `validate.max_scenes` of each.
+
+    Raises:
+        InputError: there is none.
+    """
+    parts = {domain: limited(test.of_domain(domain), params) for domain in DOMAINS}
+    if not len(test):
+        raise InputError("prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.")
+    return {domain: scenes for domain, scenes in parts.items() if len(scenes)}
 
 
 def limited(scenes: SceneSet, params: RestorationParams) -> SceneSet:
@@ -275,8 +282,8 @@ def _dumped(rule: FieldGate) -> dict[str, Any]:
     return rule.model_dump(exclude_none=True)
 
 
-def _densities(scenes: SceneSet) -> dict[str, list[int]]:
-    density = np.array([about["density"] for about in scenes.about])
+def _densities(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    density = np.array([about["density"] for about in scenes])
     parts = {"density:low": np.flatnonzero(density < DENSE), "density:high": np.flatnonzero(density >= DENSE)}
     return {name: rows.tolist() for name, rows in parts.items()}
 
@@ -305,11 +312,15 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     """
     if sha256_folder(prepared / "test") != verify_fields(candidate).hashes.get("test_data"):
         raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
-    scenes, how = limited(load_scenes(prepared / "test").of_domain("plain"), params), settings_of(params)
-    both = {}
+    parts, how = by_domain(load_scenes(prepared / "test"), params), settings_of(params)
+    both: dict[str, list[Figures]] = {}
     for name, folder in (("fp16", candidate), (CHAMPION, champion)):
-        package = open_fields(folder)
-        both[name] = restore_scenes(package.model, package.spread, scenes, how, name)
+        opened = open_fields(folder)
+        own = [
+            restore_scenes(opened.model, opened.spread, scenes, how, f"{domain}, {name}")
+            for domain, scenes in parts.items()
+        ]
+        both[name] = [one for figures in own for one in figures]
     rules = [rule for rule in params.validate_.gates if rule.max_ratio_to == CHAMPION]
     gate = evaluate(rules, {ALL: both}, {}, params.validate_)
     if not rules:

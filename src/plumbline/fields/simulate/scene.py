@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
+from scipy import ndimage, signal
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
@@ -29,6 +29,12 @@ LEVELS = ("easy", "medium", "hard")
 TURBULENCE_EXPONENT = 8 / 3
 """Of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001, section 4.7)."""
 TURBULENCE_GRID_M = 40.0
+MEMORY_DAYS = (2.0, 30.0)
+"""After which 1/e of a delay is left; products are filtered in time."""
+SHARED_GRID_M, SHARED_M = 10.0, (20.0, 80.0)
+"""Grid and reach of the noise that neighbours share."""
+DRIFT, WALK = 0.8, 0.6
+"""Of a scatterer's own movement: shares of a line and of a random walk."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,11 @@ class Degradation:
     """Of each track, that are off by half a wavelength from some epoch on."""
     position_m: float
     """Standard deviation of the position's error, each axis."""
+    own_mm: float
+    """Of the typical scatterer's own slow movement over the observation. In products, neighbours differ by several times
+    the noise that their series show."""
+    shared_mm: float
+    """Standard deviation of noise at one epoch that scatterers share with their neighbours, as filters leave it."""
 
 
 def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degradation:
@@ -58,6 +69,7 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
 
     noise, gross = between(1.5, 5.0), between(0.004, 0.03)
     density, atmosphere = between(3000, 400), between(0.1, 1.2)
+    own, shared = between(0.15, 4.0), between(0.2, 3.0)
     patches = int(rng.random() < 0.05 * (1 + third))
     if domain == "noise":
         noise, gross = between(6, 16), between(0.05, 0.2)
@@ -67,7 +79,7 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
         patches = 1 + third + int(rng.integers(0, 2))
     elif domain == "sparse":
         density = between(250, 40)
-    return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)))
+    return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)), own, shared)
 
 
 def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
@@ -83,13 +95,43 @@ def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
     return np.asarray(field / np.sqrt((field**2).mean()) if count else field, float)
 
 
-def delays(rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int) -> Array:
-    """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch, independent between epochs."""
+def delays(
+    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, kept: float = 0.0
+) -> Array:
+    """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch.
+
+    Args:
+        kept: correlation from one epoch to the next.
+    """
     fields = turbulence(rng, epochs, extent)
+    fields[1:] *= np.sqrt(1 - kept**2)
+    return np.asarray(sigma * _at(signal.lfilter([1.0], [1.0, -kept], fields, axis=0), east_north, extent), float)
+
+
+def shared_noise(
+    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, reach_m: float, epochs: int
+) -> Array:
+    """Draw noise (N, epochs), mm, of deviation `sigma`, independent between epochs, that neighbours share."""
+    size = int(np.ceil(extent / SHARED_GRID_M))
+    white = rng.standard_normal((epochs, size, size))
+    # A Gaussian window of half the reach gives noise whose correlation has fallen to 1/e after it.
+    fields = ndimage.gaussian_filter(white, reach_m / 2 / SHARED_GRID_M, mode="wrap", axes=(1, 2))
+    return np.asarray(sigma * _at(fields / fields.std(), east_north, extent), float)
+
+
+def own_movement(rng: np.random.Generator, count: int, typical_mm: float, time: Array) -> Array:
+    """Draw slow movement (N, T), mm, that each scatterer has for itself; `time` (T,) 0 to 1."""
+    size = typical_mm * np.exp(rng.normal(0, 0.5, (count, 1)))
+    steps = np.sqrt(np.diff(time, prepend=0.0))
+    walk = np.cumsum(steps * rng.standard_normal((count, len(time))), axis=1)
+    return np.asarray(size * (DRIFT * rng.standard_normal((count, 1)) * time + WALK * walk), float)
+
+
+def _at(fields: Array, east_north: Array, extent: float) -> Array:
+    """Interpolate fields (T, rows, columns) over `extent` m to places (N, 2) around its middle: (N, T)."""
     size = fields.shape[-1]
     place = ((east_north + extent / 2) / extent * size - 0.5).T[::-1]
-    seen = [ndimage.map_coordinates(field, place, order=1, mode="nearest") for field in fields]
-    return np.asarray(sigma * np.stack(seen, axis=1), float)
+    return np.stack([ndimage.map_coordinates(field, place, order=1, mode="nearest") for field in fields], axis=1)
 
 
 def unwrapping_patches(
@@ -257,9 +299,13 @@ def _track(
     series += ground.along(true, los, time)
     own = np.flatnonzero(rng.random(count) < degradation.gross)
     series[own] += rng.normal(0, 15, (len(own), 1)) * time
+    series += own_movement(rng, count, degradation.own_mm, time)
+    reach = float(log_uniform(rng, *SHARED_M, 1)[0])
+    series += shared_noise(rng, true, about.extent, degradation.shared_mm, reach, epochs)
+    kept = float(np.exp(-REVISIT_DAYS / log_uniform(rng, *MEMORY_DAYS, 1)[0]))
     # A straight line over T epochs keeps sqrt(12 / T) of what is independent from one to the next.
-    turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12)
-    series += delays(rng, true, about.extent, turbulent, epochs)
+    turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12 * (1 - kept) / (1 + kept))
+    series += delays(rng, true, about.extent, turbulent, epochs, kept)
     series += unwrapping_patches(rng, true, about.extent, degradation.patches, time, BANDS[BAND].wavelength_mm)
     season = np.cos(2 * np.pi * acquisition.days / 365.25 + rng.uniform(-np.pi, np.pi))
     series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season

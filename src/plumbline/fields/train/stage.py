@@ -144,10 +144,6 @@ def train_adapter(
     return figures
 
 
-BASE_DOMAIN = "plain"
-"""The denoiser is trained on scenes with a little of every degradation; what is strong is an adapter's."""
-
-
 def train(prepared: Path, params: RestorationParams, out: Path) -> None:
     """Write the denoiser, `spread.json`, `adapters/` with `adapters.json`, and the records of the run into `out`.
 
@@ -197,10 +193,9 @@ def _fit(
     model = FieldDenoiser(DenoiserSpec(**{**params.model.model_dump(), "channels": tuple(params.model.channels)}))
     log.info("parameters: %d", count_parameters(model))
     _first_weights(model, params.train.start_from)
-    train, tune = (splits[name].of_domain(BASE_DOMAIN) for name in ("train", "tune"))
     return run(
         FieldOptimisation(model, params.train),
-        lambda folder, going_on: CropData(train, tune, params.train),
+        lambda folder, going_on: CropData(splits["train"], splits["tune"], params.train),
         name="train",
         key=key,
         data_sha256=data,
