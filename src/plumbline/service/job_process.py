@@ -124,11 +124,11 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
 
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:
-    from plumbline.core.jobs import alone, run_jobs
+    from plumbline.core.jobs import alone
     from plumbline.fields.restore.field import Box
     from plumbline.fields.restore.footprints import write_buildings
     from plumbline.fields.restore.outputs import field_document
-    from plumbline.fields.restore.restore import STAGE, Asked, finish, plan_windows, restore_part
+    from plumbline.fields.restore.restore import STAGE, Asked, finish, plan_windows, restore_windows
 
     given = task["options"]
     points, buildings, reading = _inputs(folder, given)
@@ -142,7 +142,7 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     note_progress(folder, "read", 0, 1)
     with alone(STAGE, patience_seconds=5.0):
         plan = plan_windows(points, Path(task["package"]), asked, reading, partial(_check_size, task=task))
-        run_jobs(restore_part, plan.jobs, 1, STAGE)
+        restore_windows(plan.jobs)
         for suffix in SUFFIXES if buildings is not None else ():
             assert buildings is not None
             write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
-from plumbline.fields.restore.field import OVERLAP, WINDOW, Blend, ramp, windows
+from plumbline.fields.restore.field import LEAST, OVERLAP, WINDOW, Blend, ramp, windows
 from plumbline.fields.restore.outputs import write_cog
 
 SIZE = st.integers(1, 230)
@@ -23,8 +23,11 @@ def test_windows_cover_any_grid_once(rows, columns):
         assert window.row < max(rows - OVERLAP, 1)
         assert window.column < max(columns - OVERLAP, 1)
         part = window.of(grid)
-        assert (part.rows, part.columns) == (WINDOW, WINDOW)
-        weight[window.row : window.row + WINDOW, window.column : window.column + WINDOW] += ramp()
+        for size in (part.rows, part.columns):  # the network halves them
+            assert LEAST <= size <= WINDOW
+            assert not size % OVERLAP
+        own = ramp()[: part.rows, : part.columns]
+        weight[window.row : window.row + part.rows, window.column : window.column + part.columns] += own
     assert len(names) == len(list(windows(grid)))
     assert (weight[:rows, :columns] > 0).all()
     inner = weight[OVERLAP : max(OVERLAP, rows - OVERLAP), OVERLAP : max(OVERLAP, columns - OVERLAP)]
@@ -39,7 +42,8 @@ def test_windows_of_a_part_are_those_of_the_whole_that_reach_into_it(rows, colum
     wanted = [
         window
         for window in windows(grid)
-        if row - WINDOW < window.row < row + part.rows and column - WINDOW < window.column < column + part.columns
+        if row - window.rows < window.row < row + part.rows
+        and column - window.columns < window.column < column + part.columns
     ]
     assert list(windows(grid, part)) == wanted
     assert wanted
@@ -56,7 +60,7 @@ def test_a_constant_stays_what_it_is(rows, columns):
         blend = Blend(Path(folder), 2, grid)
         assert np.isnan(blend.rows(0, rows)).all()
         for window in windows(grid):
-            values = np.full((2, WINDOW, WINDOW), 3.25, np.float32)
+            values = np.full((2, window.rows, window.columns), 3.25, np.float32)
             values[1, :5] = np.nan
             blend.add(window.of(grid), values)
         whole = blend.rows(0, rows)

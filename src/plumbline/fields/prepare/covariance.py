@@ -25,6 +25,8 @@ VAGUE_MM = 60.0
 BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (3.3, 6.9), (-1.6, 1.6), (-3.0, 3.0))
 """Of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
 FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
+PRIOR = np.array([2.0, 2.0, 1.0, 0.6, 1.5])
+"""Standard deviations of the logarithms around `FIRST`."""
 
 
 class Covariance(NamedTuple):
@@ -82,14 +84,16 @@ def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: in
     parts = [_Group.of(part) for part in _drawn(points, rng, groups)]
     share = min(1.0, len(points.value) / sum(len(part.points.value) for part in parts))
 
-    def loss(logs: Float) -> float:
+    def loss(logs: Float) -> tuple[float, Float]:
         at = Covariance(*np.exp(logs))
+        told = [part.loss(at) for part in parts]
         # Weak priors, by which few points, or points that do not move, have an answer too.
-        prior = 0.5 * (((logs - np.array(FIRST)) / np.array([2.0, 2.0, 1.0, 0.6, 1.5])) ** 2).sum()
-        return float(share * sum(part.loss(at) for part in parts) + prior)
+        away = (logs - np.array(FIRST)) / PRIOR
+        value, slope = sum(one[0] for one in told), np.sum([one[1] for one in told], axis=0)
+        return float(share * value + 0.5 * away @ away), share * slope + away / PRIOR
 
-    best = optimize.minimize(loss, FIRST, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
-    return Covariance(*map(float, np.exp(best.x)), float(np.median(found.delay)))
+    best = optimize.minimize(loss, FIRST, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
+    return Covariance(*map(float, np.exp(best.x)))._replace(delay_mm=float(np.median(found.delay)))
 
 
 @dataclass(frozen=True)
@@ -107,17 +111,33 @@ class _Group:
         up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
         return cls(points, cdist(points.place, points.place), up, east, points.air())
 
-    def loss(self, at: Covariance) -> float:
-        """Return the negative logarithm of the likelihood, up to a constant."""
-        covariance = matern(self.distance, at.length_m) * (at.up_mm**2 * self.up + at.east_mm**2 * self.east)
-        covariance += VAGUE_MM**2 * (self.up + self.east) + self.air
+    def loss(self, at: Covariance) -> tuple[float, Float]:
+        """Return the negative logarithm of the likelihood, up to a constant, and its slopes (5,) by the logarithms.
+
+        Slopes by Rasmussen and Williams 2006, equation 5.9.
+        """
+        scaled = np.sqrt(3) / at.length_m * self.distance
+        decay = np.exp(-scaled)
+        up, east = at.up_mm**2 * self.up, at.east_mm**2 * self.east
+        alike = (1 + scaled) * decay
+        covariance = alike * (up + east) + VAGUE_MM**2 * (self.up + self.east) + self.air
         covariance[np.diag_indices_from(covariance)] += noise_deviation(self.points.error, at) ** 2
-        try:
-            lower = linalg.cholesky(covariance, lower=True, check_finite=False)
-        except linalg.LinAlgError:
-            return 1e10
-        left = linalg.solve_triangular(lower, self.points.value, lower=True, check_finite=False)
-        return float(0.5 * left @ left + np.log(np.diag(lower)).sum())
+        lower, wrong = linalg.lapack.dpotrf(covariance, lower=1)
+        if wrong:
+            return 1e10, np.zeros(5)
+        told = linalg.lapack.dpotrs(lower, self.points.value, lower=1)[0]
+        half = linalg.lapack.dpotri(lower, lower=1)[0]
+        inverse = np.tril(half) + np.tril(half, -1).T
+        weight = inverse - np.outer(told, told)
+        own, shorter = np.diag(weight), weight * (up + east) * scaled**2 * decay
+        slopes = (
+            2 * (weight * alike * up).sum(),
+            2 * (weight * alike * east).sum(),
+            shorter.sum(),
+            2 * (own * (at.noise_scale * self.points.error) ** 2).sum(),
+            2 * own.sum() * at.nugget_mm**2,
+        )
+        return float(0.5 * self.points.value @ told + np.log(np.diag(lower)).sum()), 0.5 * np.array(slopes)
 
 
 def gather(found: Observations, cell_m: float) -> Points:

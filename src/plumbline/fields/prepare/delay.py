@@ -70,15 +70,15 @@ def estimate_delay(left: Float, place: Float) -> Delay:
 
 
 class _Variogram(NamedTuple):
-    """Half of the mean square of differences (M,), mm^2, at M distances `lag`, m, from `count` pairs of points."""
+    """Half of the mean square of differences (M,), mm^2, at M distances `lag`, m, from `pairs` of points."""
 
     lag: Float
     gamma: Float
-    count: Float
+    pairs: Float
 
     def fit(self, length_m: float) -> tuple[float, Float]:
         """Return the misfit, and the parts (2,) that each point has for itself and that neighbours share."""
-        weight = np.sqrt(self.count) / self.gamma
+        weight = np.sqrt(self.pairs) / self.gamma
         shape = np.column_stack([np.ones_like(self.lag), 1 - np.exp(-self.lag / length_m)])
         found, norm = optimize.nnls(shape * weight[:, None], self.gamma * weight)
         return float(norm), np.asarray(found, float)
@@ -104,7 +104,7 @@ def _variogram(left: Float, place: Float, apart: int) -> _Variogram | None:
     if len(known) < 4:
         return None
     gamma, lag = (np.bincount(number, part, len(count))[known] / count[known] for part in (half_square, distance))
-    return _Variogram(lag, gamma, count[known])
+    return _Variogram(lag, gamma, count[known].astype(float))
 
 
 def _memory(ratios: list[float]) -> float:

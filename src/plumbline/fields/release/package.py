@@ -156,11 +156,14 @@ def verify_fields(folder: Path) -> FieldManifest:
     return verify_folder(folder, FieldManifest)
 
 
-def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "model.onnx") -> FieldPackage:
+def open_fields(
+    folder: Path, adapters: Sequence[str] = (), artifact: str = "model.onnx", threads: int = 0
+) -> FieldPackage:
     """Verify a package of fields and open it.
 
     Args:
         folder: the package. adapters: `NAME` or `NAME=WEIGHT` of those that shall act. artifact: file of `MODELS`.
+        threads: to compute with; 0: all cores.
 
     Raises:
         InputError: it is damaged, or of another family; or there is no such adapter in it.
@@ -169,7 +172,7 @@ def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "mod
     asked, changes = _changes(folder, adapters)
     main = max(asked, key=lambda item: item[1], default=None)
     spread = folder / SPREAD if main is None else folder / ADAPTERS / f"{main[0]}.json"
-    model = FieldModel(folder / artifact, changes or None)
+    model = FieldModel(folder / artifact, changes or None, threads=threads)
     return FieldPackage(
         manifest.name,
         manifest.version,

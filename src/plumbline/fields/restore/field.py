@@ -131,8 +131,9 @@ def _tell(
         drawn[name] = one.mean + own - own.mean(axis=0)
 
 
-WINDOW, OVERLAP = 64, 16
-"""Cells of a side, as in training, and those that two neighbours share."""
+WINDOW, OVERLAP, LEAST = 64, 16, 32
+"""Cells of a side, as in training; those that two neighbours share; those of a side of the last window in a row or
+column, at least: it ends with the grid, at a multiple of `OVERLAP`, which the network can halve."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,12 @@ class Window:
 
     row: int
     column: int
+    rows: int = WINDOW
+    columns: int = WINDOW
 
     def of(self, grid: Grid) -> Grid:
         """Return the grid of the window; it may reach beyond the whole grid."""
-        return grid.window(self.row, self.column, WINDOW, WINDOW)
+        return grid.window(self.row, self.column, self.rows, self.columns)
 
     @property
     def name(self) -> str:
@@ -156,14 +159,16 @@ def windows(grid: Grid, part: Grid | None = None) -> Iterator[Window]:
     """Yield windows that cover the grid, row by row; only those that reach into `part` of it, if that is given."""
     part = part or grid
     first_row, first_column = offset(part, grid)
-    for row in _starts(grid.rows, first_row, part.rows):
-        for column in _starts(grid.columns, first_column, part.columns):
-            yield Window(row, column)
+    for row, rows in _sides(grid.rows, first_row, part.rows):
+        for column, columns in _sides(grid.columns, first_column, part.columns):
+            yield Window(row, column, rows, columns)
 
 
-def _starts(cells: int, first: int, count: int) -> list[int]:
+def _sides(cells: int, first: int, count: int) -> list[tuple[int, int]]:
+    """Return first cell and number of cells of the windows that reach into the cells from `first` on."""
     starts = range(0, max(1, cells - OVERLAP), WINDOW - OVERLAP)
-    return [start for start in starts if first - WINDOW < start < first + count]
+    sides = [(start, int(np.clip(-(-(cells - start) // OVERLAP) * OVERLAP, LEAST, WINDOW))) for start in starts]
+    return [(start, size) for start, size in sides if first - size < start < first + count]
 
 
 def offset(part: Grid, grid: Grid) -> tuple[int, int]:
@@ -190,11 +195,11 @@ class Blend:
         self._ramp = ramp()
 
     def add(self, window: Grid, values: NDArray[np.float32]) -> None:
-        """Add (bands, WINDOW, WINDOW) of a window, which may reach beyond the grid; NaN is ignored."""
+        """Add (bands, rows, columns) of a window, which may reach beyond the grid; NaN is ignored."""
         row, column = offset(window, self._grid)
         # Cells of the window that lie in the grid.
-        rows = slice(max(0, -row), min(WINDOW, self._shape[1] - row))
-        columns = slice(max(0, -column), min(WINDOW, self._shape[2] - column))
+        rows = slice(max(0, -row), min(window.rows, self._shape[1] - row))
+        columns = slice(max(0, -column), min(window.columns, self._shape[2] - column))
         own = values[:, rows, columns]
         weight = np.where(np.isfinite(own), self._ramp[rows, columns], 0)
         place = (

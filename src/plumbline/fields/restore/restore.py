@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from plumbline.core.console import log
+from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json, write_json
-from plumbline.core.jobs import alone, clear, run_jobs, work_folder
+from plumbline.core.jobs import alone, clear, in_threads, one_blas_thread, run_jobs, undone, work_folder
 from plumbline.fields.model.adapter_files import asks_auto
 from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import Covariance, fit_covariance
@@ -127,7 +127,7 @@ def restore(
         for year in years:
             beside = year_path(output, year)
             check_outputs([file.path for file in files], beside, buildings, buildings_output, picture, areas)
-        run_jobs(restore_part, [job for own in (plan, *years.values()) for job in own.jobs], workers, STAGE)
+        restore_windows([job for own in (plan, *years.values()) for job in own.jobs], workers)
         finish(plan, output, buildings, buildings_output, picture, reading, areas, years)
     return plan.field
 
@@ -257,6 +257,20 @@ def plan_years(
     return found
 
 
+def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
+    """Restore the windows that are not done yet; arguments as of `run_jobs`.
+
+    In this process, each core has a window of its own: solving and denoising wait for each other within a window.
+    """
+    if workers != 1:
+        run_jobs(restore_part, jobs, workers, STAGE)
+        return
+    left = undone(jobs, STAGE)
+    with one_blas_thread():
+        for _ in track(in_threads(restore_part, left), len(left), STAGE, finished=True):
+            pass
+
+
 def restore_part(job: WindowJob) -> None:
     """Restore one window into its folder."""
     field = _open(job.run, job.package, job.adapters)
@@ -288,7 +302,7 @@ def _plain(*covariances: Covariance) -> dict[str, dict[str, float]]:
 @lru_cache(maxsize=1)
 def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
     """Read what all windows of a run share, once per process."""
-    model = open_fields(package, adapters)
+    model = open_fields(package, adapters, threads=1)  # windows share the cores: `restore_windows`
     told = read_json(run / "run.json")
     with np.load(run / "observations.npz") as stored:
         found = Observations(**{name: stored[name] for name in stored.files})

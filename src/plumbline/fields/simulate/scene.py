@@ -54,8 +54,8 @@ class Degradation:
     position_m: float
     """Standard deviation of the position's error, each axis."""
     own_mm: float
-    """Of the typical scatterer's own slow movement over the observation. In products, neighbours differ by several times
-    the noise that their series show."""
+    """Of the typical scatterer's own slow movement over the observation; neighbours in products differ by several times
+    what their series show of noise."""
     shared_mm: float
     """Standard deviation of noise at one epoch that scatterers share with their neighbours, as filters leave it."""
 
