@@ -6,10 +6,11 @@ import pytest
 
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, write_json
+from plumbline.export.package import write_folder
 from plumbline.fields.model.adapter_rules import read_rules
 from plumbline.fields.prepare.evidence import Evidence
 from plumbline.fields.release.onnx import copy_adapters
-from plumbline.fields.release.package import adapters_in, open_chosen, open_fields, verify_fields
+from plumbline.fields.release.package import FieldManifest, adapters_in, open_chosen, open_fields, verify_fields
 from plumbline.fields.release.validate import compare_fields, package_files
 from plumbline.params.fields import RestorationParams
 from tests.tiny import run_cli
@@ -125,3 +126,21 @@ def test_a_candidate_is_compared_with_the_champion(tiny_fields, tmp_path):
     (other / "test" / "more").write_text("")
     with pytest.raises(InputError, match="not the test data"):
         compare_fields(package, package, other, tiny_fields.params, tmp_path / "none")
+
+
+def test_a_champion_that_this_version_cannot_run_is_replaced_without_a_comparison(tiny_fields, tmp_path, caplog):
+    package, prepared = tiny_fields.package, tiny_fields.data("prepare")
+    manifest = read_json(package / "manifest.json")
+    content = {key: value for key, value in manifest.items() if key not in ("format", "files", "version", "evidence")}
+    files = {name: package / name for name in manifest["files"] if name != "MODEL_CARD.md"}
+    spread = read_json(package / "spread.json")
+    spread["scale"]["places"] = spread["scale"]["places"][:-1]
+    write_json(tmp_path / "spread.json", spread)
+    files["spread.json"] = tmp_path / "spread.json"
+    write_folder(files, content, "", FieldManifest, tmp_path / "former")
+    compare_fields(package, tmp_path / "former", prepared, tiny_fields.params, tmp_path / "out")
+    assert read_json(tmp_path / "out" / "gate.json")["verdict"] == "not compared"
+    assert "made for other figures of a place" in caplog.text
+    (tmp_path / "former" / "model.onnx").write_bytes(b"")
+    with pytest.raises(InputError, match=r"model\.onnx"):
+        compare_fields(package, tmp_path / "former", prepared, tiny_fields.params, tmp_path / "none")

@@ -209,7 +209,9 @@ def read_spread(path: Path) -> Spread:
     try:
         found = Spread.model_validate(read_json(path))
     except ValidationError as error:
-        raise InputError(f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get it again.") from None
+        raise InputError(
+            f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get one of this version."
+        ) from None
     if set(found.components) != set(COMPONENTS):
-        raise InputError(f"{path}: {', '.join(COMPONENTS)} needed. Get it again.")
+        raise InputError(f"{path}: {', '.join(COMPONENTS)} needed. Get one of this version.")
     return found
