@@ -70,7 +70,7 @@ def areas_layer(judged: Judged) -> list[Layer]:
     areas = judged.areas
     if areas is None or not len(areas):
         return []
-    return [Layer(AREAS, [areas], areas_style(AREAS, _limit(areas["rate_mm_year"].to_numpy(float))), None)]
+    return [Layer(AREAS, [areas], areas_style(AREAS, colour_limit(areas["rate_mm_year"].to_numpy(float))), None)]
 
 
 def causes_layer(judged: Judged) -> list[Layer]:
@@ -95,7 +95,9 @@ def scatterer_layers(
     chosen = [_usable(track, owner, judged) for track, owner in zip(tracks, owners, strict=True)]
     chosen = _bounded(chosen, [len(_days(track)[0]) for track in tracks], predictions)
     names = layer_names([track.name for track in tracks])
-    limit = _limit(np.concatenate([np.zeros(0), *(own.velocity for own in chosen)]))  # one scale: tracks are compared
+    limit = colour_limit(
+        np.concatenate([np.zeros(0), *(own.velocity for own in chosen)])
+    )  # one scale: tracks are compared
     ids = predictions["building_id"].to_numpy(object)
     return [
         Layer(name, _pieces(track, own, ids), scatterers_style(name, limit, _days(track)[0]))
@@ -153,7 +155,7 @@ def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.Ge
     return [_Chosen(own.row[some], own.owner[some], own.velocity[some]) for own, some in zip(chosen, kept, strict=True)]
 
 
-def _limit(velocity: NDArray[np.floating[Any]]) -> float:
+def colour_limit(velocity: NDArray[np.floating[Any]]) -> float:
     """Return the velocity at which the colours end, mm/yr."""
     speed = np.abs(velocity[np.isfinite(velocity)])
     return max(LEAST_LIMIT, float(np.ceil(np.percentile(speed, SHOWN)))) if len(speed) else LEAST_LIMIT

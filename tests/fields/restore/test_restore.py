@@ -178,6 +178,9 @@ def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
 
 def test_areas_are_causes_for_predict(restored):
     areas = geopandas.read_file(restored / "areas.gpkg", layer="moving_areas")
+    assert geopandas.read_file(restored / "areas.gpkg", layer="layer_styles")["f_table_name"].tolist() == [
+        "moving_areas"
+    ]
     assert tuple(areas.columns) == COLUMNS
     assert areas.crs.to_epsg() == 3035
     assert len(areas)

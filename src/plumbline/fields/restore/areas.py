@@ -6,6 +6,7 @@ of each cell for the noise of a track.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import geopandas
@@ -17,7 +18,10 @@ from scipy.special import ndtri
 from plumbline.fields.model.spread import COMPONENTS, COVERAGE
 from plumbline.fields.prepare.grid import Float
 from plumbline.fields.restore.field import BANDS, Blend, Field
+from plumbline.serve.layers import colour_limit
 from plumbline.serve.place.moving_areas import MOVES, REACH, STILL, Velocities, outline, tabulate
+from plumbline.serve.qgis.styles import FIELD_AREA_ALIASES, add_styles, areas_style
+from plumbline.sources.city.causes import MOVING_AREAS
 
 COLUMNS = ("name", "direction", "rate_mm_year", "displacement_mm", "cells", "points", "buildings", "geometry")
 ROWS = 512
@@ -45,6 +49,12 @@ def field_areas(field: Field, blend: Blend, footprints: geopandas.GeoDataFrame |
     if footprints is None:
         footprints = geopandas.GeoDataFrame(geometry=[], crs=field.crs)
     return tabulate(rows, columns, field.crs, footprints)
+
+
+def style_areas(areas: geopandas.GeoDataFrame, path: Path) -> None:
+    """Give the areas in a GeoPackage the style in which QGIS opens them."""
+    limit = colour_limit(areas["rate_mm_year"].to_numpy(float))
+    add_styles(path, {MOVING_AREAS: areas_style(MOVING_AREAS, limit, FIELD_AREA_ALIASES)})
 
 
 def _areas(name: str, field: Field, blend: Blend) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from plumbline.fields.prepare.covariance import Covariance, fit_covariance
 from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_chosen, open_fields
-from plumbline.fields.restore.areas import field_areas
+from plumbline.fields.restore.areas import field_areas, style_areas
 from plumbline.fields.restore.field import (
     WINDOW_BANDS,
     Blend,
@@ -333,7 +333,9 @@ def finish(
         if areas is not None:
             moving = field_areas(plan.field, blend, table)
             log.info("%s: %d moving areas", areas, len(moving))
-            save_table(moving, staged.enter_context(atomic_file(areas)), MOVING_AREAS)
+            save_table(moving, there := staged.enter_context(atomic_file(areas)), MOVING_AREAS)
+            if areas.suffix.lower() == ".gpkg":
+                style_areas(moving, there)
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(ends_mm(plan.field, blend), staged, output)

@@ -120,7 +120,18 @@ AREA_ALIASES = {
     "buildings": "Buildings that it touches",
     "quality": "Quality: 1, points move alike over time, to 3",
 }
-"""Field of the moving areas -> its name with its unit."""
+"""Field of the moving areas of points -> its name with its unit."""
+FIELD_AREA_ALIASES = {
+    ROW: "Row",
+    "name": "Area",
+    "direction": "Direction: up, east, or los (towards the satellite)",
+    "rate_mm_year": "Mean velocity in that direction, against the field's median (mm/yr)",
+    "displacement_mm": "The same over the whole record (mm)",
+    "cells": "Cells",
+    "points": "Points",
+    "buildings": "Buildings that it touches",
+}
+"""Field of the moving areas of a field -> its name with its unit."""
 CAUSE_ALIASES = {
     ROW: "Row",
     "name": "Possible cause",
@@ -247,16 +258,21 @@ def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
     return Style(drawn, sld.document(layer, lines), "Mean velocity towards the satellite")
 
 
-def areas_style(layer: str, limit: float) -> Style:
-    """Style moving areas by rate, as scatterers by velocity. `limit`: rate of the outermost classes, mm/yr."""
+def areas_style(layer: str, limit: float, aliases: Mapping[str, str] = AREA_ALIASES) -> Style:
+    """Style moving areas by rate, as scatterers by velocity.
+
+    Args:
+        layer: its name. limit: rate of the outermost classes, mm/yr. aliases: names of the fields.
+    """
     ranges, lines = [], []
     for colour, label, low, high, condition in _classes("rate_mm_year", limit):
         ranges.append(qml.Range(label, low, high, qml.symbol("fill", qml.simple_fill(colour, GREY, opacity=0.6))))
         lines.append(sld.rule(label, condition, sld.polygon(sld.solid(colour), GREY)))
+    which = next(name for name in aliases if name in ("track", "direction"))
     drawn = qml.vector_document(
-        qml.graduated_renderer("rate_mm_year", ranges), qml.POLYGON, AREA_ALIASES, '"name" || \' \' || "track"'
+        qml.graduated_renderer("rate_mm_year", ranges), qml.POLYGON, aliases, f'"name" || \' \' || "{which}"'
     )
-    return Style(drawn, sld.document(layer, lines), "Moving areas: rate towards the satellite")
+    return Style(drawn, sld.document(layer, lines), "Moving areas: rate against the rest")
 
 
 def causes_style(layer: str) -> Style:
