@@ -34,6 +34,7 @@ from plumbline.sources.city.causes import read_causes
 from plumbline.sources.city.in_memory import Reading, read_tracks
 from plumbline.sources.city.window import Window
 from plumbline.sources.crs import GLOBE, transformer
+from tests.fields.prepare.made import PLACE as CORNER
 from tests.fields.prepare.made import make_observations
 from tests.tiny import run_cli
 from tests.tiny_fields import with_rules
@@ -366,6 +367,20 @@ def test_the_samples_depend_on_the_seed_alone(products, tiny_fields, here):
 
 def line_of(found):
     return replace(found, east_north=found.east_north * [1, 0] + np.outer(found.east_north[:, 0], [0, 0.5]))
+
+
+@pytest.mark.parametrize(("beyond_m", "told"), [(30.0, False), (150.0, True)])
+def test_what_one_direction_sees_alone_is_told_unless_it_is_a_rim(products, tiny_fields, here, beyond_m, told):
+    field = plan_windows(products, tiny_fields.package, QUICK).field
+    found = make_observations(np.random.default_rng(0), 800)
+    lattice = 16.0 + 32 * np.stack(np.divmod(np.arange(400), 20), axis=1)
+    found = replace(found, track=found.side, east_north=CORNER + np.repeat(lattice, 2, axis=0))
+    line = field.settings.line_side
+    found = found.take(found.east_north[:, 0] < CORNER[0] + 300 + beyond_m * (found.side == line))
+    grid = Grid(CORNER[0], CORNER[1] + 640, 10.0, 64, 64)
+    bands = restore_window(found, grid, field.package.model, field.settings).bands
+    assert np.isfinite(bands[BANDS.index("up_mm")]).sum() > 1000
+    assert np.isfinite(bands[BANDS.index("los_mm")]).any() == told
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, distances, draw_samples, summarise
@@ -25,6 +26,10 @@ BANDS = tuple(f"{name}_{what}" for name in ("up", "east", "los") for what in ("m
 """In the order of `restore_window`; `gradient_mm_m` is made of the blended field."""
 WINDOW_BANDS = (*BANDS, "gradient_half_mm_m")
 """Of a window; the last is half of the interval of the slope, of up or of the line of sight where this is told."""
+
+
+STRIP_M = 50.0
+"""Where one direction sees less than this beyond the other, as along the rim of a map, nothing is told."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +85,19 @@ def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: S
     The noise is drawn from the seed and the window's place, so that a run that is gone on with gives the same.
     """
     farthest = settings.spread.farthest_m
-    near = found.take(grid.near(found.east_north, max(farthest, settings.halo_m)))
-    margin = int(np.ceil(farthest / grid.cell_m))
+    near = found.take(grid.near(found.east_north, max(farthest + STRIP_M, settings.halo_m)))
+    strip = 2 * int(STRIP_M / 2 / grid.cell_m) + 1
+    margin = int(np.ceil(farthest / grid.cell_m)) + strip
     wide = grid.window(-margin, -margin, grid.rows + 2 * margin, grid.columns + 2 * margin)
-    inner = (slice(None), slice(margin, margin + grid.rows), slice(margin, margin + grid.columns))
-    away = np.stack([distances(side, grid.cell_m) for side in bin_observations(near, wide).count])[inner]
+    inner = (slice(margin, margin + grid.rows), slice(margin, margin + grid.columns))
+    away = np.stack([distances(side, grid.cell_m) for side in bin_observations(near, wide).count])
     told = away <= farthest
+    line = settings.line_side
+    alone = ndimage.binary_opening(told[line] & ~told[1 - line], np.ones((strip, strip)))[inner]
+    away, told = away[:, *inner], told[:, *inner]
     bands = np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32)
     drawn: dict[str, Float] = {}
-    line = settings.line_side
     both = told[0] & told[1]
-    alone = told[line] & ~both
     if both.any():
         _tell(BOTH, near, settings.covariance, away.max(axis=0), both, grid, model, settings, bands, drawn)
     if alone.any():
