@@ -87,7 +87,7 @@ def restore(
     if areas is not None and areas.suffix.lower() not in AREAS:
         raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.")
     from plumbline.fields.restore.field import parse_box
-    from plumbline.fields.restore.restore import Asked
+    from plumbline.fields.restore.plan import Asked
     from plumbline.fields.restore.restore import restore as run
     from plumbline.release.resolve import resolve_fields
     from plumbline.sources.city.files import point_files

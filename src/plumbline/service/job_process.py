@@ -128,7 +128,8 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.fields.restore.field import Box
     from plumbline.fields.restore.footprints import write_buildings
     from plumbline.fields.restore.outputs import field_document
-    from plumbline.fields.restore.restore import STAGE, Asked, finish, plan_windows, restore_windows
+    from plumbline.fields.restore.plan import STAGE, Asked, plan_windows
+    from plumbline.fields.restore.restore import finish, restore_windows
 
     given = task["options"]
     points, buildings, reading = _inputs(folder, given)

@@ -10,7 +10,8 @@ from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore import restore as run
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, cut_to_year
-from plumbline.fields.restore.restore import Asked, restore
+from plumbline.fields.restore.plan import Asked
+from plumbline.fields.restore.restore import restore
 from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
 from plumbline.sources.city.in_memory import Reading
 from plumbline.sources.city.window import ALL_TIME, Window

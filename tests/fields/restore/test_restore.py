@@ -24,7 +24,8 @@ from plumbline.fields.restore.areas import COLUMNS
 from plumbline.fields.restore.field import BANDS, WINDOW, Box, cut_to_box, parse_box, restore_window
 from plumbline.fields.restore.outputs import GRADIENTS
 from plumbline.fields.restore.periods import check_found
-from plumbline.fields.restore.restore import STAGE, Asked, plan_windows, restore, restore_part
+from plumbline.fields.restore.plan import STAGE, Asked, plan_windows
+from plumbline.fields.restore.restore import restore, restore_part
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
 from plumbline.reporting.colours import DIVERGING
@@ -439,7 +440,7 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
         with pytest.raises(InputError, match=said):
             restore(given.pop("points"), given.pop("package"), given.pop("output"), **given)
     with monkeypatch.context() as patch:
-        patch.setattr("plumbline.fields.restore.restore.MOST_CELLS", 100)
+        patch.setattr("plumbline.fields.restore.plan.MOST_CELLS", 100)
         with pytest.raises(InputError, match=r"--cell 10: .* cells; give larger cells"):
             restore(products, tiny_fields.package, here / "a.tif", QUICK)
     far = footprints(few, offset=90_000.0)
