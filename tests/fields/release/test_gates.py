@@ -14,7 +14,8 @@ from plumbline.core.files import read_json, write_json
 from plumbline.fields.model.scores import METRICS, Settings, process_figures, ratio_bound, restore_scenes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, read_spread
 from plumbline.fields.prepare.conditions import load_scenes
-from plumbline.fields.release.validate import evaluate, mean_of, split_rules, validate
+from plumbline.fields.release.gates import evaluate, mean_of, split_rules
+from plumbline.fields.release.validate import validate
 from plumbline.params.fields import FieldGate, ValidateFields
 from tests.tiny import run_cli
 
