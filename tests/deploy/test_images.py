@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import kubernetes_validate
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -31,13 +31,19 @@ COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
 KUBERNETES = "1.34"
 
 
+@pytest.fixture(scope="module")
+def kubernetes_validate() -> Any:
+    """Imported here: it builds grammars for 2 s, which each worker would pay to collect the tests."""
+    return importlib.import_module("kubernetes_validate")
+
+
 def pod() -> dict[str, Any]:
     found: dict[str, Any] = BY_KIND["Deployment"]["spec"]["template"]["spec"]
     return found
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda one: one["kind"])
-def test_each_manifest_keeps_to_the_schema_of_kubernetes(manifest: dict[str, Any]) -> None:
+def test_each_manifest_keeps_to_the_schema_of_kubernetes(kubernetes_validate: Any, manifest: dict[str, Any]) -> None:
     assert "namespace" not in manifest["metadata"]  # kustomization.yaml has it
     if manifest["kind"] != "ServiceMonitor":  # of Prometheus's operator
         kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
@@ -50,7 +56,7 @@ def test_the_kustomization_takes_every_file_and_names_the_image() -> None:
     assert container["image"] == f"{image['name']}:{image['newTag']}"
 
 
-def test_a_misspelt_key_does_not_pass_that_check() -> None:
+def test_a_misspelt_key_does_not_pass_that_check(kubernetes_validate: Any) -> None:
     wrong = yaml.safe_load(yaml.safe_dump(BY_KIND["Deployment"]))
     wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
