@@ -102,13 +102,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item], most: int | None = None) -> Iterator[Result]:
     """Yield the result of `work` for each item, in order; the first failure ends the others.
 
     The work should spend its time in NumPy, which lets other threads run. An item is made when a thread is about to be
     free, so that few are in memory. One item, or one thread, is done in this thread.
+
+    Args:
+        work: see above. items: see above. most: threads at most; None: as many as there are cores.
     """
-    count, waiting = asked_threads() or cores(), deque[Future[Result]]()
+    count, waiting = min(asked_threads() or cores(), most or sys.maxsize), deque[Future[Result]]()
     items = iter(items)
     first = list(islice(items, 2))
     if count <= 1 or len(first) <= 1:

@@ -14,7 +14,7 @@ import numpy as np
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json
-from plumbline.core.jobs import alone, clear, in_threads, one_blas_thread, run_jobs, undone
+from plumbline.core.jobs import alone, asked_threads, clear, cores, in_threads, one_blas_thread, run_jobs, undone
 from plumbline.fields.prepare.covariance import Covariance
 from plumbline.fields.prepare.grid import Grid, Observations
 from plumbline.fields.release.package import open_fields
@@ -39,6 +39,8 @@ from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
 
 BANDS_FILE = "bands.npy"
+THREADS = 4
+"""At most: a window takes some 150 MB, and more threads wait for Python."""
 
 
 def restore(
@@ -120,14 +122,15 @@ def check_outputs(
 def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
     """Restore the windows that are not done yet; arguments as of `run_jobs`.
 
-    In this process, each core has a window of its own: solving and denoising wait for each other within a window.
+    In this process, up to `THREADS` cores have a window of their own: within one, solving and denoising wait for each
+    other.
     """
     if workers != 1:
         run_jobs(restore_part, jobs, workers, STAGE)
         return
     left = undone(jobs, STAGE)
     with one_blas_thread():
-        for _ in track(in_threads(restore_part, left), len(left), STAGE, finished=True):
+        for _ in track(in_threads(restore_part, left, THREADS), len(left), STAGE, finished=True):
             pass
 
 
@@ -143,7 +146,8 @@ def restore_part(job: WindowJob) -> None:
 @lru_cache(maxsize=1)
 def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
     """Read what all windows of a run share, once per process."""
-    model = open_fields(package, adapters, threads=1)  # windows share the cores: `restore_windows`
+    threads = asked_threads() or max(1, cores() // THREADS)  # windows share the cores: `restore_windows`
+    model = open_fields(package, adapters, threads=threads)
     told = read_json(run / "run.json")
     with np.load(run / "observations.npz") as stored:
         found = Observations(**{name: stored[name] for name in stored.files})
