@@ -36,6 +36,10 @@ class ParameterError(InputError):
     """A parameter is wrong, but its file alone does not show it; the message begins with the key."""
 
 
+class OtherVersion(InputError):
+    """A file is whole, but was made for another version of Plumbline."""
+
+
 class NotWritable(InputError):
     """The output cannot be written where the user wants it; the input is not at fault."""
 

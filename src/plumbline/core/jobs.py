@@ -125,7 +125,9 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], most: int 
                 waiting.append(pool.submit(work, item))
             while waiting:
                 yield waiting.popleft().result()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                log.info("ending, after what is at work")
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 

@@ -12,7 +12,7 @@ from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.train import FitOptions
 
 DOMAINS = ("plain", "noise", "atmosphere", "unwrapping", "sparse")
-"""What stands between the ground and a product; `plain` has a little of all, the others are each adapter's own."""
+"""What stands between the ground and a product; `plain` has a little of all, each other much of one."""
 Domain = Literal["plain", "noise", "atmosphere", "unwrapping", "sparse"]
 AdapterDomain = Literal["noise", "atmosphere", "unwrapping", "sparse"]
 

@@ -143,6 +143,7 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     note_progress(folder, "read", 0, 1)
     with alone(STAGE, patience_seconds=5.0):
         plan = plan_windows(points, Path(task["package"]), asked, reading, partial(_check_size, task=task))
+        note_progress(folder, STAGE, 0, len(plan.jobs))
         restore_windows(plan.jobs)
         for suffix in SUFFIXES if buildings is not None else ():
             assert buildings is not None

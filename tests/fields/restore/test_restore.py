@@ -25,7 +25,7 @@ from plumbline.fields.restore.field import BANDS, WINDOW, Box, cut_to_box, parse
 from plumbline.fields.restore.outputs import GRADIENTS
 from plumbline.fields.restore.periods import check_found
 from plumbline.fields.restore.plan import STAGE, Asked, plan_windows
-from plumbline.fields.restore.restore import restore, restore_part
+from plumbline.fields.restore.restore import restore, restore_part, restore_windows
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
 from plumbline.reporting.colours import DIVERGING
@@ -370,6 +370,27 @@ def line_of(found):
     return replace(found, east_north=found.east_north * [1, 0] + np.outer(found.east_north[:, 0], [0, 0.5]))
 
 
+def test_windows_in_threads_are_those_one_after_the_other_and_the_run_is_opened_once(
+    restored, products, tiny_fields, here, monkeypatch
+):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    opened = []
+    monkeypatch.setattr(
+        "plumbline.fields.restore.restore.open_fields", lambda *a, **b: opened.append(a) or open_fields(*a, **b)
+    )
+    plan = plan_windows(products, tiny_fields.package, replace(QUICK, cell_m=5.0))
+    assert len(plan.jobs) > 1
+    restore_windows(plan.jobs)
+    threaded = [np.load(job.folder / "bands.npy") for job in plan.jobs]
+    for job in plan.jobs:
+        shutil.rmtree(job.folder)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    restore_windows(plan.jobs)
+    assert len(opened) == 1
+    for before, job in zip(threaded, plan.jobs, strict=True):
+        np.testing.assert_array_equal(before, np.load(job.folder / "bands.npy"))
+
+
 @pytest.mark.parametrize(("beyond_m", "told"), [(30.0, False), (150.0, True)])
 def test_what_one_direction_sees_alone_is_told_unless_it_is_a_rim(products, tiny_fields, here, beyond_m, told):
     field = plan_windows(products, tiny_fields.package, QUICK).field
@@ -382,6 +403,20 @@ def test_what_one_direction_sees_alone_is_told_unless_it_is_a_rim(products, tiny
     bands = restore_window(found, grid, field.package.model, field.settings).bands
     assert np.isfinite(bands[BANDS.index("up_mm")]).sum() > 1000
     assert np.isfinite(bands[BANDS.index("los_mm")]).any() == told
+
+
+def test_a_strip_within_the_map_that_one_direction_sees_alone_is_told(products, tiny_fields, here):
+    field = plan_windows(products, tiny_fields.package, QUICK).field
+    found = make_observations(np.random.default_rng(0), 800)
+    lattice = 16.0 + 32 * np.stack(np.divmod(np.arange(400), 20), axis=1)
+    found = replace(found, track=found.side, east_north=CORNER + np.repeat(lattice, 2, axis=0))
+    line = field.settings.line_side
+    settings = replace(field.settings, spread=field.settings.spread.model_copy(update={"farthest_m": 60.0}))
+    found = found.take((np.abs(found.east_north[:, 0] - CORNER[0] - 320) > 70) | (found.side == line))
+    bands = restore_window(found, Grid(CORNER[0], CORNER[1] + 640, 10.0, 64, 64), field.package.model, settings).bands
+    widths = np.isfinite(bands[BANDS.index("los_mm")]).sum(axis=1)[8:-8]
+    assert widths.min() >= 3
+    assert widths.max() <= 5
 
 
 @pytest.mark.parametrize(

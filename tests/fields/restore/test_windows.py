@@ -34,6 +34,12 @@ def test_windows_cover_any_grid_once(rows, columns):
     np.testing.assert_allclose(inner, 1, rtol=1e-5)
 
 
+@given(SIZE)
+def test_windows_have_the_sides_that_a_network_of_many_levels_needs(rows):
+    grid = Grid(0.0, 0.0, 10.0, rows, 100)
+    assert all(not side % 32 for window in windows(grid, multiple=32) for side in (window.rows, window.columns))
+
+
 @given(SIZE, SIZE, st.data())
 def test_windows_of_a_part_are_those_of_the_whole_that_reach_into_it(rows, columns, data):
     grid = Grid(0.0, 0.0, 10.0, rows, columns)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy import ndimage
 
-from plumbline.core.errors import InputError
+from plumbline.core.errors import OtherVersion
 from plumbline.core.files import read_json
 from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.prepare.conditions import MAPS
@@ -204,14 +204,15 @@ def read_spread(path: Path) -> Spread:
     """Read the spread of a trained model.
 
     Raises:
-        InputError: the file is missing or damaged.
+        InputError: the file is missing or no JSON.
+        OtherVersion: it is none of this version.
     """
     try:
         found = Spread.model_validate(read_json(path))
     except ValidationError as error:
-        raise InputError(
+        raise OtherVersion(
             f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get one of this version."
         ) from None
     if set(found.components) != set(COMPONENTS):
-        raise InputError(f"{path}: {', '.join(COMPONENTS)} needed. Get one of this version.")
+        raise OtherVersion(f"{path}: {', '.join(COMPONENTS)} needed. Get one of this version.")
     return found

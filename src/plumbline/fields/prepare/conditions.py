@@ -186,6 +186,6 @@ def load_scenes(folder: Path) -> SceneSet:
         raise InputError(
             f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Prepare again."
         )
-    if not all("evidence" in one for one in about):
+    if not all("evidence" in one and "delay_mm" in one["covariance"] for one in about):
         raise InputError(f"{folder / SCENES_FILE}: of an earlier version. Run `plumbline prepare` again.")
     return SceneSet(maps, truth, about)

@@ -1,7 +1,8 @@
 """Tell how much turbulent air delays the points of a track, from what their series share at single epochs.
 
-The delay is independent from one epoch to the next and alike at neighbouring points (Hanssen 2001, section 4.7). Its
-part in a change looks like movement of the ground, but is that of one track; the Gaussian process has to know its size.
+The delay is alike at neighbouring points and new within days (Hanssen 2001, section 4.7); where products are filtered
+in time, some of it lasts. Its part in a change looks like movement of the ground, but is that of one track; the
+Gaussian process has to know its size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MOST_POINTS = 400
 EDGES_M = (10.0, 20.0, 40.0, 70.0, 110.0, 160.0, 230.0, 320.0, 450.0, 640.0, 900.0)
 LEAST_PAIRS = 30
 LENGTHS_M = (30.0, 500.0)
-"""A longer reach is a sill that no pair of points has seen; half of the largest distance, since pairs are few there."""
+"""A longer reach is a sill that no pair of points has seen; about half of the largest distance."""
 CLIP = 5.0
 """Robust deviations of an epoch."""
 CALM = 1.5
@@ -64,8 +65,8 @@ def estimate_delay(left: Float, place: Float) -> Delay:
     own, shared = first.fit(length)[1]
     if shared * (1 - np.exp(-first.lag[-1] / length)) < LEAST_SHARED * own:
         return NONE
-    later = [_variogram(left, place, apart) for apart in LATER]
-    memory = _memory([one.fit(length)[1][1] / shared for one in later if one is not None])
+    later = {apart: _variogram(left, place, apart) for apart in LATER}
+    memory = _memory({apart: one.fit(length)[1][1] / shared for apart, one in later.items() if one is not None})
     return Delay(float(np.sqrt(shared / (1 - memory))), length, memory)
 
 
@@ -87,6 +88,7 @@ class _Variogram(NamedTuple):
 def _variogram(left: Float, place: Float, apart: int) -> _Variogram | None:
     """Return the variogram of the differences of epochs `apart` from each other; None if the pairs are too few."""
     steps = (left[:, apart:] - left[:, :-apart]) / np.sqrt(2)
+    steps = steps[:, np.isfinite(steps).any(axis=0)]
     enough = np.isfinite(steps).sum(axis=1) > steps.shape[1] / 2
     steps, place = steps[enough], place[enough]
     if len(steps) < LEAST_PAIRS:
@@ -107,7 +109,7 @@ def _variogram(left: Float, place: Float, apart: int) -> _Variogram | None:
     return _Variogram(lag, gamma, count[known].astype(float))
 
 
-def _memory(ratios: list[float]) -> float:
+def _memory(ratios: dict[int, float]) -> float:
     """Return the correlation between epochs by the shared variance of later differences in units of that of the first.
 
     What is kept by r from each epoch to the next differs by (1 - r^k) / (1 - r) after k of them.
@@ -115,5 +117,5 @@ def _memory(ratios: list[float]) -> float:
     if not ratios:
         return 0.0
     tried = np.linspace(0, MOST_KEPT, 81)
-    told = np.stack([(1 - tried**k) / (1 - tried) for k in LATER[: len(ratios)]])
-    return float(tried[((np.log(told) - np.log(np.maximum(ratios, 0.1))[:, None]) ** 2).sum(axis=0).argmin()])
+    away = [np.log((1 - tried**k) / (1 - tried)) - np.log(max(ratio, 0.1)) for k, ratio in ratios.items()]
+    return float(tried[np.square(away).sum(axis=0).argmin()])

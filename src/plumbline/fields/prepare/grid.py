@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from plumbline.core.errors import InputError
+from plumbline.core.jobs import in_threads, one_blas_thread
 from plumbline.fields.prepare.changes import estimate_changes
 from plumbline.fields.prepare.unwrapping import take_out_steps
 from plumbline.prepare.scatterers import check_epochs, period_overlap
@@ -88,7 +89,8 @@ def observe(tracks: Sequence[Track]) -> Observations:
     check_epochs(tracks, 2)
     periods = period_overlap(tracks)
     years = years_of(tracks)
-    parts = [_of_track(tracks[number], number, periods.start, years) for number in periods.kept]
+    with one_blas_thread():
+        parts = list(in_threads(lambda number: _of_track(tracks[number], number, periods.start, years), periods.kept))
     whole = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
     }

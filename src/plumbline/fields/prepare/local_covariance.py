@@ -26,8 +26,8 @@ PRIOR = (0.8, 0.4, 0.5)
 off: on real points, whose noise has heavy tails, small differences of it do harm."""
 NEAREST, EVERY = 36, 3
 """Observations that tell a node, and which of the nearest: they reach farther if some are left out."""
-STEP_M = 60.0
-"""Between nodes."""
+STEP_M, STEP_CELLS = 60.0, 6.0
+"""Between nodes, at least; and by the cells, so that a window has as many nodes with larger ones."""
 BEYOND = 1e12
 """More than any sum of squares of values in their standard deviations."""
 SMOOTH = 0.5
@@ -49,12 +49,14 @@ class Places(NamedTuple):
     """Easting of the first column, m."""
     bottom: float
     """Northing of the first row, m; rows go north."""
+    step: float
+    """Between nodes, m."""
     logs: Float
     """(3, rows, columns), in the order of `Factors`."""
 
     def at(self, place: Float) -> Factors:
         """Return the factors at places (N, 2), m, interpolated."""
-        row, column = (place[:, 1] - self.bottom) / STEP_M, (place[:, 0] - self.left) / STEP_M
+        row, column = (place[:, 1] - self.bottom) / self.step, (place[:, 0] - self.left) / self.step
         return Factors(
             *(np.exp(ndimage.map_coordinates(part, [row, column], order=1, mode="nearest")) for part in self.logs)
         )
@@ -63,21 +65,21 @@ class Places(NamedTuple):
 def fit_places(points: Points, whole: Covariance, grid: Grid, margin_m: float) -> Places:
     """Tell the factors on a grid of nodes that covers `grid` and `margin_m` around it.
 
-    Nodes lie at multiples of `STEP_M`, so that windows that overlap share them.
+    Nodes lie at multiples of their distance, so that windows that overlap share them.
 
     Args:
         points: at least one. whole: covariance of the whole field. grid: see above. margin_m: see above.
     """
+    step = max(STEP_M, STEP_CELLS * grid.cell_m)
     left, bottom = grid.left - margin_m, grid.top - grid.rows * grid.cell_m - margin_m
     right, top = grid.left + grid.columns * grid.cell_m + margin_m, grid.top + margin_m
     east, north = (
-        np.arange(np.floor(low / STEP_M), np.ceil(high / STEP_M) + 1) * STEP_M
-        for low, high in ((left, right), (bottom, top))
+        np.arange(np.floor(low / step), np.ceil(high / step) + 1) * step for low, high in ((left, right), (bottom, top))
     )
     x, y = np.meshgrid(east, north)
     logs = _likely(points, whole, np.column_stack([x.ravel(), y.ravel()])).reshape(3, *x.shape)
     smooth = np.stack([ndimage.gaussian_filter(part, SMOOTH, mode="nearest") for part in logs])
-    return Places(float(east[0]), float(north[0]), smooth)
+    return Places(float(east[0]), float(north[0]), step, smooth)
 
 
 def _likely(points: Points, whole: Covariance, nodes: Float) -> Float:

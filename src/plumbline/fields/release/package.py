@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from plumbline.core.console import log
-from plumbline.core.errors import InputError
+from plumbline.core.errors import InputError, OtherVersion
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
 from plumbline.fields.model.adapter_files import SUFFIX, Arrays, combined, parse_adapters, weight_changes
@@ -55,7 +55,7 @@ class FieldModel:
             detail = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path}: not readable as a denoiser of fields ({detail}).") from None
         if conditions != CHANNELS:
-            raise InputError(f"{path}: made for other conditions than this version of Plumbline describes.")
+            raise OtherVersion(f"{path}: made for other conditions than this version of Plumbline describes.")
         if change:
             change_weights(model, change, path)
         options = onnxruntime.SessionOptions()

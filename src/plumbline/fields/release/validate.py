@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.console import log
-from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError, OtherVersion
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.package import write_folder
 from plumbline.fields.model.adapter_files import AUTO, CHOICES, SUFFIX, weight_changes
@@ -217,7 +217,7 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     """Run both packages on the test scenes and apply the rules with `max_ratio_to: champion`.
 
     Returns:
-        `out`, with `gate.json` and `scenes.csv`; a refusal is written too.
+        `out`, with `gate.json` and, of scenes that were compared, `scenes.csv`; a refusal is written too.
 
     Raises:
         GateRefused: a rule is not met.
@@ -231,9 +231,9 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     verify_fields(champion)
     try:
         opened[CHAMPION] = open_fields(champion)
-    except InputError as error:  # nobody can run it any more
-        log.warning("The champion is whole, but of another version of Plumbline: %s", error)
-        rules = []
+    except OtherVersion as error:  # it cannot serve either
+        log.warning("The champion is of another version of Plumbline; it is replaced without a comparison: %s", error)
+        rules, parts = [], {}
     both = {
         name: [
             one
@@ -244,12 +244,14 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     }
     gate = evaluate(rules, {ALL: both}, {}, params.validate_)
     if not rules:
-        log.warning("No rule compares with the champion; it is replaced without a comparison.")
+        if parts:
+            log.warning("No rule compares with the champion; it is replaced without a comparison.")
         gate["verdict"] = "not compared"
     rows = [{"model": who, "scene": n, **row} for who, own in both.items() for n, row in enumerate(own)]
     with atomic_folder(out) as folder:
         write_json(folder / "gate.json", gate)
-        write_csv(rows, folder / "scenes.csv")
+        if rows:
+            write_csv(rows, folder / "scenes.csv")
     if gate["verdict"] == "fail":
         raise GateRefused(f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.")
     return out

@@ -29,7 +29,7 @@ WINDOW_BANDS = (*BANDS, "gradient_half_mm_m")
 
 
 STRIP_M = 50.0
-"""Where one direction sees less than this beyond the other, as along the rim of a map, nothing is told."""
+"""Where one direction alone sees a strip that is narrower than this along the rim of the map, nothing is told."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,14 @@ def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: S
     The noise is drawn from the seed and the window's place, so that a run that is gone on with gives the same.
     """
     farthest = settings.spread.farthest_m
-    near = found.take(grid.near(found.east_north, max(farthest + STRIP_M, settings.halo_m)))
-    strip = 2 * int(STRIP_M / 2 / grid.cell_m) + 1
-    margin = int(np.ceil(farthest / grid.cell_m)) + strip
+    near = found.take(grid.near(found.east_north, max(farthest + 2 * STRIP_M, settings.halo_m)))
+    margin = int(np.ceil(farthest / grid.cell_m)) + 2 * int(np.ceil(STRIP_M / grid.cell_m))
     wide = grid.window(-margin, -margin, grid.rows + 2 * margin, grid.columns + 2 * margin)
     inner = (slice(margin, margin + grid.rows), slice(margin, margin + grid.columns))
     away = np.stack([distances(side, grid.cell_m) for side in bin_observations(near, wide).count])
     told = away <= farthest
     line = settings.line_side
-    alone = ndimage.binary_opening(told[line] & ~told[1 - line], np.ones((strip, strip)))[inner]
+    alone = _without_rim(told[line], told[1 - line], grid.cell_m)[inner]
     away, told = away[:, *inner], told[:, *inner]
     bands = np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32)
     drawn: dict[str, Float] = {}
@@ -104,6 +103,17 @@ def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: S
         own = near.take(near.side == line).along_line()
         _tell(LINE, own, settings.line_covariance, away[line], alone, grid, model, settings, bands, drawn)
     return RestoredWindow(bands, drawn) if drawn else None
+
+
+def _without_rim(seen: NDArray[np.bool_], other: NDArray[np.bool_], cell_m: float) -> NDArray[np.bool_]:
+    """Return the cells that one direction sees alone, without narrow strips between the other's and no-data."""
+    alone = seen & ~other
+    cells = int(STRIP_M / cell_m)
+    if cells < 2 or not other.any():
+        return alone
+    narrow = alone & ~ndimage.binary_opening(alone, np.ones((cells, cells)))
+    beside = ndimage.binary_dilation(~seen & ~other, np.ones((2 * cells + 1, 2 * cells + 1)))
+    return np.asarray(alone & ~(narrow & beside), bool)
 
 
 def _tell(
@@ -140,7 +150,7 @@ def _tell(
 
 WINDOW, OVERLAP, LEAST = 64, 16, 32
 """Cells of a side, as in training; those that two neighbours share; those of a side of the last window in a row or
-column, at least: it ends with the grid, at a multiple of `OVERLAP`, which the network can halve."""
+column, at least: it ends with the grid, at a multiple of `OVERLAP`, or of what the network needs."""
 
 
 @dataclass(frozen=True)
@@ -162,19 +172,23 @@ class Window:
         return f"{self.row}_{self.column}"
 
 
-def windows(grid: Grid, part: Grid | None = None) -> Iterator[Window]:
-    """Yield windows that cover the grid, row by row; only those that reach into `part` of it, if that is given."""
+def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> Iterator[Window]:
+    """Yield windows that cover the grid, row by row.
+
+    Args:
+        grid: to cover. part: of it; only windows that reach into it count. multiple: of cells, of a side of a window.
+    """
     part = part or grid
     first_row, first_column = offset(part, grid)
-    for row, rows in _sides(grid.rows, first_row, part.rows):
-        for column, columns in _sides(grid.columns, first_column, part.columns):
+    for row, rows in _sides(grid.rows, first_row, part.rows, multiple):
+        for column, columns in _sides(grid.columns, first_column, part.columns, multiple):
             yield Window(row, column, rows, columns)
 
 
-def _sides(cells: int, first: int, count: int) -> list[tuple[int, int]]:
+def _sides(cells: int, first: int, count: int, multiple: int) -> list[tuple[int, int]]:
     """Return first cell and number of cells of the windows that reach into the cells from `first` on."""
     starts = range(0, max(1, cells - OVERLAP), WINDOW - OVERLAP)
-    sides = [(start, int(np.clip(-(-(cells - start) // OVERLAP) * OVERLAP, LEAST, WINDOW))) for start in starts]
+    sides = [(start, int(np.clip(-(-(cells - start) // multiple) * multiple, LEAST, WINDOW))) for start in starts]
     return [(start, size) for start, size in sides if first - size < start < first + count]
 
 

@@ -18,7 +18,7 @@ from plumbline.fields.prepare.covariance import Covariance, fit_covariance
 from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_chosen, open_fields
-from plumbline.fields.restore.field import Box, Field, Settings, Window, cut_to_box, windows
+from plumbline.fields.restore.field import OVERLAP, Box, Field, Settings, Window, cut_to_box, windows
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_found, cut_to_year, period_of
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
@@ -131,7 +131,8 @@ def plan_windows(
             told = {"grid": vars(whole), "settings": {**vars(settings), **_plain(covariance, line)}}
             told["settings"].pop("spread")
             write_json(folder / "run.json", told)
-    jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in windows(whole, grid)]
+    parts = windows(whole, grid, max(OVERLAP, model.model.multiple))
+    jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in parts]
     if part:
         return Plan(field, work, jobs)
     log.info(

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from types import MappingProxyType
 
 import numpy as np
@@ -40,7 +41,8 @@ from plumbline.sources.points.track import Track
 
 BANDS_FILE = "bands.npy"
 THREADS = 4
-"""At most: a window takes some 150 MB, and more threads wait for Python."""
+"""At most: a window takes some 200 MB, and more threads wait for Python."""
+OPENING = Lock()
 
 
 def restore(
@@ -69,7 +71,7 @@ def restore(
         buildings: footprints.
         buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
-        workers: processes, each on one core; 1: this one, on all cores.
+        workers: processes, each on one core; 1: this one, with up to four windows at once.
         areas: GeoPackage or GeoJSON of moving areas, see `areas.field_areas`.
         yearly: whether to write the fields of years, see `periods.year_path`; none of a year with too few epochs.
 
@@ -136,17 +138,18 @@ def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
 
 def restore_part(job: WindowJob) -> None:
     """Restore one window into its folder."""
-    field = _open(job.run, job.package, job.adapters)
+    with OPENING:  # one thread opens what the others wait for
+        field = _open(job.run, job.package, job.adapters)
     one = restore_window(field.found, job.window.of(field.whole), field.package.model, field.settings)
     with atomic_folder(job.folder) as folder:
         if one is not None:
             np.save(folder / BANDS_FILE, one.bands)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # while windows of one year end, those of the next begin
 def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
     """Read what all windows of a run share, once per process."""
-    threads = asked_threads() or max(1, cores() // THREADS)  # windows share the cores: `restore_windows`
+    threads = max(1, (asked_threads() or cores()) // THREADS)  # windows share the cores: `restore_windows`
     model = open_fields(package, adapters, threads=threads)
     told = read_json(run / "run.json")
     with np.load(run / "observations.npz") as stored:

@@ -1,6 +1,6 @@
 """Simulate a scene, degrade it, and write it as products with their truth.
 
-The kinds are the degradation domains that adapters are trained for; `plain` has a little of each.
+Of the kinds, the degradation domains, `plain` has a little of each.
 """
 
 from __future__ import annotations
