@@ -314,6 +314,7 @@ def test_a_run_that_was_cut_ends_so_with_batches_made_ahead_too(work, monkeypatc
     assert weights("cut") == weights("whole")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler on this machine")
 def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, monkeypatch):
     """By the part of torch's compiler that reads the code; what the next makes of it: tests/model/test_compiled.py."""
