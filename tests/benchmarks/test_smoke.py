@@ -125,7 +125,7 @@ TABLES = {
         )
     ],
 }
-WORDS = {"mechanism or points", "band", "figure", "who", "own noise", "component", "bar", "holds"}
+WORDS = {"mechanism or points", "band", "figure", "who", "own noise", "component", "of", "bar", "holds"}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),

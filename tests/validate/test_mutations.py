@@ -28,7 +28,7 @@ from tests.tiny import run_cli
 from tests.validate import spoil
 
 ROOT = Path(__file__).parents[2]
-SIZES = {"sentinel_a": 260, "sentinel_b": 260, "xband_a": 160, "xband_b": 160}
+SIZES = {"sentinel_a": 340, "sentinel_b": 340, "xband_a": 210, "xband_b": 210}
 
 
 MISSED_BOWLS = {"metric": "missed_share", "artifact": "pruned", "slice": "mechanism:bowl"}
