@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -23,6 +24,15 @@ def configure() -> None:
     """Set the variables that are not set yet; call this before Prefect is imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+    logging.getLogger("prefect.engine").addFilter(shorten_failure)
+
+
+def shorten_failure(record: logging.LogRecord) -> bool:
+    """Take the traceback out of the report of a flow that returned a failed state: its message has the reason."""
+    error = record.exc_info[1] if record.exc_info else None
+    if type(error).__name__ in ("FailedRun", "CancelledRun"):
+        record.msg, record.args, record.exc_info = f"Failed: {error}", None, None
+    return True
 
 
 # Prefect reads its settings once, when it is imported; whatever imports a flow passes here first.

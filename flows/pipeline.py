@@ -27,7 +27,7 @@ from rich.console import Console
 from flows import report
 from flows.orchestration import embedded_server, tasks
 from flows.orchestration.run_records import close_leftover_runs
-from flows.versioning import dvc_process, stage_runner
+from flows.versioning import stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
 from flows.versioning.families import DIAGNOSIS, Family, inside
 from flows.versioning.stage_runner import StageFailedError
@@ -61,7 +61,6 @@ def run_alone(
     family: Family = DIAGNOSIS,
 ) -> Any:
     """Call `run_stages` in a flow that locks the checkout."""
-    dvc_process.begin()
     if elsewhere and commit is None:
         told = "elsewhere: other machines need a commit to take, and `commit` names none"
         return tasks.failed(StageFailedError(told, stage_runner.BAD_INPUT))
@@ -91,9 +90,13 @@ def run_stages(
         commit = taken.result()
     try:
         with inside(family):
-            return _run_stages(family, dask, commit, elsewhere or {}, limit_s)
+            state = _run_stages(family, dask, commit, elsewhere or {}, limit_s)
     except StageFailedError as error:  # of `inside`; those of steps are their states
         return tasks.failed(error)
+    if shared and state.is_completed():
+        published = tasks.publish_lock(f"Results of {family.name} at {commit[:12]}", return_state=True)
+        return state if published.is_completed() else tasks.passed_on(published)
+    return state
 
 
 def _run_stages(
@@ -104,6 +107,10 @@ def _run_stages(
     stale = stage_runner.stale(family.showcase)
     unchanged = True  # until the first stage that is not; what follows that one may depend on it
     for name in family.steps:
+        if name == "release" and shared:  # a champion is announced once everybody can have its results
+            sent = tasks.push(list(outcomes), limit_s, return_state=True)
+            if not sent.is_completed():
+                return tasks.passed_on(sent)
         unchanged = unchanged and name not in stale
         if name in elsewhere and not unchanged:
             made = [stage for stage in outcomes if stage != "release"]
@@ -111,7 +118,7 @@ def _run_stages(
         else:
             spread = dask if name in stage_runner.IN_PORTIONS and not unchanged else None
             skip = unchanged and name != "release"
-            state = tasks.step.with_options(name=name)(name, skip, spread, shared, limit_s, return_state=True)
+            state = tasks.step(name, skip, spread, shared, limit_s, return_state=True)
         outcomes[name] = state.result(raise_on_failure=False)
         if not state.is_completed():
             return tasks.passed_on(state)
@@ -121,8 +128,10 @@ def _run_stages(
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
     told = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
-    if shared and not (sent := tasks.push(list(outcomes), limit_s, return_state=True)).is_completed():
-        return tasks.passed_on(sent)
+    if shared:
+        sent = tasks.push([family.showcase], limit_s, return_state=True)
+        if not sent.is_completed():
+            return tasks.passed_on(sent)
     return Completed(message=told, data={"champion": champion, "told": told})
 
 

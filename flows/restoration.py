@@ -12,7 +12,7 @@ from typing import Any
 from flows.orchestration.embedded_server import begin_run
 
 if __name__ == "__main__":
-    begin_run(ask=False)  # what is stale in another folder is asked there
+    begin_run()  # before Prefect is loaded below, which takes seconds
 
 from prefect import flow
 

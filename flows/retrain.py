@@ -10,12 +10,13 @@ import sys
 from typing import Any
 
 from prefect import flow, get_run_logger
-from prefect.states import Completed, Failed
+from prefect.states import Completed
 
 from flows.orchestration import embedded_server, tasks
 from flows.pipeline import run_stages
 from flows.versioning import stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.stage_runner import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
 
@@ -49,9 +50,9 @@ def retrain(place: str, result: str) -> Any:
             told = f"{city} lends its points; commit params.yaml and data/borrowed/{city}. {done.message}"
             return Completed(message=told)
     except PlumblineError as error:
-        return Failed(message=str(error), data=error.exit_code)
+        return tasks.failed(error)
     except CheckoutBusyError as error:
-        return Failed(message=str(error), data=stage_runner.BAD_INPUT)
+        return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
 
 
 def main() -> int:

@@ -16,11 +16,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL
-from prefect.states import Completed, Failed
+from prefect.states import Completed
 
 from flows.orchestration import embedded_server, tasks
 from flows.orchestration.notifications import sink
-from flows.versioning import dvc_process, process, stage_runner
+from flows.versioning import process, stage_runner
 from flows.versioning.stage_runner import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import read_json
@@ -44,7 +44,7 @@ SECONDS_TO_SEND = 30.0
 def fetch(imported: str) -> None:
     """Update a source that `dvc import-url` has made: `imported` is its `.dvc` file."""
     say, lines = get_run_logger().info, list[str]()
-    code = dvc_process.run("dvc", ["update", imported], stage_runner.keeping(lines, say))
+    code = stage_runner.run_dvc(["update", imported], stage_runner.keeping(lines, say))
     if code:
         raise RuntimeError(f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}")
 
@@ -57,12 +57,11 @@ def judge(dask: str | None = None) -> Any:
         if dask is not None:
             tasks.score_on_dask(dask, say)
     except StageFailedError as error:
-        return Failed(message=str(error), data=error.exit_code)
+        return tasks.failed(error)
     code = process.run([sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say))
     last = lines[-1] if lines else f"exit status {code}"
     if code and not last.startswith(ASIDE):
-        data = code if code == stage_runner.BAD_INPUT else 1
-        return Failed(message=f"score: {last.removeprefix('ERROR ')}", data=data)
+        return tasks.failed(StageFailedError(f"score: {last.removeprefix('ERROR ')}", code))
     return last.removeprefix("ERROR ") if code else ""
 
 
@@ -125,7 +124,7 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
     try:
         params = load_params().score
     except PlumblineError as error:
-        return Failed(message=str(error), data=error.exit_code)
+        return tasks.failed(error)
     failures = []
     imported = sorted(params.source.glob("*.dvc"))
     fetched = [fetch(str(path), return_state=True) for path in imported]
@@ -153,7 +152,7 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
     if lost:
         failures.append(f"{len(lost)} messages could not be sent, and will be the next time: {lost[0].message}")
     if failures:
-        return Failed(message="; ".join(failures), data=code)
+        return tasks.failed(StageFailedError("; ".join(failures), code))
     told = f"{len(sent)} messages sent" if sent else "nothing to tell"
     return Completed(message=f"{told}; {aside}" if aside else told)
 

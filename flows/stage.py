@@ -8,7 +8,7 @@ from prefect import flow
 from prefect.states import Completed
 
 from flows.orchestration import tasks
-from flows.versioning import dvc_process, stage_runner
+from flows.versioning import stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
 from flows.versioning.families import DIAGNOSIS, Family, family_of, inside
 from flows.versioning.stage_runner import StageFailedError
@@ -24,7 +24,6 @@ def stage(stage: str, commit: str, limit_s: float | None = None, family: str = D
         limit_s: seconds after which the stage is ended; no limit where None.
         family: whose stage it is, `diagnosis` or `restoration`.
     """
-    dvc_process.begin()
     own = stage_runner.own_stages()
     if own is not None and stage not in own:
         told = f"{stage}: not a stage of this machine, which is for: {' '.join(own) or 'none'}"

@@ -7,7 +7,6 @@ in which a run is at work is left alone, and that is no failure.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,9 +15,9 @@ from typing import Any
 
 import httpx
 from prefect import flow, get_run_logger
-from prefect.states import Completed, Failed
+from prefect.states import Completed
 
-from flows.orchestration import run_records, services, tasks
+from flows.orchestration import run_records, tasks
 from flows.versioning import caches, clones, stage_runner
 from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
 from flows.versioning.families import FAMILIES, RESTORATION
@@ -61,7 +60,7 @@ def tidy(dry_run: bool = False) -> Any:
     try:
         settings = load_params().tidy
     except PlumblineError as error:
-        return Failed(message=str(error), data=error.exit_code)
+        return tasks.failed(error)
     say = get_run_logger().info
     report = Report()
     with contextlib.ExitStack() as held:
@@ -69,7 +68,7 @@ def tidy(dry_run: bool = False) -> Any:
         report.part(lambda: f"registry {stage_runner.tidy_registry(say, dry_run)}")
         if (RESTORATION.folder / PARAMS).is_file():
             report.part(lambda: _fields(say, dry_run))
-        report.part(lambda: _stores(settings, places, busy, dry_run, say))
+        report.part(lambda: _caches(settings, places, dry_run))
         report.part(lambda: _folders(settings, places, dry_run))
     report.part(lambda: f"{run_records.forget_runs(settings.days, dry_run)} records of runs")
     report.part(lambda: f"{run_records.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
@@ -78,7 +77,7 @@ def tidy(dry_run: bool = False) -> Any:
     told = f"{'would go' if dry_run else 'gone'}: {'; '.join(report.told)}"
     if report.failures:
         reasons = "; ".join(str(error) for error in report.failures)
-        return Failed(message=f"{reasons} ({told})", data=report.failures[0].exit_code)
+        return tasks.failed(StageFailedError(f"{reasons} ({told})", report.failures[0].exit_code))
     return Completed(message=told)
 
 
@@ -101,23 +100,10 @@ def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
     return places, busy
 
 
-def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool, say: Say) -> str:
-    """Tidy DVC's caches, and its remote if that is wanted and nobody uses it."""
-    with_dvc = [str(place) for place in places if (place / ".dvc").is_dir()]
-    if not with_dvc:
-        return ""
-    remote = settings.remote
-    if remote and (busy or (at_work := run_records.runs_at_work())):
-        say(f"DVC's remote is left alone: {len(busy) or at_work} runs are at work")
-        remote = False
-    if remote and services.read_record() and not os.environ.get("PREFECT_API_URL"):
-        say("DVC's remote is left alone: PREFECT_API_URL does not name the server that `make up` started")
-        remote = False
-    asked = caches.Asked(with_dvc, settings.runs, dry_run, remote, settings.days)
-    removed = caches.tidy(asked)
-    for one in removed:
-        say(f"{one.store}: {one.objects} objects, {one.bytes} bytes")
-    return f"{sum(one.objects for one in removed)} objects of DVC, {sum(one.bytes for one in removed)} bytes"
+def _caches(settings: Tidy, places: list[Path], dry_run: bool) -> str:
+    """Tidy DVC's caches."""
+    counts = [caches.tidy(place, settings.runs, dry_run) for place in places if (place / ".dvc").is_dir()]
+    return f"{sum(counts)} objects of DVC" if counts else ""
 
 
 def _fields(say: Say, dry_run: bool) -> str:

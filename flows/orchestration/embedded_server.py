@@ -129,8 +129,8 @@ def _is_server(pid: int) -> bool:
         return False
 
 
-def begin_run(ask: bool = True) -> None:
-    """Lock the checkout for this process, and start Prefect's server and, with `ask`, `dvc status` in parallel.
+def begin_run() -> None:
+    """Lock the checkout for this process, and start Prefect's server while the process goes on.
 
     A busy checkout ends the process, with a message and the exit code for bad input.
     """
@@ -141,5 +141,3 @@ def begin_run(ask: bool = True) -> None:
         sys.exit(stage_runner.BAD_INPUT)
     end_leftover()
     begin()
-    if ask:
-        stage_runner.begin_asking()

@@ -19,7 +19,11 @@ from flows.versioning.stage_runner import BAD_INPUT, REFUSED, Outcome, Say, Stag
 PATIENCE_S = 300.0
 """How long nobody may be there: a server that does not answer, a pool without a worker."""
 POLL_S = 0.5
-CODES = {"BadInput": BAD_INPUT, "Refused": REFUSED}
+UNREACHABLE, FAILED = "Unreachable", "Failed"
+"""Names of failed states: of one that may go well in a while, and of a bug."""
+STATE_NAMES = {BAD_INPUT: "BadInput", REFUSED: "Refused"}
+"""Exit code -> name of the failed state."""
+EXIT_CODES = {name: code for code, name in STATE_NAMES.items()}
 
 
 def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | None = None) -> Outcome:
@@ -100,6 +104,6 @@ def _outcome(run: FlowRun, stage: str, deployment: str) -> Outcome:
         raise UnreachableError(f"{stage}: the worker of {deployment} was lost: {told}")
     if state.is_cancelled():
         raise StageFailedError(f"{stage}: run {run.name} of {deployment} was cancelled", 1)
-    if state.name == "Unreachable":
+    if state.name == UNREACHABLE:
         raise UnreachableError(told)
-    raise StageFailedError(told, CODES.get(state.name or "", 1))
+    raise StageFailedError(told, EXIT_CODES.get(state.name or "", 1))

@@ -23,10 +23,7 @@ FLOWS = ["pipeline", "portions", "restoration", "retrain", "score", "service-job
 TAG = "plumbline"
 """Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
 may have flows of these names."""
-AT_WORK = ["pipeline", "restoration", "retrain", "stage"]
-"""Those that use DVC's stores."""
 FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
-BEGUN = ["PENDING", "RUNNING", "PAUSED", "CANCELLING"]
 PAGE = 200
 LEFT = (
     "checkpoints/*",
@@ -66,12 +63,6 @@ def forget_runs(days: float, dry_run: bool) -> int:
                     _forget(client, run)
             removed += len(found)
     return removed
-
-
-def runs_at_work() -> int:
-    """Count the active runs that use DVC's stores, on any machine of this server."""
-    with get_client(sync_client=True) as client:
-        return len(_runs(client, AT_WORK, {"state": {"type": {"any_": BEGUN}}}))
 
 
 def cut_logs(most_bytes: int, dry_run: bool) -> int:

@@ -1,7 +1,7 @@
 """Define the tasks of flows, and the states in which they end.
 
 A step that fails returns a state and raises nothing: a traceback would hide the one line there is to know. The state's
-name says what kind of failure it is; only `Unreachable`, which may go well in a while, is tried again.
+name is the kind of failure; only `Unreachable`, which may go well in a while, is tried again.
 """
 
 from __future__ import annotations
@@ -18,34 +18,30 @@ from prefect.client.schemas import State
 from prefect.states import Failed
 
 from flows.orchestration import handover
+from flows.orchestration.handover import EXIT_CODES, FAILED, STATE_NAMES, UNREACHABLE
 from flows.orchestration.run_records import TAG
 from flows.versioning import clones, remote, stage_runner
 from flows.versioning.stage_runner import NotRestoredError, Say, StageFailedError, UnreachableError
 from plumbline.core.errors import PlumblineError
 
-UNREACHABLE = "Unreachable"
-NAMES = {stage_runner.BAD_INPUT: "BadInput", stage_runner.REFUSED: "Refused", 1: "Failed"}
-"""Exit code -> name of the failed state."""
 RETRY_DELAYS_S = [10.0, 60.0]
+"""Seconds before the first and before the second retry of a step."""
 
 
-def failed(error: StageFailedError) -> State[Any]:
+def failed(error: PlumblineError | StageFailedError) -> State[Any]:
     """Return the state of a step that failed with `error`."""
-    name = UNREACHABLE if isinstance(error, UnreachableError) else NAMES[error.exit_code]
-    return Failed(name=name, message=str(error), data=error.exit_code)
+    name = UNREACHABLE if isinstance(error, UnreachableError) else STATE_NAMES.get(error.exit_code, FAILED)
+    return Failed(name=name, message=str(error))
 
 
 def passed_on(state: State[Any]) -> State[Any]:
     """Return a flow's state with the name and message of a step's; Prefect would only count the state itself."""
-    return Failed(name=state.name, message=state.message, data=exit_code(state))
+    return Failed(name=state.name, message=state.message)
 
 
 def exit_code(state: State[Any]) -> int:
-    """Return 0 for what completed, else the exit code of the step that failed; 1 after an unexpected exception."""
-    result: Any = state.result(raise_on_failure=False)
-    if state.is_completed():
-        return 0
-    return result if isinstance(result, int) else 1
+    """Return 0 for what completed, else the exit code that the state's name stands for; 1 for any other name."""
+    return 0 if state.is_completed() else EXIT_CODES.get(state.name or "", 1)
 
 
 def run_by_hand(run: Callable[[], Any]) -> State[Any]:
@@ -60,8 +56,8 @@ def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:
     return state.name == UNREACHABLE
 
 
-def _step(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Make a task in which `StageFailedError` becomes a state."""
+def _step(name: str, run_name: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """Make a task in which `StageFailedError` becomes a state; `run_name` may hold parameters in braces."""
 
     def made(do: Callable[..., Any]) -> Any:
         @wraps(do)
@@ -73,7 +69,7 @@ def _step(name: str) -> Callable[[Callable[..., Any]], Any]:
 
         return task(
             name=name,
-            task_run_name=name,
+            task_run_name=run_name or name,
             cache_policy=NO_CACHE,
             retries=len(RETRY_DELAYS_S),
             retry_delay_seconds=RETRY_DELAYS_S,
@@ -83,7 +79,7 @@ def _step(name: str) -> Callable[[Callable[..., Any]], Any]:
     return made
 
 
-@_step("{name}")
+@_step("step", "{name}")
 def step(
     name: str, unchanged: bool = False, dask: str | None = None, pull: bool = False, limit_s: float | None = None
 ) -> Any:
@@ -102,7 +98,7 @@ def step(
     return stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
 
 
-@_step("{name}")
+@_step("step elsewhere", "{name}")
 def step_elsewhere(
     name: str, deployment: str, commit: str, finished: list[str], limit_s: float | None = None
 ) -> stage_runner.Outcome:
@@ -159,13 +155,13 @@ def _on_cluster(stage: str, address: str, work: Callable[[], int]) -> int:
         ) from error
 
 
-@_step("{name}: restore and make")
+@_step("step for others", "{name}: restore and make")
 def step_for_others(name: str, limit_s: float | None = None) -> stage_runner.Outcome:
     """Make one stage of this machine's, from the results of others."""
     return stage_runner.reproduce(name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s)
 
 
-@_step("take commit {revision}")
+@_step("take commit", "take commit {revision}")
 def take_commit(revision: str) -> str:
     """Check out a commit in this clone; return its full hash."""
     commit = clones.take(revision)
@@ -183,3 +179,9 @@ def ask_remote() -> None:
 def push(finished: list[str], limit_s: float | None = None) -> None:
     """Send the results."""
     remote.push(finished, get_run_logger().info, limit_s)
+
+
+@_step("publish lock")
+def publish_lock(subject: str) -> None:
+    """Commit what DVC locked to the branch of results of the origin, where it accepts that."""
+    get_run_logger().info(clones.publish_lock(subject))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ _FAMILY = "restoration/"
 
 
 HERE = Path()
+RESULTS = "refs/heads/results"
+"""Branch of the origin to which runs commit what they locked."""
+PUSHES = 3
+"""Largest number of pushes to that branch, each after fetching what another worker has pushed meanwhile."""
+_NAME = {"NAME": "Plumbline", "EMAIL": "plumbline@localhost"}
+AUTHOR = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _NAME.items()}
+"""Variables that name the author of such a commit."""
+PAGE = Path("src/plumbline/serve/map/page")
+"""The built page of the map, which git ignores and the stage `predict` reads."""
 
 
 def take(revision: str, folder: Path = HERE) -> str:
@@ -44,6 +54,35 @@ def take(revision: str, folder: Path = HERE) -> str:
         if code:
             raise StageFailedError(f"This clone cannot take commit {commit}: {' '.join(said)}", BAD_INPUT)
     return commit
+
+
+def publish_lock(subject: str, folder: Path = HERE) -> str:
+    """Commit the lock and the figures of a run to the branch `results` of the origin; return a line for the log.
+
+    Anybody takes the results from there with plain `git` and `dvc pull`. The commit's parents are the branch's last
+    commit, so that it only ever grows, and the commit that was run. An origin that accepts no push is no failure: the
+    results themselves are in DVC's remote.
+
+    Raises:
+        UnreachableError: git takes longer than `LIMIT_S`.
+    """
+    index = {"GIT_INDEX_FILE": str(Path(_ask_git(folder, "rev-parse", "--absolute-git-dir"), "results-index"))}
+    records = [path for path in WRITTEN if (folder / path).exists()]
+    for _ in range(PUSHES):
+        _git(folder, "fetch", "--quiet", "origin", f"+{RESULTS}:{RESULTS}")
+        last = _git(folder, "rev-parse", "--quiet", "--verify", RESULTS)
+        _ask_git(folder, "read-tree", "HEAD", environment=index)
+        _ask_git(folder, "add", "--all", "--", *records, environment=index)
+        tree = _ask_git(folder, "write-tree", environment=index)
+        former = last[1][0] if last[0] == 0 else "HEAD"
+        if tree == _ask_git(folder, "rev-parse", f"{former}^{{tree}}"):
+            return "The lock and the figures are in git already"
+        parents = [word for parent in dict.fromkeys((former, "HEAD")) for word in ("-p", parent)]
+        commit = _ask_git(folder, "commit-tree", tree, *parents, "-m", subject, environment=AUTHOR)
+        code, lines = _git(folder, "push", "--quiet", "origin", f"{commit}:{RESULTS}")
+        if code == 0:
+            return f"The lock and the figures are commit {commit[:12]} of the branch results"
+    return f"The lock was not sent: the origin does not accept a push to {RESULTS} ({' '.join(lines)})"
 
 
 def refuse_changes(folder: Path = HERE) -> None:
@@ -98,15 +137,24 @@ def _forget_own_record(commit: str, folder: Path) -> None:
             _git(folder, "clean", "--quiet", "--force", "-d", "--", record)
 
 
-def _git(folder: Path, *arguments: str) -> tuple[int, list[str]]:
-    said: list[str] = []
+def _git(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
+    lines: list[str] = []
     # In English, because the words of a refusal tell a wrong name from a network that is down.
-    words = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    variables = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        code = process.run(["git", "-C", str(folder), *arguments], said.append, limit_s=LIMIT_S, environment=words)
+        code = process.run(command, lines.append, limit_s=LIMIT_S, environment=variables)
     except process.TookTooLongError as error:
         raise UnreachableError(f"git {arguments[0]}: {error}") from error
-    return code, said
+    return code, lines
+
+
+def _ask_git(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the first line that git prints; a command of which nothing but success is expected."""
+    code, lines = _git(folder, *arguments, environment=environment)
+    if code:
+        raise StageFailedError(f"git {arguments[0]}: {' '.join(lines)}", 1)
+    return lines[0] if lines else ""
 
 
 HOMES = FOLDER / "clones"
@@ -131,7 +179,15 @@ def provide(worker: str) -> Path:
         new.rename(home)
     take("HEAD", home)
     _same_remote(home)
+    _copy_page(home)
     return home
+
+
+def _copy_page(home: Path) -> None:
+    """Give a clone the page of the map as it was built here, so that it draws and hashes the same."""
+    shutil.rmtree(home / PAGE, ignore_errors=True)
+    if PAGE.is_dir():
+        shutil.copytree(PAGE, home / PAGE)
 
 
 def provided() -> list[Path]:

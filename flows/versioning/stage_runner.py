@@ -6,13 +6,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from flows import report
-from flows.versioning import dvc_process, process
+from flows.versioning import process
 from flows.versioning.process import TookTooLongError
 
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
@@ -36,8 +35,6 @@ _CHATTER = re.compile(
     r"\s*$|Updating lock file|Generating lock file|To track the changes|\tgit add|To enable auto staging"
     r"|\tdvc config core.autostage|Use `dvc push`|Data and pipelines are up to date"
 )
-_asked: list[Future[frozenset[str]]] = []
-_released: list[Future[bool]] = []
 _EXITED = re.compile(r"exited with (-?\d+)")
 _RUNNING = re.compile(r"Running stage '([^']+)'")
 
@@ -70,32 +67,23 @@ def own_stages() -> tuple[str, ...] | None:
     return None if told is None else tuple(told.split())
 
 
-def begin_asking() -> None:
-    """Ask in the background for the stale stages and, without any, whether the package was released.
-
-    The next `stale` and the next `promote` wait for these answers, and give them.
-    """
-    thread = ThreadPoolExecutor(1)
-    found = thread.submit(_ask)
-    _asked.append(found)
-    _released.append(thread.submit(lambda: found.result().isdisjoint(STAGES) and _is_champion()))
+def run_dvc(
+    arguments: Sequence[str],
+    say: Say,
+    *,
+    program: str = "dvc",
+    limit_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run DVC, or the `program` that calls it, with these arguments; return its exit status, as `process.run` does."""
+    return process.run([sys.executable, "-m", program, *arguments], say, limit_s=limit_s, environment=environment)
 
 
 def stale(showcase: str = SHOWCASE) -> frozenset[str]:
     """Return the names of changed stages, or all if DVC fails; stages after them are not included."""
-    return _asked.pop().result() if _asked else _ask(showcase)
-
-
-def _is_champion() -> bool:
-    """Return whether the registry has the unharmed package in this folder as champion."""
-    command = [sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)]
-    return process.run(command, lambda _: None) == 0
-
-
-def _ask(showcase: str = SHOWCASE) -> frozenset[str]:
     lines: list[str] = []
     # By name: else it would look at the stages of all folders.
-    if dvc_process.run("dvc", ["status", "--json", *STAGES, showcase], lines.append) == 0:
+    if run_dvc(["status", "--json", *STAGES, showcase], lines.append) == 0:
         try:
             return frozenset(json.loads(lines[-1]))
         except (IndexError, ValueError):
@@ -126,8 +114,8 @@ def reproduce(
     told = None if only is None else {OWN_STAGES: " ".join(only)}
     program, command = ("flows.versioning.remote", ["dvc", "repro"]) if pull else ("dvc", ["repro"])
     try:
-        code = dvc_process.run(
-            program, [*command, *options, stage], keeping(lines, say), limit_s=limit_s, environment=told
+        code = run_dvc(
+            [*command, *options, stage], keeping(lines, say), program=program, limit_s=limit_s, environment=told
         )
     except TookTooLongError as error:
         raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
@@ -152,9 +140,6 @@ def promote(say: Say) -> str:
     Raises:
         StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
     """
-    if _released and _released.pop().result():
-        say(f"{PACKAGE} is the champion already; nothing was registered")
-        return report.version_of(PACKAGE)
     lines: list[str] = []
     code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], keeping(lines, say))
     if code:

@@ -251,5 +251,3 @@ class Tidy(Section):
     in `.plumbline`."""
     log_mib: float = Field(default=20.0, gt=0, le=10_000)
     """MiB from which a log of the server or a worker is cut to its last half."""
-    remote: bool = False
-    """Remove from DVC's default remote what is removed from the caches; only where no one else keeps results there."""
