@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 from prefect import flow, get_run_logger
 from prefect.states import Completed
 
@@ -44,8 +43,6 @@ class Report:
                 self.told.append(told)
         except StageFailedError as error:
             self.failures.append(error)
-        except httpx.HTTPError as error:
-            self.failures.append(StageFailedError(f"Prefect's server does not answer: {error}", 1))
         except (OSError, ValueError) as error:  # a file that cannot be removed, say
             self.failures.append(StageFailedError(f"{type(error).__name__}: {error}", 1))
 
@@ -70,7 +67,6 @@ def tidy(dry_run: bool = False) -> Any:
             report.part(lambda: _fields(say, dry_run))
         report.part(lambda: _caches(settings, places, dry_run))
         report.part(lambda: _folders(settings, places, dry_run))
-    report.part(lambda: f"{run_records.forget_runs(settings.days, dry_run)} records of runs")
     report.part(lambda: f"{run_records.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
     if busy:
         report.told.append(f"left alone, a run is at work: {', '.join(path.name for path in busy)}")

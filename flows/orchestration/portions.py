@@ -9,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, get_run_logger, tags, task, unmapped
+from prefect import flow, get_run_logger, task, unmapped
 from prefect.cache_policies import NO_CACHE
 from prefect_dask.task_runners import DaskTaskRunner
 
-from flows.orchestration.run_records import TAG
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import AnyJob, alone
 from plumbline.params import load_params
@@ -61,8 +60,7 @@ def on_dask(stage: str, address: str) -> int:
         OSError: no scheduler answers there.
     """
     runner: Any = DaskTaskRunner(address=address)
-    with tags(TAG):  # a run of a deployment does not pass its own on
-        done: int = portions.with_options(task_runner=runner)(stage)
+    done: int = portions.with_options(task_runner=runner)(stage)
     return done
 
 
@@ -105,6 +103,5 @@ def score_on_dask(address: str, model: str = "champion") -> int:
         OSError: no scheduler answers there.
     """
     runner: Any = DaskTaskRunner(address=address)
-    with tags(TAG):
-        done: int = tiles.with_options(task_runner=runner)(model)
+    done: int = tiles.with_options(task_runner=runner)(model)
     return done

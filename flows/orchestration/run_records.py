@@ -1,30 +1,19 @@
-"""Close the records of killed runs, and remove the files and records that runs leave beside their results."""
+"""Close the records of killed runs, and remove the files that runs leave beside their results."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFilter
-from prefect.exceptions import ObjectNotFound
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Crashed
 
 from flows.orchestration import embedded_server
 from flows.orchestration.services import FOLDER
 
-FLOWS = ["pipeline", "portions", "restoration", "retrain", "score", "service-job", "stage", "tidy", "tiles"]
-"""`portions` and `tiles` run inside of others, and their records do not go with those."""
-TAG = "plumbline"
-"""Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
-may have flows of these names."""
-FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
-PAGE = 200
 LEFT = (
     "checkpoints/*",
     "ingest/*",
@@ -41,28 +30,6 @@ LEFT = (
 DOWNLOADED = ("models/*",)
 """In a worker's clone alone; `plumbline release tidy` sees to those of the project, and knows which are released."""
 DAY_S = 86_400.0
-
-
-def forget_runs(days: float, dry_run: bool) -> int:
-    """Remove Prefect's records of our runs that ended over `days` ago, with logs and artifacts; return their number.
-
-    Raises:
-        httpx.HTTPError: the server does not answer.
-    """
-    before = datetime.now(UTC) - timedelta(days=days)
-    ended = {
-        "state": {"type": {"any_": FINAL}},
-        "end_time": {"before_": before.isoformat()},
-        "tags": {"all_": [TAG]},
-    }
-    removed = 0
-    with get_client(sync_client=True) as client:
-        while found := _runs(client, FLOWS, ended, offset=removed if dry_run else 0):
-            if not dry_run:
-                for run in found:
-                    _forget(client, run)
-            removed += len(found)
-    return removed
 
 
 def cut_logs(most_bytes: int, dry_run: bool) -> int:
@@ -96,25 +63,6 @@ def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> in
         for path in old:
             remove(path)
     return size
-
-
-def _runs(client: SyncPrefectClient, flows: list[str], which: dict[str, object], offset: int = 0) -> list[UUID]:
-    ours = FlowFilter.model_validate({"name": {"any_": flows}})
-    wanted = FlowRunFilter.model_validate(which)
-    return [
-        run.id for run in client.read_flow_runs(flow_filter=ours, flow_run_filter=wanted, limit=PAGE, offset=offset)
-    ]
-
-
-def _forget(client: SyncPrefectClient, run: UUID) -> None:
-    """Remove a run and its artifacts; the server removes only its tasks and logs with it."""
-    of_run = ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(run)]}})
-    for artifact in client.read_artifacts(artifact_filter=of_run):
-        if artifact.id is not None:
-            with suppress(ObjectNotFound):  # removed in the browser meanwhile
-                client.delete_artifact(artifact.id)
-    with suppress(ObjectNotFound):
-        client.delete_flow_run(run)
 
 
 def _old(work: Path, patterns: Iterable[str], days: float) -> Iterator[Path]:

@@ -32,7 +32,11 @@ from flows.versioning.stage_runner import BAD_INPUT, StageFailedError
 HOST = "127.0.0.1"
 PORT = "PLUMBLINE_PORT"
 SERVER = "server"
-VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
+VACUUM = {
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 86_400),
+}
+"""Settings of the server by which it removes records of runs that ended 30 days ago, with their logs and artifacts."""
 PATIENCE_S = 600.0
 _console = Console()
 
@@ -187,8 +191,7 @@ def _variables(port: int) -> dict[str, str]:
         "PREFECT_API_URL": f"{_address(port)}/api",
         "PREFECT_HOME": str((FOLDER / "prefect").resolve()),
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
-        # Events go after a week; orphans are logs and artifacts of runs whose removal was cut (flows/tidy.py).
-        VACUUM: os.environ.get(VACUUM, "events,orphans"),
+        **{name: os.environ.get(name, value) for name, value in VACUUM.items()},
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(pools.HEARTBEAT_S),
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         # `python` of the pools' command is that of this environment, activated or not.

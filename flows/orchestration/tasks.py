@@ -12,14 +12,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
-from prefect import get_run_logger, tags, task
+from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Failed
 
 from flows.orchestration import handover
 from flows.orchestration.handover import EXIT_CODES, FAILED, STATE_NAMES, UNREACHABLE
-from flows.orchestration.run_records import TAG
 from flows.versioning import clones, remote, stage_runner
 from flows.versioning.stage_runner import NotRestoredError, Say, StageFailedError, UnreachableError
 from plumbline.core.errors import PlumblineError
@@ -45,11 +44,10 @@ def exit_code(state: State[Any]) -> int:
 
 
 def run_by_hand(run: Callable[[], Any]) -> State[Any]:
-    """Run a flow in this process, with the tag of our runs; return its state."""
+    """Run a flow in this process; return its state."""
     # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with tags(TAG):
-        return cast(State[Any], run())
+    return cast(State[Any], run())
 
 
 def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:

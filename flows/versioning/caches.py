@@ -76,7 +76,8 @@ def main(arguments: list[str]) -> int:
     folder, keep = arguments[:2]
     try:
         with Repo(folder) as repo, repo.lock:
-            caches = [cache for _, cache in repo.cache.by_scheme() if _is_inside(cache, repo)]
+            # A cache may stand under several names; a set has it once.
+            caches = {cache for _, cache in repo.cache.by_scheme() if _is_inside(cache, repo)}
             needed = select_needed(repo, int(keep))
             count = sum(gc(cache, needed, dry=DRY_RUN in arguments) for cache in caches)
     except (StageFailedError, DvcException) as error:

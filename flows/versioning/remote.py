@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,15 @@ def main(arguments: list[str]) -> int:
     place = files.join(*files.parts(remote.path)[:-2])
     try:
         stop_watching = _watch(files, place)
-        _try(files, place)
-        if not arguments:
-            _print(f"DVC's remote {place} answers")
-            return 0
-        if "push" not in arguments:
-            _pass_over_lost_results()
-            stop_watching.set()  # a stage may be at work for hours without the store
-        code: int = dvc(arguments[1:])
-        return code
+        with _probe(files, place):
+            if not arguments:
+                _print(f"DVC's remote {place} answers")
+                return 0
+            if "push" in arguments:
+                return int(dvc(arguments[1:]))
+        _pass_over_lost_results()
+        stop_watching.set()  # a stage may be at work for hours without the store
+        return int(dvc(arguments[1:]))
     except Exception as error:  # every kind of store fails in its own ways; each means that nothing can be handed over
         reason = " ".join(str(error).split()) or type(error).__name__
         if _is_refusal(error):
@@ -125,8 +126,9 @@ def _pass_over_lost_results() -> None:
                     stage.dvcfile._lockfile.remove_stage(stage)
 
 
-def _try(files: Any, place: str) -> None:
-    """Write, read and remove an object."""
+@contextlib.contextmanager
+def _probe(files: Any, place: str) -> Iterator[None]:
+    """Write and read an object, and see that it is still there after the block: else another store took its place."""
     if files.protocol == "local" and not files.isdir(place):
         raise FileNotFoundError("no such folder")  # DVC would make it, where a disk is not mounted
     probe = files.join(place, "probe", f"{socket.gethostname()}-{os.getpid()}")
@@ -134,6 +136,9 @@ def _try(files: Any, place: str) -> None:
     files.pipe_file(probe, b"plumbline")
     if files.cat_file(probe) != b"plumbline":
         raise OSError("an object was not given back as it was sent")
+    yield
+    if not files.exists(probe):
+        raise OSError("it is not the store that it was: not mounted, moved away or emptied meanwhile")
     files.rm_file(probe)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import shutil
@@ -12,18 +11,11 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from uuid import UUID
 
 import pytest
 import yaml
-from prefect import Flow, flow, tags
-from prefect.artifacts import create_markdown_artifact
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFilter
-from prefect.states import Running, Scheduled
-from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.orchestration import portions, run_records
+from flows.orchestration import run_records
 from flows.orchestration.services import FOLDER
 from flows.tidy import tidy
 from flows.versioning import checkout
@@ -52,59 +44,6 @@ def aged(path: Path, days: float) -> Path:
     for one in (path, path.parent):
         os.utime(one, (when, when))
     return path
-
-
-@flow(name="pipeline")
-def ended() -> None:
-    create_markdown_artifact(key="gate", markdown="# Gate")
-
-
-@pytest.mark.usefixtures("harness")
-def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts() -> None:
-    with get_client(sync_client=True) as client:
-        with tags(run_records.TAG):
-            over = ended(return_state=True).state_details.flow_run_id
-        others = ended(return_state=True).state_details.flow_run_id  # of another project, on a server for both
-        at_work = client.create_flow_run(ended, name="at work").id
-        client.set_flow_run_state(at_work, Running(), force=True)
-        waiting = client.create_flow_run(ended, state=Scheduled()).id
-        ours = FlowRunFilter.model_validate({"id": {"any_": [str(one) for one in (over, at_work, waiting, others)]}})
-        artifacts = ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(over)]}})
-
-        def there() -> set[UUID]:
-            return {one.id for one in client.read_flow_runs(flow_run_filter=ours)}
-
-        run_records.forget_runs(LONG_AGO, dry_run=False)
-        assert run_records.forget_runs(0.0, dry_run=True) >= 1
-        assert there() == {over, at_work, waiting, others}
-        assert client.read_artifacts(artifact_filter=artifacts)
-        assert run_records.forget_runs(0.0, dry_run=False) >= 1
-        assert there() == {at_work, waiting, others}
-        assert not client.read_artifacts(artifact_filter=artifacts)
-        assert run_records.runs_at_work() >= 1
-        for one in (at_work, waiting, others):
-            client.delete_flow_run(one)
-
-
-@pytest.mark.usefixtures("harness")
-def test_what_ran_inside_of_a_flow_goes_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deployed run has its tags on the server alone: what runs inside of it begins without them."""
-    monkeypatch.setattr(portions, "DaskTaskRunner", lambda address: ThreadPoolTaskRunner())
-    (place / "data/deliveries").mkdir(parents=True)
-    assert portions.score_on_dask("tcp://nobody", "pretrained") == 0
-    mine = FlowFilter.model_validate({"name": {"any_": ["tiles"]}})
-    with get_client(sync_client=True) as client:
-        assert len(client.read_flow_runs(flow_filter=mine)) == 1
-        run_records.forget_runs(0.0, dry_run=False)
-        assert not client.read_flow_runs(flow_filter=mine)
-
-
-def test_records_of_every_flow_are_seen_to() -> None:
-    files = [path.relative_to(ROOT) for path in (ROOT / "flows").rglob("[!_]*.py")]
-    modules = [importlib.import_module(".".join(path.with_suffix("").parts)) for path in files]
-    assert {one.name for module in modules for one in vars(module).values() if isinstance(one, Flow)} == {
-        *run_records.FLOWS
-    }
 
 
 @pytest.mark.usefixtures("harness")
@@ -146,7 +85,6 @@ def test_the_other_family_is_tidied_with_the_settings_of_the_project(
         return 0
 
     monkeypatch.setattr("flows.versioning.process.run", run)
-    monkeypatch.setattr(run_records, "forget_runs", lambda *_: 0)
     monkeypatch.setattr("flows.tidy.get_run_logger", lambda: logging.getLogger("test"))
     state = tidy.fn()
     assert state.is_completed(), state.message
@@ -228,9 +166,8 @@ def test_a_run_waits_for_tidying_and_for_nothing_else(
             pass
 
 
-def test_settings_have_defaults_that_leave_the_remote_alone(place: Path) -> None:
+def test_settings_are_checked(place: Path) -> None:
     content = yaml.safe_load(Path("params.yaml").read_text())
     assert load_params().tidy.days == LONG_AGO
-    assert not parse_params({key: value for key, value in content.items() if key != "tidy"}).tidy.remote
     with pytest.raises(InputError, match=r"tidy\.former_champions: 0 found; Input should be greater"):
         parse_params(content | {"tidy": {"former_champions": 0}})

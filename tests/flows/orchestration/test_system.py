@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,8 @@ import psutil
 import pytest
 
 from flows.orchestration.services import MARK
+from flows.versioning import clones
+from flows.versioning.stage_runner import reproduce
 from tests.flows.conftest import Project, make_project, stage_process
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until, until_gone
@@ -179,6 +183,30 @@ def test_only_what_may_go_well_is_tried_again(system: System) -> None:
     assert not any("Retry" in line for line in heard)
     assert "promoted" not in heard
     assert "train says hello" not in heard  # not made anew, here or there
+
+
+def test_a_showcase_that_fails_loses_no_result_and_is_reported_in_one_line(system: System) -> None:
+    system.project.behave(train={"other": 1}, predict={"exit": 2})
+    commit = system.project.commit()
+    run = system.start("pipeline/nightly")
+    found = system.ended(run)
+    assert (found["state"]["name"], found["state"]["message"]) == ("BadInput", "predict: predict says why")
+    heard = system.said(run)
+    assert "promoted" in heard
+    assert heard.index("promoted") > next(n for n, line in enumerate(heard) if line.startswith("dvc push"))
+    clone = system.project.folder / "other"
+    subprocess.run(["git", "clone", "--quiet", str(system.project.folder), str(clone)], check=True)
+    (clone / ".dvc/config.local").write_text(f"['remote \"local\"']\n    url = {system.project.folder}/.dvc-remote\n")
+    with contextlib.chdir(clone):
+        assert clones.take(commit) == commit
+        assert reproduce("package", str, pull=True, only=()) == "restored"
+    shutil.rmtree(clone)
+    log = (system.project.folder / ".plumbline/system/cpu.log").read_text()
+    assert "Traceback" not in log
+    assert "predict: predict says why" in log
+    assert not [task for task in system.ask("/task_runs/filter", limit=200) if "{" in task["name"]]
+    system.project.behave()
+    system.project.commit()
 
 
 def test_a_lost_machine_is_noticed_and_its_run_can_be_retried(system: System) -> None:

@@ -11,7 +11,7 @@ from flows.versioning import clones
 from flows.versioning.clones import take
 from flows.versioning.stage_runner import StageFailedError, UnreachableError
 from plumbline.train.monitor import record
-from tests.flows.conftest import IDENTITY
+from tests.flows.conftest import IDENTITY, Project
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -147,3 +147,43 @@ def test_a_folder_that_is_no_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StageFailedError, match="No clone to work in"):
         take("HEAD")
+
+
+def test_a_run_s_lock_goes_to_a_branch_that_only_grows(origin: Path) -> None:
+    (origin / "dvc.lock").write_text("committed")
+    source = commit(origin, "two")
+    take("HEAD")
+    assert "in git already" in clones.publish_lock("nothing new")
+    assert git("branch", "--list", "results", cwd=origin) == ""
+
+    Path("metrics").mkdir()
+    for content in ("first", "second"):
+        Path("dvc.lock").write_text(content)
+        Path("metrics/train.json").write_text(content)
+        assert "branch results" in clones.publish_lock(content)
+        assert "in git already" in clones.publish_lock(content)
+    assert git("log", "--first-parent", "--format=%s", "results", cwd=origin).splitlines()[:2] == ["second", "first"]
+    assert git("merge-base", "results", "HEAD", cwd=origin) == source
+    assert git("show", "results:metrics/train.json", cwd=origin) == "second"
+    assert git("show", "results~1:dvc.lock", cwd=origin) == "first"
+    assert git("show", "HEAD:dvc.lock", cwd=origin) == "committed"
+    assert git("status", "--porcelain", cwd=origin) == ""
+    assert Path("dvc.lock").read_text() == "second"
+    clones.refuse_changes()
+
+
+def test_an_origin_that_takes_no_push_costs_no_result(origin: Path) -> None:
+    Path("dvc.lock").write_text("of this machine")
+    hook = origin / ".git/hooks/pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    assert "does not accept a push" in clones.publish_lock("first")
+
+
+def test_a_worker_s_clone_has_the_page_of_the_map(project: Project) -> None:
+    page = project.folder / clones.PAGE
+    page.mkdir(parents=True)
+    (page / "app.js").write_text("built")
+    home = clones.provide("cpu")
+    assert (home / clones.PAGE / "app.js").read_text() == "built"
+    assert git("status", "--porcelain", cwd=home) == ""

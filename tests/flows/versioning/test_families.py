@@ -9,7 +9,6 @@ import pytest
 
 from flows import report
 from flows.versioning import remote
-from flows.versioning.caches import Asked, tidy_here
 from flows.versioning.clones import refuse_changes
 from flows.versioning.families import DIAGNOSIS, REGISTRY, RESTORATION, family_of, inside
 from flows.versioning.stage_runner import STAGES, StageFailedError, reproduce, stale
@@ -72,25 +71,8 @@ def test_a_store_is_known_by_the_checkout(both: Project) -> None:
         reproduce("simulate", str)
         remote.check(str)
         remote.push(["simulate"], str)
-    assert remote.SEEN.exists()
     assert not Path("restoration/.dvc").exists()
     assert list(Path(".dvc-remote/files").rglob("*.dir"))
-
-
-def test_results_of_stages_of_one_name_are_counted_apart(both: Project) -> None:
-    """One stays of each: that of the other family may be the older one."""
-    reproduce("simulate", str)
-    for wish in (1, 2):
-        both.behave(simulate={"run": wish})
-        with inside(RESTORATION):
-            reproduce("simulate", str)
-    runs = Path(".dvc/cache/runs")
-    assert len([path for path in runs.glob("*/*/*") if path.is_file()]) == 3
-    both.behave(simulate={"run": 3})  # no result is the present one
-    Path("dvc.lock").unlink()
-    Path("restoration/dvc.lock").unlink()
-    tidy_here(Asked([str(both.folder)], 1))
-    assert len([path for path in runs.glob("*/*/*") if path.is_file()]) == 2
 
 
 def test_figures_are_those_that_were_measured(both: Project) -> None:

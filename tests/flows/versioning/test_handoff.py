@@ -166,19 +166,20 @@ def test_a_remote_that_is_gone_is_an_error_and_no_reason_to_compute(
             remote.push(["simulate"], str)
 
 
-def test_a_store_that_is_another_one_is_not_taken_for_the_first(project: Project) -> None:
-    """As a mount point whose disk is not mounted: DVC would begin a new store in it."""
-    store = Path(".dvc-remote")
-    store.mkdir()
-    remote.check(str)
-    store.rename("away")
-    store.mkdir()
-    for ask in (partial(remote.check, str), partial(remote.push, ["simulate"], str)):
-        with pytest.raises(UnreachableError, match="it is not the store that it was"):
-            ask()
-    assert not list(store.iterdir())
-    remote.SEEN.unlink()  # as the message says, where a new one is meant
-    remote.check(str)
+def test_refused_credentials_are_bad_input_and_not_tried_again(
+    bucket: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    address = f"url = s3://plumbline/none\n    endpointurl = {bucket}"
+    Path(".dvc/config.local").write_text(f"['remote \"local\"']\n    {address}\n")
+    with pytest.raises(StageFailedError, match="refuses the credentials") as caught:
+        remote.check(str)
+    assert caught.value.exit_code == 2
+    assert not isinstance(caught.value, UnreachableError)
 
 
 def test_a_machine_without_a_remote_says_so(project: Project) -> None:
