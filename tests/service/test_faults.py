@@ -13,7 +13,8 @@ import pytest
 
 from plumbline.service import guard
 from plumbline.service import job_store as job_files
-from plumbline.service.guard import Guard, Meters
+from plumbline.service.guard import Guard
+from plumbline.service.monitoring import Meters
 from plumbline.service.settings import Limits, Settings
 from tests.full_disk import largest_file
 from tests.service.served import ended, files, is_problem, process
