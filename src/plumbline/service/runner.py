@@ -148,7 +148,12 @@ class Runner(threading.Thread):
     """A thread that runs jobs as long as the service lives; their processes end with the service."""
 
     def __init__(
-        self, root: Path, store: JobStore, models: Models, settings: Settings, meters: Meters
+        self,
+        root: Path,
+        store: JobStore,
+        models: Models,
+        settings: Settings,
+        meters: Meters,
     ) -> None:
         super().__init__(name="runner", daemon=True)
         self._root, self._store, self._models = root, store, models
