@@ -178,7 +178,7 @@ def job(note: Note, client: httpx.Client, kind: str, files: list[Any], options: 
 
     def over() -> bool:
         found.update(client.get(f"/v1/jobs/{found['id']}").json())
-        return found["status"] in ("done", "failed", "cancelled")
+        return found["status"] not in ("queued", "running")
 
     if answer.status_code == 202:
         wait(over, JOB_S, lambda: found)

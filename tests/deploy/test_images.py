@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from plumbline.core.errors import InputError
 from plumbline.core.files import check_place
 from tests.core.test_extras import PROJECT
+from tests.deploy.restricted import OF_CONTAINERS, OF_PODS, broken_rules
 from tests.locks import pinned
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +77,21 @@ def test_the_pod_is_not_root_writes_only_to_volumes_and_has_limits() -> None:
     assert {"cpu", "memory", "ephemeral-storage"} == set(container["resources"]["limits"])
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_pod_keeps_to_the_restricted_profile() -> None:
+    assert broken_rules(pod()) == []
+
+
+def test_a_pod_that_breaks_every_rule_of_the_profile_is_seen() -> None:
+    allowed = {"allowPrivilegeEscalation": True, "privileged": True, "procMount": "Unmasked", "runAsUser": 0}
+    container = {
+        "securityContext": {**allowed, "capabilities": {"add": ["SYS_ADMIN"]}},
+        "ports": [{"hostPort": 80}],
+    }
+    volumes = [{"name": "host", "hostPath": {"path": "/"}}]
+    wrong = {"hostNetwork": True, "volumes": volumes, "containers": [container]}
+    assert set(broken_rules(wrong)) == {*OF_PODS, *OF_CONTAINERS, "Host Ports"}
 
 
 def test_what_the_manifests_name_is_there() -> None:

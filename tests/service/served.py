@@ -77,7 +77,7 @@ def ended(client: Any, job: str, address: str = "") -> dict[str, Any]:
 
     def over() -> bool:
         found.update(client.get(f"{address}/v1/jobs/{job}").json())
-        return found["status"] in ("done", "failed", "cancelled")
+        return found["status"] not in ("queued", "running")
 
     until(over, f"the end of job {job}", found=lambda: found)
     return found

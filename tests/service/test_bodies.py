@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.service.bodies import PIECE_BYTES
-from plumbline.service.guard import Guard, Meters
+from plumbline.service.guard import Guard
+from plumbline.service.monitoring import Meters
 from plumbline.service.settings import Limits, Settings
 
 MB = 1_000_000
@@ -65,7 +66,7 @@ def asked(chunks, *encodings, kind=None):
         async def send(message):
             sent.append(message)
 
-        settings = Settings(folder="none", limits=Limits(upload_mb=1))
+        settings = Settings(folder=".", limits=Limits(upload_mb=1))
         named = [(b"content-encoding", one.encode()) for one in encodings]
         named += [(b"content-type", kind)] if kind else []
         own = [*named, (b"content-length", str(sum(map(len, chunks))).encode())]

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import socket
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,13 +15,16 @@ import pytest
 
 from plumbline.service import guard
 from plumbline.service import job_store as job_files
-from plumbline.service.guard import Guard, Meters
+from plumbline.service.guard import Guard
+from plumbline.service.monitoring import Meters
 from plumbline.service.settings import Limits, Settings
 from tests.full_disk import largest_file
+from tests.ports import free_port
 from tests.service.served import ended, files, is_problem, process
 from tests.waiting import PATIENCE_S, until
 
 pytest.importorskip("fastapi")
+DOCS = Path(__file__).parents[2] / "docs"
 BOUNDARY = "--------------------------0123456789abcdef"
 
 
@@ -124,6 +129,26 @@ def test_a_body_that_stops_coming_or_is_longer_than_it_says_is_ended(tmp_path, m
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert sent[0]["status"] == status
     assert b"problem" in dict(sent[0]["headers"])[b"content-type"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("page", ["service.md", "tutorial-fields.md"])
+def test_a_documented_loop_ends_whatever_became_of_the_job(served, city, page):
+    _, address, _ = served
+    text = (DOCS / page).read_text()
+    (loop,) = re.findall(r"^(?:while|until) curl.*$", text, re.MULTILINE)
+    waiting, queued = (
+        httpx.post(f"{address}/v1/predict", files=files(city.products(), city.footprints)).json() for _ in range(2)
+    )
+    for job in (queued, waiting):
+        httpx.delete(f"{address}/v1/jobs/{job['id']}")
+    with httpx.Client(timeout=PATIENCE_S) as client:
+        assert ended(client, queued["id"], address)["status"] == "cancelled"
+    gone = f"http://127.0.0.1:{free_port()}"
+    for server, job in ((address, queued["id"]), (address, waiting["id"]), (address, "0" * 32), (gone, "0" * 32)):
+        command = ["bash", "-c", loop.replace("http://127.0.0.1:8000", server)]
+        environment = os.environ | {"JOB": job}
+        subprocess.run(command, env=environment, check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.heavy

@@ -265,10 +265,12 @@ def test_jobs_are_cancelled_removed_and_unknown(served, judged, city):
     waiting = [client.post("/v1/predict", files=files(city.products(), city.footprints)).json()["id"] for _ in range(2)]
     assert client.delete(f"/v1/jobs/{waiting[1]}").json()["status"] == "cancelled"
     client.delete(f"/v1/jobs/{waiting[0]}")
-    for job in waiting:
-        row = client.get(f"/v1/jobs/{job}")
-        assert row.status_code == 404 or ended(client, job)["status"] == "cancelled"
+    for job in waiting:  # they stay on the list, as other ended jobs do, until they are removed
+        assert ended(client, job)["status"] == "cancelled"
         assert not (folder / job_files.JOBS / job).exists()
+        assert is_problem(client.get(f"/v1/jobs/{job}/result"), 409, "cancelled")
+        assert client.delete(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+        assert is_problem(client.get(f"/v1/jobs/{job}"), 404, "no such job")
     assert client.delete(f"/v1/jobs/{judged['id']}").json()["status"] == "done"
     assert is_problem(client.get(f"/v1/jobs/{judged['id']}"), 404, "no such job")
     assert not (folder / job_files.JOBS / judged["id"]).exists()

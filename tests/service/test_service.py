@@ -17,6 +17,7 @@ from plumbline.cli.service import read_tokens
 from plumbline.core.errors import InputError
 from plumbline.fields.release.package import adapters_in
 from plumbline.service import job_store as job_files
+from plumbline.service import monitoring
 from plumbline.service.app import make_app
 from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
 from plumbline.service.models import Models
@@ -50,7 +51,34 @@ def test_a_token_is_asked_for_but_by_probes_and_documentation(guarded):
     assert guarded.get("/openapi.json").json()["info"]["title"] == "Plumbline"
     assert guarded.get("/healthz").json() == {"status": "ok"}
     assert guarded.get("/readyz").json()["status"] == "ok"
+    assert guarded.get("/v2/health/ready").json() == {"ready": True}
+    assert guarded.get("/v2/health/live").json() == {"live": True}
     assert guarded.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_an_answer_and_its_problem_name_the_request(guarded):
+    for sent in ("abc-1", "0af7651916cd43dd/8448eb211c80319c:1", "", "two words", "x" * 129, "\u00e9".encode()):
+        refused = guarded.get("/v1/models", headers={"x-request-id": sent})
+        name = refused.headers["x-request-id"]
+        assert refused.json()["request_id"] == name
+        is_valid = sent in ("abc-1", "0af7651916cd43dd/8448eb211c80319c:1")
+        assert (name == sent) == is_valid
+        assert is_valid or len(name) == 32
+    authorised = {"authorization": f"Bearer {TOKEN}"}
+    missing = guarded.get("/v1/jobs/" + "0" * 32, headers=authorised)  # by the application itself
+    assert missing.json()["request_id"] == missing.headers["x-request-id"]
+
+
+def test_probe_and_uploads_refuse_alike_at_a_full_disk(guarded, monkeypatch):
+    authorised = {"authorization": f"Bearer {TOKEN}"}
+    monkeypatch.setattr(monitoring, "MIN_FREE_MB", 1e12)
+    assert is_problem(guarded.get("/readyz"), 503, "MB of free space")
+    for path in ("/v1/predict", "/v1/restore"):
+        refused = guarded.post(path, files=[("points", ("a.csv", b"1"))], headers=authorised)
+        assert is_problem(refused, 507, "MB of free space")
+        assert int(refused.headers["retry-after"]) > 0
+    assert guarded.get("/v1/jobs", headers=authorised).json() == []
+    assert guarded.get("/healthz").status_code == 200
 
 
 def test_it_says_what_it_serves_and_how_much(guarded, fields_package):

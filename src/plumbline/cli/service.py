@@ -11,6 +11,7 @@ import typer
 from pydantic import SecretStr, ValidationError
 
 from plumbline.cli.options import RARE, Commands, VerifyKeyOption
+from plumbline.core.console import LogFormat
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 
@@ -47,6 +48,17 @@ def serve(
     keep_hours: Annotated[
         float, typer.Option(min=0.01, help="For which files of ended jobs are kept.", rich_help_panel=RARE)
     ] = 24.0,
+    score_folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results of `plumbline score` (data/score), whose drift /metrics then shows.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="Form of the log; json: one object a line, also for each request."),
+    ] = "text",
     verify_key: VerifyKeyOption = None,
     basemap: Annotated[
         str | None,
@@ -69,6 +81,8 @@ def serve(
             tokens=read_tokens(token_file) if token_file else (),
             verify_key=verify_key,
             basemap=basemap,
+            score_folder=score_folder,
+            log_format=log_format,
             limits=Limits(
                 upload_mb=upload_mb,
                 points=points,

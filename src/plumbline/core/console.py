@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -17,6 +20,9 @@ Item = TypeVar("Item")
 console = Console(stderr=True)
 log = logging.getLogger("plumbline")
 SECONDS_BETWEEN_LINES = 5.0
+LogFormat = Literal["text", "json"]
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Name of the HTTP request that is worked on; None outside of one."""
 _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
@@ -38,6 +44,35 @@ def setup_logging(verbose: bool = False, process: int = 0) -> None:
     log.handlers = [handler]
     log.setLevel(logging.ERROR if process else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a message as one line of JSON: time (UTC), level, message, request, and its `fields`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        time_utc = datetime.fromtimestamp(record.created, UTC)
+        content: dict[str, Any] = {
+            "time": time_utc.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
+        if request := request_id.get():
+            content["request_id"] = request
+        content |= getattr(record, "fields", {})
+        if record.exc_info:
+            content["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(content, ensure_ascii=False, default=str)
+
+
+def setup_json_logging() -> None:
+    """Send the log of the package, and that of the web server, to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    for logger, level in ((log, logging.INFO), (logging.getLogger("uvicorn"), logging.WARNING)):
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
 
 
 Listener = Callable[[str, int, int], None]

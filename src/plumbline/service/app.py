@@ -17,16 +17,17 @@ from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp
 
 from plumbline import __version__
-from plumbline.core.console import log
+from plumbline.core.console import log, setup_json_logging, setup_logging
 from plumbline.core.errors import InputError
 from plumbline.core.files import check_place
 from plumbline.serve.map.page import is_built, page_html
 from plumbline.service import job_store as job_files
-from plumbline.service.guard import SEVERAL, Guard, Meters, monitoring_routes
+from plumbline.service.guard import Guard
 from plumbline.service.inference import infer_routes
 from plumbline.service.job_store import JobStore
 from plumbline.service.jobs import job_routes
 from plumbline.service.models import Models
+from plumbline.service.monitoring import SEVERAL, Meters, State, monitoring_routes
 from plumbline.service.openapi import Documented, api_page
 from plumbline.service.problems import add_handlers
 from plumbline.service.runner import Runner
@@ -60,7 +61,7 @@ def make_app(settings: Settings) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        runner = Runner(root, store, models, settings)
+        runner = Runner(root, store, models, settings, meters)
         runner.start()
         models.watch()
         # What is loaded stays: to search it for cycles would make one request in thousands wait for 0.1 s.
@@ -82,7 +83,8 @@ def make_app(settings: Settings) -> ASGIApp:
     add_handlers(app)
     # First: routes are tried in this order, and tensors are asked for most often.
     app.include_router(infer_routes(models, settings.limits, meters))
-    app.include_router(monitoring_routes(root, store, models, meters))
+    state = State(root, store, models, settings.score_folder)
+    app.include_router(monitoring_routes(root, store, models, meters, state))
     app.include_router(job_routes(root, store, models, settings.limits, meters))
 
     @app.get("/docs", include_in_schema=False)
@@ -116,6 +118,9 @@ def run(settings: Settings) -> None:
         "server_header": False,
         "timeout_graceful_shutdown": GRACE_SECONDS,
     }
+    if settings.log_format == "json":
+        common["log_config"] = None  # uvicorn's own would write text
+        setup_json_logging()
     log.info("http://%s:%d (documentation at /docs); end with Ctrl-C", settings.host, settings.port)
     if settings.processes == 1:
         _serve(uvicorn.Config(make_app(settings), lifespan="on", **common))
@@ -135,10 +140,8 @@ def run(settings: Settings) -> None:
 
 def of_environment() -> object:
     """Return the application for one of several processes."""
-    from plumbline.core.console import setup_logging
-
-    setup_logging()
     given = Settings.model_validate_json(Path(os.environ[HANDED_ON]).read_text(encoding="utf-8"), context=None)
+    setup_json_logging() if given.log_format == "json" else setup_logging()
     tokens = os.environ[f"{HANDED_ON}_TOKENS"].split()
     return make_app(Settings.model_validate({**given.model_dump(), "tokens": tokens}))
 

@@ -1,118 +1,31 @@
-"""Guard requests by token and size, and count them."""
+"""Guard requests by token, size and free disk; name, count and log them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import hmac
-import os
 import re
-import shutil
+import secrets
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
-from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plumbline.core.console import log, request_id
 from plumbline.service.bodies import Unpacking, encoding_of, end_of, ended
-from plumbline.service.job_store import JobStore
-from plumbline.service.models import Models
-from plumbline.service.problems import Problem, problem_of, refusals
+from plumbline.service.monitoring import Meters, check_disk
+from plumbline.service.problems import Problem, problem_of
 from plumbline.service.settings import Settings
 
-SEVERAL = "PROMETHEUS_MULTIPROC_DIR"
-"""Folder in which several processes gather their figures; Prometheus's client reads the name."""
-LEAST_FREE_MB = 200.0
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-BUILDINGS = (1, 4, 16, 64, 256, 1024, 4096)
-
-
-class Meters:
-    """Figures of one process."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "plumbline_http_requests", "Requests.", ["method", "route", "status"], registry=self.registry
-        )
-        self._seconds = Histogram(
-            "plumbline_http_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=self.registry
-        )
-        self._inferred = Histogram(
-            "plumbline_infer_buildings",
-            "Buildings of a request for tensors.",
-            buckets=BUILDINGS,
-            registry=self.registry,
-        )
-        self._refused = Counter("plumbline_busy", "Requests refused for load.", ["what"], registry=self.registry)
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def inferred(self, buildings: int) -> None:
-        """Count the buildings of a request for tensors."""
-        self._inferred.observe(buildings)
-
-    def refused(self, what: str) -> None:
-        """Count a request that was refused because the service is busy."""
-        self._refused.labels(what).inc()
-
-    def text(self, jobs: dict[str, int], models: list[tuple[str, str, str]]) -> bytes:
-        """Return all figures in the format of Prometheus, summed over the processes."""
-        now = CollectorRegistry()
-        if SEVERAL in os.environ:
-            MultiProcessCollector(now)  # type: ignore[no-untyped-call]
-        gauge = Gauge("plumbline_jobs", "Jobs on the list.", ["status"], registry=CollectorRegistry())
-        served = Gauge(
-            "plumbline_model_info", "Models served.", ["name", "family", "version"], registry=CollectorRegistry()
-        )
-        for status, count in jobs.items():
-            gauge.labels(status).set(count)
-        for about in models:
-            served.labels(*about).set(1)
-        own = now if SEVERAL in os.environ else self.registry
-        return generate_latest(own) + _one(gauge) + _one(served)
-
-
-def _one(gauge: Gauge) -> bytes:
-    alone = CollectorRegistry()
-    alone.register(gauge)
-    return generate_latest(alone)
-
-
-def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meters) -> APIRouter:
-    """Return the routes of probes and figures."""
-    router = APIRouter(tags=["operation"])
-
-    @router.get("/healthz", summary="Tell whether the process answers")
-    def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @router.get("/readyz", summary="Tell whether work can be taken", responses=refusals(503))
-    def readyz() -> dict[str, str]:
-        store.counts()
-        free = shutil.disk_usage(root).free / 1e6
-        if free < LEAST_FREE_MB:
-            raise Problem(503, f"{free:.0f} MB are free for files; {LEAST_FREE_MB:.0f} are needed.", 30)
-        return {"status": "ok", "model": models.diagnosis.manifest.version}
-
-    @router.get("/metrics", summary="Return figures for Prometheus", response_class=Response, responses=refusals(503))
-    def metrics() -> Response:
-        about = [(str(one["name"]), str(one["family"]), str(one["version"])) for one in models.describe()]
-        return Response(meters.text(store.counts(), about), media_type=CONTENT_TYPE_LATEST)
-
-    return router
-
-
-OPEN = ("/healthz", "/readyz", "/", "/docs", "/openapi.json")
+OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/", "/docs", "/openapi.json")
 """What needs no token: the probes, the documentation, and the web page, which asks the user for one."""
 PREFIX = re.compile(rb"(?:/[\w.~-]+){1,9}")
 """What a proxy may write into `X-Forwarded-Prefix`."""
+UPLOADS = ("/v1/predict", "/v1/restore")
+"""Paths to which files are sent, each of which becomes a job."""
+REQUEST_ID = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
+"""Pattern of an `X-Request-Id` that is taken over; another one is replaced."""
 MB = 1_000_000
 JSON_MB = 16
 SAFE_HEADERS = (
@@ -133,6 +46,12 @@ def _below(path: str, headers: dict[bytes, bytes]) -> tuple[str, str]:
     return prefix, path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
 
 
+def _name_request(headers: dict[bytes, bytes]) -> str:
+    """Return the name that the client or a proxy gave to a request, or a new one."""
+    sent = headers.get(b"x-request-id", b"")
+    return sent.decode() if REQUEST_ID.fullmatch(sent) else secrets.token_hex(16)
+
+
 class Guard:
     """An ASGI layer around the application."""
 
@@ -148,6 +67,8 @@ class Guard:
             return
         began, status = time.perf_counter(), 500
         headers = dict(scope["headers"])
+        request = _name_request(headers)
+        request_id.set(request)
         (prefix, path), holder = _below(scope["path"], headers), self._holder(headers)
         state = {**scope.get("state", {}), "holder": holder}
         scope = {**scope, "root_path": prefix, "path": prefix + path, "state": state}
@@ -156,7 +77,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), *SAFE_HEADERS]
+                named = (b"x-request-id", request.encode())
+                message["headers"] = [*message.get("headers", []), *SAFE_HEADERS, named]
             await send(message)
 
         try:
@@ -171,7 +93,12 @@ class Guard:
                 scope = {**scope, "headers": left}
             await self._bounded(scope, receive, counted, self._most(path), encoding)
         route = getattr(scope.get("route"), "path", "other")
-        self._meters.count(scope["method"], route, status, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._meters.count(scope["method"], route, status, seconds)
+        if self._settings.log_format == "json":
+            fields = {"method": scope["method"], "path": path, "status": status}
+            fields["seconds"] = round(seconds, 6)
+            log.info("%s %s %d", scope["method"], path, status, extra={"fields": fields})
 
     def _holder(self, headers: dict[bytes, bytes]) -> str | None:
         """Return the fingerprint of the token that a request brings; None if it brings none that is known."""
@@ -183,6 +110,8 @@ class Guard:
             raise Problem(400, f"Authorization is given {tokens} times, and takes one value.")
         if self._holders and holder is None and path not in OPEN:
             raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
+        if path in UPLOADS:
+            check_disk(self._settings.folder, 507)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise Problem(400, "Content-Length is not a number.")
@@ -194,7 +123,7 @@ class Guard:
         limits = self._settings.limits
         if path.startswith("/v2/"):
             return limits.infer_mb * MB
-        return limits.upload_mb * MB if path in ("/v1/predict", "/v1/restore") else JSON_MB * MB
+        return limits.upload_mb * MB if path in UPLOADS else JSON_MB * MB
 
     def _too_large(self, most: int, has: str = "has") -> Problem:
         return Problem(413, f"The request {has} more than {most // MB} MB, the most that this service takes here.")

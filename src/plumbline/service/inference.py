@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, Response
 
 from plumbline import __version__
 from plumbline.core.errors import InputError
-from plumbline.service.guard import Meters
 from plumbline.service.models import Models, Served
+from plumbline.service.monitoring import Meters
 from plumbline.service.problems import BUSY_SECONDS, Problem, refusals
 from plumbline.service.settings import Limits
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.core import console
-from plumbline.core.console import log, setup_logging
+from plumbline.core.console import log, request_id, setup_json_logging, setup_logging
 from plumbline.core.errors import InputError, PlumblineError, refused_by_disk
 from plumbline.core.extras import is_installed
 from plumbline.core.files import read_json, write_json
@@ -53,6 +53,10 @@ def main(folder: Path, parent: int) -> int:
     console.listen(_Progress(here))
     try:
         task = read_json(here / TASK)
+        request_id.set(task["request_id"])
+        if task["log_format"] == "json":
+            setup_json_logging()
+        log.info("job %s of request %s: %s", folder.name, task["request_id"], task["kind"])
         (here / RESULTS).mkdir(exist_ok=True)
         {"predict": _predict, "restore": _restore}[task["kind"]](here, task)
     except MemoryError:

@@ -37,7 +37,8 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, options TEXT NOT NULL, problem TEXT,
     created REAL NOT NULL, started REAL, finished REAL, owner TEXT, remote TEXT,
-    attempts INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0, holder TEXT, name TEXT
+    attempts INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0, holder TEXT, name TEXT,
+    request_id TEXT
 );
 CREATE INDEX IF NOT EXISTS by_status ON jobs (status, created);
 """
@@ -68,6 +69,8 @@ class JobRow:
     """Fingerprint of the token that it came with; None without one."""
     name: str | None
     """Names of its files."""
+    request_id: str | None
+    """Name of the request that it came with."""
 
 
 class JobStore:
@@ -100,6 +103,7 @@ class JobStore:
         queue: int,
         holder: str | None = None,
         name: str | None = None,
+        request: str | None = None,
     ) -> bool:
         """Append a job; return False if `queue` jobs wait already."""
         with self._open() as database:
@@ -108,9 +112,9 @@ class JobStore:
             if waiting >= queue:
                 return False
             database.execute(
-                "INSERT INTO jobs (id, kind, status, options, created, holder, name) "
-                "VALUES (?, ?, 'queued', ?, ?, ?, ?)",
-                (job, kind, json.dumps(options), time.time(), holder, name),
+                "INSERT INTO jobs (id, kind, status, options, created, holder, name, request_id) "
+                "VALUES (?, ?, 'queued', ?, ?, ?, ?, ?)",
+                (job, kind, json.dumps(options), time.time(), holder, name, request),
             )
         return True
 
@@ -162,13 +166,18 @@ class JobStore:
             database.execute("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
 
     def cancel(self, job: str, holder: str | None = None) -> JobRow | None:
-        """Cancel a waiting job, or ask a running one to end. Return the job, as `get` does."""
+        """Cancel a waiting job, or ask a running one to end.
+
+        Returns:
+            The job; None if there is no such job, as `get` says, or it has ended.
+        """
         with self._open() as database:
             row = database.execute(
                 "UPDATE jobs SET cancelled = cancelled OR status = 'running', "
                 "finished = iif(status = 'queued', :now, finished), "
                 "status = iif(status = 'queued', 'cancelled', status) "
-                "WHERE id = :job AND (:holder IS NULL OR holder = :holder) RETURNING *",
+                "WHERE id = :job AND status IN ('queued', 'running') "
+                "AND (:holder IS NULL OR holder = :holder) RETURNING *",
                 {"job": job, "holder": holder, "now": time.time()},
             ).fetchone()
         return _job(row) if row else None

@@ -13,14 +13,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from plumbline.core.console import request_id
 from plumbline.fields.model.adapter_files import asks_auto, parse_adapters
 from plumbline.fields.restore.field import FORM, parse_box
 from plumbline.params.ingest import Format
 from plumbline.serve.base_rate import given_rate
 from plumbline.service import job_store as job_files
-from plumbline.service.guard import Meters
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status, Upload
 from plumbline.service.models import Models
+from plumbline.service.monitoring import Meters
 from plumbline.service.problems import NO_JOB, Problem, refusals, refuse_odd_fields, refuse_odd_query
 from plumbline.service.settings import Limits
 from plumbline.sources.city.window import parse_window
@@ -69,6 +70,8 @@ class Job(BaseModel):
     kind: Kind
     name: str | None
     """Names of its files."""
+    request_id: str | None
+    """Name of the request that it came with, which the service's log has."""
     status: Status
     progress: Progress | None
     problem: dict[str, Any] | None
@@ -105,7 +108,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         try:
             job_files.buildings_file(folder)
             holder = _holder(request)
-            accepted = store.add(job, kind, options, limits.queue, holder, job_files.name_of(folder))
+            names = job_files.name_of(folder)
+            accepted = store.add(job, kind, options, limits.queue, holder, names, request_id.get())
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -215,16 +219,16 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 
     @router.delete("/jobs/{job}", summary="Cancel a job, or remove an ended one", responses=refusals(404, 503))
     def cancel_job(job: JobId, holder: Holder) -> Job:
+        folder = root / job_files.JOBS / job
         row = store.cancel(job, holder)
         if row is None:
-            raise Problem(404, NO_JOB)
-        folder = root / job_files.JOBS / job
-        told = _told(row, folder)
-        if row.status in ENDED:
+            ended = find(job, holder)
             store.remove(job)
             shutil.rmtree(folder, ignore_errors=True)
-            told = told.model_copy(update={"results": []})
-        return told
+            return ended.model_copy(update={"results": []})
+        if row.status == "cancelled":  # else its files go when its process has ended
+            shutil.rmtree(folder, ignore_errors=True)
+        return _told(row, folder)
 
     @router.get(
         "/jobs/{job}/result",
@@ -305,6 +309,7 @@ def _told(row: JobRow, folder: Path) -> Job:
         id=row.id,
         kind=row.kind,
         name=row.name,
+        request_id=row.request_id,
         status=row.status,
         progress=Progress.model_validate(noted) if noted else None,
         problem=row.problem,

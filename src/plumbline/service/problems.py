@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from plumbline.core.console import log
+from plumbline.core.console import log, request_id
 from plumbline.core.errors import InputError, refused_by_disk
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,6 +63,7 @@ class Details(BaseModel):
     status: int
     detail: str
     error: str = Field(description="The detail again, where clients of the Open Inference Protocol look for it.")
+    request_id: str | None = Field(None, description="As in `X-Request-Id`, and in the service's log.")
 
 
 class Problem(Exception):
@@ -75,13 +76,14 @@ class Problem(Exception):
     @property
     def content(self) -> dict[str, Any]:
         """Return the body of the response."""
-        detail = self.detail
+        detail, request = self.detail, request_id.get()
         return {
             "type": "about:blank",
             "title": TITLES.get(self.status, "Refused"),
             "status": self.status,
             "detail": detail,
             "error": detail,
+            **({"request_id": request} if request else {}),
         }
 
     def response(self) -> JSONResponse:
@@ -95,7 +97,7 @@ class Problem(Exception):
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Return the problem that users see for an error. An unexpected error is logged; users see only its number."""
+    """Return the problem that users see for an error; an unexpected one is logged."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InputError):
@@ -104,9 +106,9 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(507, "The disk of the service is full. Nothing was kept of this request.", 60)
     if isinstance(error, sqlite3.OperationalError):
         return Problem(503, "The list of jobs does not answer. Try again.", BUSY_SECONDS)
-    number = secrets.token_hex(4)
-    log.error("error %s: %s", number, type(error).__name__, exc_info=error)
-    return Problem(500, f"Error {number}; the service's log says more.")
+    name = request_id.get() or secrets.token_hex(4)
+    log.error("error %s: %s", name, type(error).__name__, exc_info=error)
+    return Problem(500, f"Error {name}; the service's log says more.")
 
 
 def for_requests(text: str, folder: Path | None = None) -> str:

@@ -21,13 +21,14 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from plumbline.core.console import log
+from plumbline.core.console import log, request_id
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import write_json
 from plumbline.service import job_store as job_files
 from plumbline.service import runner as work_pool
-from plumbline.service.job_store import JobRow, JobStore
+from plumbline.service.job_store import JobRow, JobStore, Status
 from plumbline.service.models import Models
+from plumbline.service.monitoring import Meters
 from plumbline.service.problems import Problem, problem_of
 from plumbline.service.settings import Settings
 
@@ -146,10 +147,17 @@ class _Running:
 class Runner(threading.Thread):
     """A thread that runs jobs as long as the service lives; their processes end with the service."""
 
-    def __init__(self, root: Path, store: JobStore, models: Models, settings: Settings) -> None:
+    def __init__(
+        self,
+        root: Path,
+        store: JobStore,
+        models: Models,
+        settings: Settings,
+        meters: Meters,
+    ) -> None:
         super().__init__(name="runner", daemon=True)
         self._root, self._store, self._models = root, store, models
-        self._settings, self._limits = settings, settings.limits
+        self._settings, self._limits, self._meters = settings, settings.limits, meters
         self._running: dict[str, _Running] = {}
         self._ended = threading.Event()
         self._swept = -SECONDS_BETWEEN_SWEEPS
@@ -174,6 +182,7 @@ class Runner(threading.Thread):
     def _look(self) -> None:
         for one in list(self._running.values()):
             self._watch(one)
+        request_id.set(None)
         if time.monotonic() - self._swept > SECONDS_BETWEEN_SWEEPS:
             self._swept = time.monotonic()
             self._sweep()
@@ -183,8 +192,11 @@ class Runner(threading.Thread):
                 self._start(job)
 
     def _start(self, job: JobRow) -> None:
+        request_id.set(job.request_id)
         folder = self._root / job_files.JOBS / job.id
         task = {
+            "request_id": job.request_id,
+            "log_format": self._settings.log_format,
             "kind": job.kind,
             "options": job.options,
             "package": str(self._models.package(job.kind)),
@@ -203,10 +215,11 @@ class Runner(threading.Thread):
             self._ended.wait(SECONDS_UNREACHABLE)
             return
         except Exception as error:
-            self._store.finish(job.id, "failed", problem_of(error).content)
+            self._finish(job, "failed", problem_of(error).content)
             return
         self._running[job.id] = _Running(job, work)
-        log.info("job %s: %s begins", job.id, job.kind)
+        fields = {"job": job.id, "kind": job.kind}
+        log.info("job %s: %s begins", job.id, job.kind, extra={"fields": fields})
 
     def _begin(self, job: JobRow, folder: Path) -> LocalJob | PoolJob:
         if not work_pool.asked():
@@ -218,31 +231,30 @@ class Runner(threading.Thread):
         return work
 
     def _watch(self, one: _Running) -> None:
-        job, folder = one.job.id, self._root / job_files.JOBS / one.job.id
+        job, folder = one.job, self._root / job_files.JOBS / one.job.id
+        request_id.set(job.request_id)
         code = one.work.poll()
-        row = self._store.get(job)
+        row = self._store.get(job.id)
         if code is not None:
             if isinstance(one.work, LocalJob):
                 one.work.end()
-            del self._running[job]
-            told = job_files.read_note(folder, job_files.PROBLEM)
+            del self._running[job.id]
+            problem = job_files.read_note(folder, job_files.PROBLEM)
             if code == 0:
-                self._store.finish(job, "done")
+                self._finish(job, "done")
             elif row is not None and row.cancelled:
                 shutil.rmtree(folder, ignore_errors=True)
-                self._store.finish(job, "cancelled")
+                self._finish(job, "cancelled")
             else:
                 why = "The job's process was ended from outside, for want of memory perhaps."
                 if not isinstance(one.work, LocalJob):
                     why = f"Flow run {one.work.run} failed on its worker; the run's log in Prefect says why."
-                ended = Problem(500, why)
-                self._store.finish(job, "failed", told or ended.content)
-            log.info("job %s: ended with %d", job, code)
+                self._finish(job, "failed", problem or Problem(500, why).content)
             return
         if row is None or row.cancelled:
             self._end(one)
             shutil.rmtree(folder, ignore_errors=True)  # first: one who reads "cancelled" finds nothing left
-            self._store.finish(job, "cancelled")
+            self._finish(job, "cancelled")
             return
         limits = self._limits
         if time.monotonic() - one.began > 60 * limits.job_minutes:
@@ -252,7 +264,15 @@ class Runner(threading.Thread):
 
     def _refuse(self, one: _Running, why: str) -> None:
         self._end(one)
-        self._store.finish(one.job.id, "failed", Problem(422, why).content)
+        self._finish(one.job, "failed", Problem(422, why).content)
+
+    def _finish(self, job: JobRow, outcome: Status, problem: dict[str, Any] | None = None) -> None:
+        """Record, count and log how a job ended."""
+        self._store.finish(job.id, outcome, problem)
+        seconds = time.time() - (job.started or job.created)
+        self._meters.ended(job.kind, outcome, seconds)
+        fields = {"job": job.id, "kind": job.kind, "outcome": outcome, "seconds": round(seconds, 3)}
+        log.info("job %s: %s after %.1f s", job.id, outcome, seconds, extra={"fields": fields})
 
     def _end(self, one: _Running) -> None:
         one.work.end()
@@ -260,9 +280,12 @@ class Runner(threading.Thread):
 
     def _sweep(self) -> None:
         again, given_up = self._store.recover()
-        for job in given_up:
+        for row in map(self._store.get, given_up):
             why = "The service ended several times while it did this job; it is not tried again."
-            self._store.finish(job, "failed", Problem(500, why).content)
+            if row is not None:
+                request_id.set(row.request_id)
+                self._finish(row, "failed", Problem(500, why).content)
+        request_id.set(None)
         if again:
             log.info("jobs: %d go on whose service had ended", len(again))
         for job in self._store.remove_ended(time.time() - 3600 * self._limits.keep_hours):

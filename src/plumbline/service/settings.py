@@ -8,6 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from plumbline.core.console import LogFormat
+
 LOOPBACK = "127.0.0.1"
 LEAST_TOKEN = 16
 """Characters of a token; shorter ones can be guessed."""
@@ -58,6 +60,10 @@ class Settings(BaseModel):
     """Between two looks for another champion."""
     basemap: str | None = None
     """Address of a base map for the web page; none by default, so that the page loads nothing from elsewhere."""
+    score_folder: Path | None = None
+    """Results of `plumbline score`, whose drift `/metrics` shows; None: no drift is shown."""
+    log_format: LogFormat = "text"
+    """Form of the log; `json` also writes a line for each request."""
     limits: Limits = Limits()
 
     @field_validator("tokens")

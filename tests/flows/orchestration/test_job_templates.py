@@ -18,6 +18,7 @@ from prefect.workers.base import BaseJobConfiguration
 from flows.orchestration.job_templates import main, template
 from flows.orchestration.pools import read_pools
 from flows.versioning.stage_runner import STAGES, StageFailedError
+from tests.deploy.restricted import broken_rules
 from tests.flows.conftest import IDENTITY, ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "deploy/pools").glob("*.yaml"))
@@ -49,6 +50,7 @@ def test_prefect_resolves_a_run_from_the_template(name: str) -> None:
         assert ("nvidia.com/gpu" in container["resources"]["limits"]) == name.endswith("gpu")
         assert container["resources"]["limits"]["memory"]  # Prefect's own stay
         assert "{{" not in json.dumps(pod["containers"][0]["resources"])
+        assert broken_rules(pod) == []
 
 
 def test_the_pools_share_out_all_stages() -> None:

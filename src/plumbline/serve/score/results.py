@@ -129,6 +129,20 @@ def note_latest(out: Path, place: str) -> None:
         write_json(path, told)
 
 
+def read_drifts(out: Path) -> dict[str, dict[str, Any]]:
+    """Return place -> content of `drift.json` of its latest result.
+
+    Places whose files cannot be read are left out.
+    """
+    drifts = {}
+    for path in sorted(out.glob(f"[!_.]*/{LATEST}")):
+        try:
+            drifts[path.parent.name] = read_json(path.parent / read_json(path)["folder"] / DRIFT)
+        except (InputError, OSError, KeyError, TypeError):
+            continue  # the result is being replaced; or it is damaged, which `score` reports
+    return drifts
+
+
 def _says(path: Path, told: dict[str, str]) -> bool:
     """Return whether a file has this content; False if it cannot be read."""
     try:
