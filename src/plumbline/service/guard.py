@@ -113,6 +113,8 @@ OPEN = ("/healthz", "/readyz", "/", "/docs", "/openapi.json")
 """What needs no token: the probes, the documentation, and the web page, which asks the user for one."""
 PREFIX = re.compile(rb"(?:/[\w.~-]+){1,9}")
 """What a proxy may write into `X-Forwarded-Prefix`."""
+UPLOADS = ("/v1/predict", "/v1/restore", "/v1/tensors")
+"""Paths that take files."""
 MB = 1_000_000
 JSON_MB = 16
 SAFE_HEADERS = (
@@ -194,7 +196,7 @@ class Guard:
         limits = self._settings.limits
         if path.startswith("/v2/"):
             return limits.infer_mb * MB
-        return limits.upload_mb * MB if path in ("/v1/predict", "/v1/restore") else JSON_MB * MB
+        return limits.upload_mb * MB if path in UPLOADS else JSON_MB * MB
 
     def _too_large(self, most: int, has: str = "has") -> Problem:
         return Problem(413, f"The request {has} more than {most // MB} MB, the most that this service takes here.")
