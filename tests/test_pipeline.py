@@ -129,7 +129,8 @@ def test_the_same_input_gives_the_same_bytes(tiny, tmp_path):
 def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, monkeypatch):
     # MLflow takes 2 s to load.
     from plumbline.release.compare import compare_with_champion
-    from plumbline.release.promotion import list_versions, promote
+    from plumbline.release.promotion import promote
+    from plumbline.release.registry import Registry
     from plumbline.release.resolve import resolve_model
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -145,4 +146,4 @@ def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, mo
     assert done.changed
     assert verify_package(resolve_model("champion")).version == done.champion.version
     assert not promote(tmp_path / "project" / "package", compare).changed
-    assert len(list_versions()) == 1
+    assert len(Registry().versions()) == 1

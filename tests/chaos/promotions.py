@@ -19,15 +19,17 @@ from plumbline.core.errors import GateRefused
 from plumbline.core.jobs import die_with_parent
 from plumbline.export.package import verify_package, write_package
 from plumbline.params import Prepare
-from plumbline.release.promotion import list_versions, promote, rollback
+from plumbline.release.promotion import promote, rollback
+from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from tests.chaos.cut import Cut, forked
+from tests.words import read_words, write_words
 
 
 def make_package(folder: Path, words: str) -> Path:
     """A small package with real hashes whose model is a file with the given words."""
     model = folder / "model.onnx"
-    model.write_text(words)
+    write_words(model, words)
     about = {
         "name": "plumbline",
         "default_model": "model.onnx",
@@ -48,7 +50,7 @@ def champion() -> str:
     """The words in the champion's model, whose files are asked to be whole."""
     folder = resolve_model("champion")
     verify_package(folder)
-    return (folder / "model.onnx").read_text()
+    return read_words(folder)
 
 
 def cut(at: int, again: bool) -> list[str]:
@@ -73,7 +75,7 @@ def retry(again: bool) -> str:
 
 def look(again: bool) -> dict[str, Any]:
     """What somebody finds after a cut, one thing after the other."""
-    found: dict[str, Any] = {"served": champion(), "retried": retry(again), "versions": len(list_versions())}
+    found: dict[str, Any] = {"served": champion(), "retried": retry(again), "versions": len(Registry().versions())}
     rollback()
     return found | {"back": champion()}
 

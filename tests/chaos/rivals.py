@@ -18,13 +18,14 @@ from plumbline.core.jobs import die_with_parent
 from plumbline.release.promotion import promote
 from tests.chaos.cut import forked
 from tests.chaos.promotions import champion, load_once, make_package
+from tests.words import read_words
 
 THINKING_S = 1.0
 
 
 def better(candidate: Path, present: Path) -> None:
     """The words in a model tell how good it is; the comparison takes its time, as the real one does."""
-    good, best = ((folder / "model.onnx").read_text() for folder in (candidate, present))
+    good, best = (read_words(folder) for folder in (candidate, present))
     time.sleep(THINKING_S)
     if good < best:
         raise GateRefused(f"{good} is worse than {best}")

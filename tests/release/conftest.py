@@ -22,8 +22,10 @@ from plumbline.params import Prepare
 from plumbline.release.registry import Registry
 from plumbline.release.signature import PASSWORD
 from tests.tiny import empty_registry
+from tests.words import write_words
 
 MakePackage = Callable[..., Path]
+METRICS = {"int8": {"severity_mae": 0.25}, "pruned": {"severity_mae": 0.75, "quadrant_accuracy": 0.625}}
 
 
 @pytest.fixture(scope="session")
@@ -47,13 +49,13 @@ def make_package(tmp_path: Path) -> MakePackage:
     def make(words: str, verdict: str = "pass", **gate: int) -> Path:
         folder = tmp_path / f"package_{words}"
         model = tmp_path / "model.onnx"
-        model.write_text(words)
+        write_words(model, words)
         about = {
             "name": "plumbline",
             "default_model": "model.onnx",
             "prepare": Prepare().model_dump(),
             "hashes": {"data": "d" * 64},
-            "metrics": {"int8": {"severity_mae": 0.25}},
+            "metrics": METRICS,
             "gate": {"verdict": verdict, **gate},
             "records": {"train": {"git": {"commit": "c" * 40}}, "validate": {"lock_md5": "e" * 32}},
         }

@@ -14,12 +14,14 @@ from mlflow import MlflowClient
 
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
-from plumbline.release.promotion import is_champion, list_versions, promote, rollback
+from plumbline.release.promotion import is_champion, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.server import Server
-from tests.release.conftest import MakePackage
+from plumbline.release.versions import figures
+from tests.release.conftest import METRICS, MakePackage
 from tests.tiny import PARAMS, run_cli
+from tests.words import read_words
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +45,7 @@ def test_the_first_package_becomes_champion_without_a_comparison(registry: Regis
     assert done.former is None
     assert registry.champion() == done.champion
     shutil.rmtree(package)
-    assert (resolve_model("champion") / "model.onnx").read_text() == "one"
+    assert read_words(resolve_model("champion")) == "one"
 
 
 def test_a_pass_in_words_that_are_not_known_promotes_nothing(registry: Registry, make_package: MakePackage) -> None:
@@ -75,7 +77,7 @@ def test_the_same_package_again_registers_nothing(registry: Registry, make_packa
     again = promote(package, never)
     assert not again.changed
     assert again.champion == first.champion
-    assert len(list_versions()) == 1
+    assert len(Registry().versions()) == 1
 
 
 def test_figures_hashes_and_origin_go_on_record(registry: Registry, make_package: MakePackage) -> None:
@@ -84,22 +86,22 @@ def test_figures_hashes_and_origin_go_on_record(registry: Registry, make_package
     (item,) = client.search_model_versions("name='plumbline'")
     assert item.tags["data_hash"] == "d" * 64
     assert (item.tags["git_commit"], item.tags["lock_md5"]) == ("c" * 40, "e" * 32)
-    assert client.get_run(item.run_id).data.metrics == {"int8.severity_mae": 0.25}
+    assert client.get_run(item.run_id).data.metrics == dict(figures(METRICS))
 
 
 def test_candidate_and_champion_are_compared_in_that_order(registry: Registry, make_package: MakePackage) -> None:
     seen = []
     promote(make_package("one"), never)
-    promote(make_package("two"), lambda *folders: seen.append([(f / "model.onnx").read_text() for f in folders]))
+    promote(make_package("two"), lambda *folders: seen.append([read_words(f) for f in folders]))
     assert seen == [["two", "one"]]
 
 
 def test_a_worse_candidate_leaves_the_registry_as_it_was(registry: Registry, make_package: MakePackage) -> None:
     promote(make_package("one"), never)
-    before = list_versions()
+    before = Registry().versions()
     with pytest.raises(GateRefused, match=r"at most 0\.3"):
         promote(make_package("two"), refuse)
-    assert list_versions() == before
+    assert Registry().versions() == before
 
 
 @pytest.mark.parametrize("harm", ["change", "remove", "add"])
@@ -113,13 +115,13 @@ def test_a_damaged_package_never_reaches_the_registry(registry: Registry, make_p
         (package / "more.bin").touch()
     with pytest.raises(InputError, match="package_one"):
         promote(package, never)
-    assert list_versions() == []
+    assert Registry().versions() == []
 
 
 def test_a_package_that_failed_its_gates_is_refused(registry: Registry, make_package: MakePackage) -> None:
     with pytest.raises(GateRefused, match="'fail'"):
         promote(make_package("one", verdict="fail"), never)
-    assert list_versions() == []
+    assert Registry().versions() == []
 
 
 def test_a_crash_before_the_alias_leaves_the_champion(
@@ -136,7 +138,7 @@ def test_a_crash_before_the_alias_leaves_the_champion(
         rollback()
 
     done = promote(candidate, agree)
-    assert len(list_versions()) == 2  # the crashed attempt's version is used, not made again
+    assert len(Registry().versions()) == 2  # the crashed attempt's version is used, not made again
     assert done.former == old
     assert rollback().champion == old
 
@@ -147,9 +149,7 @@ def test_of_two_promotions_at_once_the_second_waits_and_meets_the_new_champion(
     promote(make_package("one"), never)
     two, three = make_package("two"), make_package("three")
     met = []
-    second = Thread(
-        target=lambda: promote(three, lambda _, champion: met.append((champion / "model.onnx").read_text()))
-    )
+    second = Thread(target=lambda: promote(three, lambda _, champion: met.append(read_words(champion))))
 
     def compare(candidate: Path, champion: Path) -> None:
         second.start()
@@ -230,8 +230,8 @@ def test_a_clock_that_went_back_changes_nothing(registry: Registry, make_package
     with sqlite3.connect("mlflow.db") as database:
         later = "UPDATE model_versions SET creation_time = creation_time + 315360000000 WHERE version = ?"
         assert database.execute(later, (one.number,)).rowcount == 1
-    assert [item.number for item in list_versions()] == [two.number, one.number]
-    assert list_versions()[1].registered.year > two.registered.year + 8
+    assert [item.number for item in Registry().versions()] == [two.number, one.number]
+    assert Registry().versions()[1].registered.year > two.registered.year + 8
     assert registry.champion() == two
     assert rollback().champion.number == one.number
 
@@ -261,7 +261,7 @@ def test_lost_files_of_the_champion_are_told_and_mended_by_promoting_again(
     with pytest.raises(InputError, match="promote the package again"):
         promote(make_package("two"), agree)
     promote(package, never)
-    assert (resolve_model("champion") / "model.onnx").read_text() == "one"
+    assert read_words(resolve_model("champion")) == "one"
 
 
 def test_the_champion_is_that_of_the_project_here(registry: Registry, make_package: MakePackage) -> None:
@@ -294,7 +294,7 @@ def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(
         promote(package, agree)
     with pytest.raises(GateRefused, match="was the champion until another replaced it and stays out"):
         promote(old, agree)
-    assert (resolve_model("champion") / "model.onnx").read_text() == "new"
+    assert read_words(resolve_model("champion")) == "new"
     assert promote(old, agree, again=True).changed
     assert not promote(old, agree).changed
 
@@ -313,4 +313,4 @@ def test_a_champion_that_changes_during_the_comparison_was_not_compared_with(
 
     with pytest.raises(InputError, match="another promotion changed the champion"):
         promote(make_package("two"), meanwhile)
-    assert (resolve_model("champion") / "model.onnx").read_text() == "better"
+    assert read_words(resolve_model("champion")) == "better"

@@ -10,13 +10,14 @@ import pytest
 from plumbline.core.errors import SignatureRefused
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
-from plumbline.release.promotion import list_versions, promote, rollback
+from plumbline.release.promotion import promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import tidy
 from tests.doctor.servers import answering
 from tests.ports import free_port
 from tests.release.conftest import MakePackage, Pair
+from tests.words import read_words
 
 
 def agree(candidate: Path, champion: Path) -> None:
@@ -56,15 +57,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_packages_are_promoted_found_rolled_back_and_tidied(make_package: MakePackage, keys: Pair) -> None:
     for words in ("one", "two", "three"):
         promote(make_package(words), agree)
-    assert (resolve_model("champion") / "model.onnx").read_text() == "three"
+    assert read_words(resolve_model("champion")) == "three"
     assert verify_package(resolve_model("champion")).version == Registry().champion().version
     assert rollback().changed
-    assert (resolve_model("champion") / "model.onnx").read_text() == "two"
+    assert read_words(resolve_model("champion")) == "two"
     with pytest.raises(SignatureRefused, match="not signed"):
         resolve_model("champion", verify_key=keys.public)
     promote(make_package("four"), agree, sign_key=keys.private)
-    assert (resolve_model("champion", verify_key=keys.public) / "model.onnx").read_text() == "four"
+    assert read_words(resolve_model("champion", verify_key=keys.public)) == "four"
     assert rollback().changed
     tidy(Tidy(former_champions=1, packages=1), Registry())
-    assert (resolve_model("champion") / "model.onnx").read_text() == "two"
-    assert {item.champion for item in list_versions()} == {True, False}
+    assert read_words(resolve_model("champion")) == "two"
+    assert {item.champion for item in Registry().versions()} == {True, False}

@@ -12,13 +12,15 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from plumbline.core.errors import GateRefused, InputError, SignatureRefused
 from plumbline.pretrained import FIELDS, PACKAGE
-from plumbline.release.promotion import challenge, find_challenger, list_versions, promote, rollback
+from plumbline.release.names import verify_package
+from plumbline.release.promotion import challenge, find_challenger, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_fields, resolve_model
 from plumbline.release.signature import PASSWORD, check_signature, sign, signature_of
 from tests.release.conftest import MakePackage, Pair
 from tests.release.test_promotion import agree, never
 from tests.tiny import Tiny, run_cli
+from tests.words import read_words
 
 
 @pytest.fixture
@@ -44,6 +46,17 @@ def test_packages_of_both_families_are_signed_beside_their_folder(family: Path, 
     moved = package.rename(tmp_path / "renamed")
     (tmp_path / "model.sig").rename(tmp_path / "renamed.sig")
     check_signature(moved, keys.public)
+
+
+def test_without_a_key_hashes_alone_are_checked(make_package: MakePackage, tmp_path: Path) -> None:
+    package = make_package("one")
+    ended = run_cli("release", "verify", package, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    for said in (verify_package(package).version, "No signature was checked", "--verify-key"):
+        assert said in ended.err
+    (package / "model.onnx").write_text("onE")
+    ended = run_cli("release", "verify", package, cwd=tmp_path)
+    assert (ended.code, "model.onnx" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("curve", [ec.SECP384R1(), ec.SECP521R1()], ids=lambda curve: curve.name)
@@ -218,10 +231,10 @@ def test_the_champion_is_signed_when_it_is_promoted(registry: Registry, make_pac
     assert not promote(package, never, sign_key=keys.private).changed  # it was the champion already, and is signed now
     assert not signature_of(package).exists()
     champion = resolve_model("champion", verify_key=keys.public)
-    assert (champion / "model.onnx").read_text() == "one"
-    assert len(list_versions()) == 1
+    assert read_words(champion) == "one"
+    assert len(Registry().versions()) == 1
     promote(make_package("two"), agree, sign_key=keys.private)
-    assert (resolve_model("champion", verify_key=keys.public) / "model.onnx").read_text() == "two"
+    assert read_words(resolve_model("champion", verify_key=keys.public)) == "two"
     rollback()
     resolve_model("champion", verify_key=keys.public)
     (champion / "model.onnx").write_text("evil")
@@ -251,11 +264,11 @@ def test_an_unfit_key_or_a_refusal_leaves_the_registry_as_it_was(
         promote(package, never, sign_key=keys.private)
     with pytest.raises(InputError, match="chmod 600"):
         challenge(package, sign_key=keys.private)
-    assert list_versions() == []
+    assert Registry().versions() == []
     keys.private.chmod(0o600)
     with pytest.raises(GateRefused):
         promote(make_package("two", verdict="fail"), never, sign_key=keys.private)
-    assert list_versions() == []
+    assert Registry().versions() == []
 
 
 def test_a_server_hands_out_signatures_and_an_old_download_is_fetched_again(
@@ -282,7 +295,7 @@ def test_the_challenger_is_signed_too(registry: Registry, make_package: MakePack
         find_challenger(verify_key=keys.public)
     challenge(package, sign_key=keys.private)
     assert find_challenger(verify_key=keys.public) is not None
-    assert len(list_versions()) == 1
+    assert len(Registry().versions()) == 1
 
 
 @pytest.mark.slow

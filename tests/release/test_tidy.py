@@ -26,6 +26,7 @@ from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import plan_tidy, tidy
 from plumbline.release.versions import HISTORY, TRAINING, Records, Registered
 from tests.release.conftest import MakePackage
+from tests.words import read_words
 
 FEW = Tidy(former_champions=2, packages=1, runs=1, days=1)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,7 +40,7 @@ def model() -> str:
     """The words in the champion's model, whose files are asked to be whole."""
     folder = resolve_model("champion")
     verify_package(folder)
-    return (folder / "model.onnx").read_text()
+    return read_words(folder)
 
 
 def runs(view: int = ViewType.ALL) -> list:

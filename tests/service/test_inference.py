@@ -4,7 +4,7 @@ import gzip
 import json
 import struct
 
-import geopandas
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from plumbline.export.package import open_package
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.service.inference import JSON_LENGTH
+from plumbline.service.job_store import DATABASE, JOBS, JobStore
 from plumbline.service.settings import Limits
 from plumbline.sources.city.in_memory import read_tracks
-from tests.service.served import is_problem, process, service
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.service.served import files, is_problem, process, service
+from tests.waiting import PATIENCE_S, until
 
 pytest.importorskip("fastapi")
 
@@ -31,10 +34,13 @@ def served(package, fields_package, tmp_path_factory):
 def batch(city, package):
     """Five prepared buildings, and what the model says of them."""
     manifest, model = open_package(package)
-    tracks = read_tracks(city.products())
-    footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
-    inputs = prepare_buildings(tracks, footprints, manifest.prepare).sequences.pad(np.arange(5))
+    inputs = read_prepared(city, manifest).sequences.pad(np.arange(5))
     return manifest, inputs, model.run(inputs)._asdict()
+
+
+def read_prepared(city, manifest):
+    tracks = read_tracks(city.products())
+    return prepare_buildings(tracks, read_buildings(city.footprints, tracks[0].crs), manifest.prepare)
 
 
 def as_json(inputs, **more):
@@ -132,6 +138,49 @@ def test_what_is_not_of_the_protocol_is_refused(served, batch):
     assert is_problem(served.post(where, content=b" " * 1_000_001), 413, "1 MB")
     empty, headers = as_binary({name: value[:0] for name, value in inputs.items()})
     assert served.post(where, content=empty, headers=headers).json()["outputs"][1]["shape"] == [0]
+
+
+def test_tensors_of_files_have_the_answers_that_predict_has(served, city, package):
+    """The answer is a request for inference as it stands; no list shows the job behind it, and it leaves nothing."""
+    manifest, model = open_package(package)
+    told = served.post("/v1/tensors", files=files(city.products(), city.footprints))
+    assert told.status_code == 200, told.text
+    prepared = read_prepared(city, manifest)
+    content = told.json()
+    assert content["building_id"] == prepared.sequences.building_id.tolist()
+    known = read_buildings(city.footprints, read_tracks(city.products())[0].crs)["building_id"]
+    assert set(content["left_out"]) == set(known) - set(content["building_id"])
+    assert content["columns"] == {one["name"]: one["columns"] for one in manifest.inputs if "columns" in one}
+    where = f"/v2/models/{content['model_name']}/versions/{content['model_version']}/infer"
+    answered = served.post(where, content=told.content, headers={"content-type": "application/json"})
+    assert answered.status_code == 200, answered.text
+    for name, values in model.answer(prepared.sequences)._asdict().items():
+        found = next(one for one in answered.json()["outputs"] if one["name"] == name)
+        np.testing.assert_allclose(np.reshape(found["data"], found["shape"]), values, rtol=1e-4, atol=1e-5)
+    assert served.get("/v1/jobs").json() == []
+
+
+def test_tensors_of_too_many_buildings_or_of_odd_files_are_refused(city, package, fields_package, tmp_path):
+    sent = files(city.products(), city.footprints)
+    with service(tmp_path, package, fields_package, Limits(tensor_buildings=3)) as client:
+        assert is_problem(client.post("/v1/tensors", files=sent), 422, "the tensors of 3 at a time")
+        assert is_problem(client.post("/v1/tensors", files=sent[:-1]), 422, "buildings")
+        assert is_problem(client.post("/v1/tensors", files=sent, data={"damage_rate": "0.1"}), 422, "damage_rate")
+        odd = [*sent[:-1], ("buildings", ("odd.geojson", b"{}"))]
+        told = client.post("/v1/tensors", files=odd)
+        assert (told.status_code, "odd.geojson: " in told.json()["detail"]) == (422, True), told.text
+    assert not list((tmp_path / "jobs").iterdir())
+
+
+@pytest.mark.heavy
+def test_a_client_that_leaves_ends_the_preparation(city, package, tmp_path):
+    folder, sent = tmp_path / "service", files(city.products(), city.footprints)
+    with process(folder, package) as (begun, address):
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{address}/v1/tensors", files=sent, timeout=httpx.Timeout(PATIENCE_S, read=0.2))
+        store = JobStore(folder / DATABASE)
+        until(lambda: [row.status for row in store.newest(None)] == ["cancelled"], "the end of the job", needs=begun)
+        assert not list((folder / JOBS).iterdir())
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))

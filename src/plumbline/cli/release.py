@@ -17,6 +17,7 @@ from plumbline.cli.options import (
     PackageArgument,
     ParamsOption,
     SignKeyOption,
+    VerifyKeyOption,
     print_table,
 )
 from plumbline.core.console import log
@@ -25,6 +26,10 @@ from plumbline.params import Tidy, load_params
 from plumbline.params.load import load_restoration
 
 FolderArgument = Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")]
+COMMIT_DIGITS = 12
+"""Digits of a commit in the list of versions."""
+LIST_WIDTH = 140
+"""Columns of the list of versions where it is not printed on a terminal."""
 app = Commands(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 
 
@@ -151,18 +156,24 @@ def sign(
 @app.command(epilog="Example: `plumbline release verify champion --verify-key PUBLIC.pem`")
 def verify(
     package: PackageArgument,
-    verify_key: Annotated[
-        Path, typer.Option("--verify-key", metavar="PUBLIC.pem", help="Public key of an elliptic curve, PEM.")
-    ],
+    verify_key: VerifyKeyOption = None,
     params: ParamsOption = PARAMS,
 ) -> None:
-    """Say whether a package is exactly what the owner of a key has signed, with exit code 0, or not (3)."""
+    """Check the hashes of a package's files and, with a key, that its owner has signed them (exit code 3 if not)."""
     from plumbline.release.names import verify_package
     from plumbline.release.resolve import resolve_model
 
     name = _name_in(params) if params.is_file() else None
-    folder = resolve_model(package, name, verify_key=verify_key)
-    log.info("%s: version %s, signed with %s", package, verify_package(folder).version, verify_key)
+    version = verify_package(resolve_model(package, name, verify_key=verify_key)).version
+    if verify_key is None:
+        log.info(
+            "%s: version %s, every file is as its manifest says. No signature was checked: whoever changes a file can "
+            "change the manifest, too. To check who made it: --verify-key PUBLIC.pem",
+            package,
+            version,
+        )
+    else:
+        log.info("%s: version %s, signed with %s", package, version, verify_key)
 
 
 @app.command(epilog="Example: `plumbline release tidy --dry-run`")
@@ -192,15 +203,33 @@ def tidy(
 
 @app.command("list", epilog="Example: `plumbline release list`")
 def list_versions(params: ParamsOption = PARAMS) -> None:
-    """List the registered packages, the newest first."""
-    from plumbline.release.promotion import list_versions as run
+    """List the registered packages, the newest first, with their main figures."""
+    from plumbline.release.registry import Registry
+    from plumbline.release.versions import MAIN_FIGURES
 
-    versions = run(_name_in(params))
+    registry = Registry(_name_in(params))
+    versions = registry.versions()
     if not versions:
         log.info("nothing was released yet")
-    table = Table("number", "version", "registered", "champion")
+    metrics = registry.metrics() if versions else {}
+    shown = {key: head for key, head in MAIN_FIGURES.items() if any(key in metrics.get(v.run, {}) for v in versions)}
+    table = Table("number", "version", "state", "registered", "by", "commit", "gates", *shown.values())
     for item in versions:
+        measured = metrics.get(item.run, {})
         table.add_row(
-            str(item.number), item.version, f"{item.registered:%Y-%m-%d %H:%M} UTC", "champion" if item.champion else ""
+            str(item.number),
+            item.version,
+            item.state,
+            f"{item.registered:%Y-%m-%d %H:%M} UTC",
+            item.user,
+            _short(item.commit),
+            item.verdict,
+            *(f"{measured[key]:.4g}" if key in measured else "" for key in shown),
         )
-    print_table(table)
+    print_table(table, LIST_WIDTH)
+
+
+def _short(commit: str) -> str:
+    """Return the first digits of a commit, and `-dirty` if files differed from it."""
+    digits, dash, dirty = commit.partition("-")
+    return f"{digits[:COMMIT_DIGITS]}{dash}{dirty}"

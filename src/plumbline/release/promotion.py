@@ -231,15 +231,6 @@ def _former_of(registry: Registry, version: str) -> int | None:
     return found
 
 
-def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) -> list[Registered]:
-    """Return every registered package, the newest first.
-
-    Raises:
-        InputError: the registry does not answer.
-    """
-    return (registry or Registry(name)).versions()
-
-
 def challenge(package: Path, registry: Registry | None = None, sign_key: Path | None = None) -> Registered:
     """Make an unharmed package the challenger. It may have failed its gates, since its answers are not published.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mlflow.artifacts import download_artifacts
 from mlflow.entities import Metric
@@ -16,11 +19,16 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
 from plumbline.export.package import PackageManifest, origin_of
 from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
-from plumbline.release.server import Server, default_uri, local_folder
+from plumbline.release.server import EXPERIMENT, Server, default_uri, local_folder
 from plumbline.release.signature import signature_of
 from plumbline.release.versions import (
+    COMMIT_TAG,
+    CREATED_TAG,
     HISTORY,
+    PACKAGE,
     ROLLED_BACK_TAG,
+    USER_TAG,
+    VERDICT_TAG,
     VERSION_TAG,
     Records,
     Registered,
@@ -32,6 +40,7 @@ from plumbline.release.versions import (
     package_in,
     registered,
 )
+from plumbline.train.monitor.record import git_commit
 
 SIGNATURE = "package.sig"
 """Name of the signature, beside the package; see `signature.signature_of`."""
@@ -61,6 +70,15 @@ class Registry:
             found = self._client.search_model_versions(f"name='{self.name}'", max_results=10_000) if model else []
         number, history = champion_number(model), former_champions(model)
         return sorted((registered(item, number, history) for item in found), key=lambda item: -item.number)
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return the metrics of each registered package, by the identifier of its run.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self.records() as records:
+            return records.metrics(EXPERIMENT)
 
     def champion(self) -> Registered | None:
         """Return the released package, or None before the first release.
@@ -96,25 +114,31 @@ class Registry:
                 self._client.set_registered_model_alias(self.name, CHALLENGER, str(number))
 
     def register(self, package: Path, manifest: PackageManifest) -> Registered:
-        """Copy the files of `package` into the registry as a new version; the champion stays.
+        """Copy the files of `package` into the registry as a new version, an MLflow model; the champion stays.
+
+        The package stays as it is, in the folder `PACKAGE` of the MLflow model, whose other files are beside it.
 
         Raises:
             InputError: the registry does not answer.
         """
+        from plumbline.release.mlflow_model import write_mlflow_model  # two seconds to load, and seldom needed
+
         version = manifest.version
         hashes = {f"{key}_hash": value for key, value in manifest.hashes.items()}
-        tags = {VERSION_TAG: version, **hashes, **origin_of(manifest.records)}
-        with self.server.answering():
+        verdict = {VERDICT_TAG: str(manifest.gate.get("verdict", ""))}
+        tags = {VERSION_TAG: version, **hashes, **origin_of(manifest.records), **_registration(), **verdict}
+        with self.server.answering(), TemporaryDirectory() as folder:
+            write_mlflow_model(package, manifest.default_model, Path(folder) / "model")
             run = self._client.create_run(self.server.experiment(), run_name=f"{self.name} {version}", tags=tags)
             now = int(datetime.now(UTC).timestamp() * 1000)
             metrics = [Metric(key, value, now, 0) for key, value in figures(manifest.metrics)]
             self._client.log_batch(run.info.run_id, metrics=metrics)
-            self._client.log_artifacts(run.info.run_id, str(package), "package")
+            self._client.log_artifacts(run.info.run_id, str(package), PACKAGE)
+            self._client.log_artifacts(run.info.run_id, str(Path(folder) / "model"))
             self._client.set_terminated(run.info.run_id)
             if self._model() is None:
                 self._client.create_registered_model(self.name)
-            source = f"{run.info.artifact_uri}/package"
-            item = self._client.create_model_version(self.name, source, run.info.run_id, tags=tags)
+            item = self._client.create_model_version(self.name, run.info.artifact_uri, run.info.run_id, tags=tags)
         return registered(item, None, [])
 
     def record(self, number: int, evidence: Path) -> None:
@@ -300,3 +324,19 @@ class Registry:
 
     def _remember(self, history: list[int]) -> None:
         self._client.set_registered_model_tag(self.name, HISTORY, json.dumps(history[-HISTORY_LENGTH:]))
+
+
+def _registration() -> dict[str, str]:
+    """Return the tags that describe a registration: when, by whom, and at which commit of the working directory."""
+    commit = git_commit(Path.cwd())
+    tags = {CREATED_TAG: datetime.now(UTC).isoformat(timespec="seconds"), USER_TAG: _login_name()}
+    if commit is not None:
+        tags[COMMIT_TAG] = f"{commit['commit']}{'-dirty' if commit['changed'] else ''}"
+    return tags
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return str(os.getuid())

@@ -23,8 +23,23 @@ from plumbline.release.names import CHAMPION, verify_package
 from plumbline.release.server import local_folder
 
 DOWNLOADS = Path(".plumbline/models")
+PACKAGE = "package"
+"""Folder of the package within the MLflow model of a version."""
 HISTORY = "former_champions"
 VERSION_TAG, ROLLED_BACK_TAG = "package_version", "rolled_back"
+CREATED_TAG, COMMIT_TAG, USER_TAG = "plumbline.created", "plumbline.commit", "plumbline.user"
+"""Tags that describe a registration: its time, the commit of the folder it was made in, and the user's login name."""
+VERDICT_TAG = "plumbline.verdict"
+"""Tag with the verdict of the package's gates."""
+MAIN_FIGURES = {
+    "pruned.quadrant_accuracy": "quadrant accuracy",
+    "pruned.severity_mae": "severity MAE, permille",
+    "fp16.crps_mm": "CRPS, mm",
+    "fp16.coverage": "coverage",
+}
+"""Metric of a version's run, measured on the file that is its default model -> heading in a list of versions.
+
+The first two are of diagnosis, the others of fields."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +59,40 @@ class Registered:
     """It was the champion and was taken back: no run may promote it again by itself."""
     replaced: bool = False
     """It was the champion until a better one came: no run may promote it again by itself either."""
+    run: str = ""
+    """Identifier of the MLflow run with its files and metrics."""
+    user: str = ""
+    """Login name of whoever registered it."""
+    commit: str = ""
+    """Commit of the folder it was registered in; empty outside a repository."""
+    verdict: str = ""
+    """Verdict of its gates."""
+
+    @property
+    def state(self) -> str:
+        """Return the word for its place in the history: `champion`, `former`, `rolled back`, or nothing."""
+        if self.champion:
+            return CHAMPION
+        return "rolled back" if self.rolled_back else "former" if self.replaced else ""
 
 
 def registered(item: ModelVersion, champion: int | None, former: list[int]) -> Registered:
     """Return the package of a version, for a model with this champion and these former ones."""
     number = int(item.version)
     created = datetime.fromtimestamp(item.creation_timestamp / 1000, UTC)
-    version, rolled_back = str(item.tags.get(VERSION_TAG, "")), bool(item.tags.get(ROLLED_BACK_TAG))
-    replaced = number in former and number != champion
-    return Registered(number, version, created, number == champion, str(item.source), rolled_back, replaced)
+    return Registered(
+        number,
+        str(item.tags.get(VERSION_TAG, "")),
+        created,
+        champion=number == champion,
+        source=f"{item.source}/{PACKAGE}",
+        rolled_back=bool(item.tags.get(ROLLED_BACK_TAG)),
+        replaced=number in former and number != champion,
+        run=str(item.run_id),
+        user=item.tags.get(USER_TAG, ""),
+        commit=item.tags.get(COMMIT_TAG, ""),
+        verdict=item.tags.get(VERDICT_TAG, ""),
+    )
 
 
 def champion_number(model: RegisteredModel | None) -> int | None:
@@ -129,6 +169,11 @@ class Records:
         # Every registration tags its run when it begins; others' experiment may have the same name.
         found = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
         return [run for run in found if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
+
+    def metrics(self, experiment: str) -> dict[str, dict[str, float]]:
+        """Return the metrics of each registration of an experiment, by the identifier of its run."""
+        runs = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
+        return {run.info.run_id: run.data.metrics for run in runs}
 
     def old_trainings(self, days: float, newest: int) -> list[Run]:
         """Return records of trainings that ended more than `days` ago, except the `newest`, and half-removed ones."""

@@ -22,7 +22,7 @@ OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/", "/doc
 """What needs no token: the probes, the documentation, and the web page, which asks the user for one."""
 PREFIX = re.compile(rb"(?:/[\w.~-]+){1,9}")
 """What a proxy may write into `X-Forwarded-Prefix`."""
-UPLOADS = ("/v1/predict", "/v1/restore")
+UPLOADS = ("/v1/predict", "/v1/restore", "/v1/tensors")
 """Paths to which files are sent, each of which becomes a job."""
 REQUEST_ID = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
 """Pattern of an `X-Request-Id` that is taken over; another one is replaced."""

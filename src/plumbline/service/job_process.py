@@ -30,6 +30,7 @@ from plumbline.service.job_store import (
     RESULTS,
     TABLE,
     TASK,
+    TENSORS,
     buildings_file,
     note_progress,
 )
@@ -37,7 +38,7 @@ from plumbline.service.problems import Problem, for_requests
 from plumbline.sources.points.track import Track
 
 if TYPE_CHECKING:
-    from plumbline.sources.city.in_memory import Reading
+    from plumbline.sources.city.in_memory import CityInMemory, Reading
 
 SECONDS_BETWEEN_NOTES = 0.5
 SUFFIXES = (".geojson", ".csv", ".gpkg", ".parquet")
@@ -58,7 +59,7 @@ def main(folder: Path, parent: int) -> int:
             setup_json_logging()
         log.info("job %s of request %s: %s", folder.name, task["request_id"], task["kind"])
         (here / RESULTS).mkdir(exist_ok=True)
-        {"predict": _predict, "restore": _restore}[task["kind"]](here, task)
+        {"predict": _predict, "restore": _restore, "tensors": _tensors}[task["kind"]](here, task)
     except MemoryError:
         problem = Problem(422, "The files need more memory than there is. Give fewer points.")
     except PlumblineError as error:
@@ -94,26 +95,16 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.options import Options, rows_named
     from plumbline.serve.predictions import write_predictions
     from plumbline.serve.report.run import TOP, report_of, write_report
-    from plumbline.sources.city.in_memory import Say, read_city_files
 
     given = task["options"]
-    points, buildings, reading = _inputs(folder, given)
-    if buildings is None:
-        raise InputError("buildings: no file found. Give one of footprints.")
+    city, buildings, reading = _read_city(folder, task)
     causes = next((folder / CAUSES).iterdir(), None) if (folder / CAUSES).is_dir() else None
     by_place = given.get("damage_rate_by") != "city"
     options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"), causes, by_place)
     model = open_model(Path(task["package"]), given.get("artifact"))
-    note_progress(folder, "read", 0, 1)
-    city = read_city_files(points, buildings, reading, Say.ALL, folder)
-    _check_size(city.points, task)
     chosen = given.get("building") or []
     if chosen:
         rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
-    if len(city.footprints) > task["footprints"]:
-        raise InputError(
-            f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
-        )
     note_progress(folder, "judge", 0, 1)
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
@@ -125,6 +116,22 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     for suffix in SUFFIXES:
         layers = further_layers(answered, city.points) if suffix == ".gpkg" else []
         write_predictions(answered.judged.table, folder / RESULTS / f"{TABLE}{suffix}", layers)
+
+
+def _tensors(folder: Path, task: dict[str, Any]) -> None:
+    from plumbline.export.package import verify_package
+    from plumbline.prepare.buildings import prepare_buildings
+    from plumbline.service.tensors import make_tensors
+
+    about = verify_package(Path(task["package"]))
+    city, buildings, _ = _read_city(folder, task)
+    prepared = prepare_buildings(city.points, city.footprints, about.prepare, shown=True)
+    if len(prepared.sequences) > task["tensor_buildings"]:
+        raise InputError(
+            f"{buildings.name}: {len(prepared.sequences)} buildings have points enough; this service gives the tensors "
+            f"of {task['tensor_buildings']} at a time. Send fewer footprints, with the same points."
+        )
+    write_text(make_tensors(prepared, city.footprints, about).model_dump_json(), folder / RESULTS / TENSORS)
 
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:
@@ -167,6 +174,23 @@ def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> 
     write_text(as_json(document), folder / RESULTS / DOCUMENT)
     if is_built():
         write_text(page_html(document), folder / RESULTS / MAP)
+
+
+def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path, Reading]:
+    """Read points and footprints, and refuse too many; return them, the footprints' file, and how they were read."""
+    from plumbline.sources.city.in_memory import Say, read_city_files
+
+    points, buildings, reading = _inputs(folder, task["options"])
+    if buildings is None:
+        raise InputError("buildings: no file found. Give one of footprints.")
+    note_progress(folder, "read", 0, 1)
+    city = read_city_files(points, buildings, reading, Say.ALL, folder)
+    _check_size(city.points, task)
+    if len(city.footprints) > task["footprints"]:
+        raise InputError(
+            f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
+        )
+    return city, buildings, reading
 
 
 def _inputs(folder: Path, given: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:

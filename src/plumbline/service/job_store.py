@@ -23,7 +23,8 @@ from plumbline.core.files import read_json, write_json
 from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES
 from plumbline.sources.footprints.selection import are_parts
 
-Kind = Literal["predict", "restore"]
+Kind = Literal["predict", "restore", "tensors"]
+"""Kinds of jobs. One of `tensors` is part of a single request: no list shows it, and it goes with its answer."""
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 ENDED: tuple[Status, ...] = ("done", "failed", "cancelled")
@@ -273,7 +274,7 @@ JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
 POINTS, BUILDINGS, CAUSES, RESULTS = "points", "buildings", "causes", "results"
 PARAMS, TASK, PROGRESS, PROBLEM, LOG = "params.yaml", "task.json", "progress.json", "problem.json", "log.txt"
 FIELD, TABLE, PICTURE, MAP, DOCUMENT = "field.tif", "table", "field.png", "map.html", "map.json"
-REPORT = "report.pdf"
+REPORT, TENSORS = "report.pdf", "tensors.json"
 MEDIA = {
     "application/geo+json": f"{TABLE}.geojson",
     "text/csv": f"{TABLE}.csv",

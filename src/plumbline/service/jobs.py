@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, File, Form, Header, Query, UploadFile
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -22,12 +24,15 @@ from plumbline.service import job_store as job_files
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status, Upload
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
-from plumbline.service.problems import NO_JOB, Problem, refusals, refuse_odd_fields, refuse_odd_query
+from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_fields, refuse_odd_query
 from plumbline.service.settings import Limits
+from plumbline.service.tensors import Tensors
 from plumbline.sources.city.window import parse_window
 
 FULL_SECONDS = 30
 """After which a client may ask again where too many jobs wait."""
+SECONDS_BETWEEN_LOOKS = 0.1
+"""Time between two looks whether the tensors of a request are ready."""
 DAY = r"^\d{4}-\d{2}-\d{2}$"
 A_DATE: dict[str, Any] = {"format": "date"}
 Text = Annotated[str | None, Form(max_length=200)]
@@ -94,8 +99,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         buildings: list[UploadFile],
         params: UploadFile | None,
         causes: UploadFile | None = None,
-    ) -> Response:
-        """Store the files, and add the job to the list."""
+    ) -> str:
+        """Store the files, add the job to the list, and return its id."""
         count = len(points) + len(buildings) + (params is not None) + (causes is not None)
         if count > limits.files:
             raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
@@ -116,9 +121,19 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         if not accepted:
             shutil.rmtree(folder, ignore_errors=True)
             raise _full(meters, limits)
-        told = find(job, holder)
+        return job
+
+    async def accept(request: Request, *given: Any) -> Response:
+        """Add a job as `add` does, and describe it."""
+        job = await run_in_threadpool(add, request, *given)
+        about = await run_in_threadpool(find, job, _holder(request))
         where = f"{request.scope['root_path']}/v1/jobs/{job}"
-        return JSONResponse(told.model_dump(), 202, {"Location": where})
+        return JSONResponse(about.model_dump(), 202, {"Location": where})
+
+    def discard(job: str) -> None:
+        """Remove a job that has ended, with its files."""
+        store.remove(job)
+        shutil.rmtree(root / job_files.JOBS / job, ignore_errors=True)
 
     def find(job: str, holder: str | None) -> Job:
         row = store.get(job, holder)
@@ -166,7 +181,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "artifact": artifact,
             **parse_window(since, until).record(),
         }
-        return await run_in_threadpool(add, request, "predict", options, points, buildings, params, causes)
+        return await accept(request, "predict", options, points, buildings, params, causes)
 
     @router.post("/restore", summary="Restore a field", **files)
     async def restore(
@@ -202,7 +217,46 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             "bbox": parse_box(bbox) if bbox else None,
             **parse_window(since, until).record(),
         }
-        return await run_in_threadpool(add, request, "restore", options, points, buildings or [], params)
+        return await accept(request, "restore", options, points, buildings or [], params)
+
+    @router.post(
+        "/tensors",
+        summary="Prepare buildings for the network",
+        response_class=FileResponse,
+        responses={200: {"model": Tensors}, **refusals(400, 408, 413, 415, 422, 429, 503, 507)},
+        dependencies=[Depends(refuse_odd_fields)],
+    )
+    async def tensors(
+        request: Request,
+        points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
+        buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
+        params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
+        format: Annotated[Format | None, Form()] = None,
+        id_column: Text = None,
+        layer: Text = None,
+        since: Since = None,
+        until: Until = None,
+    ) -> Response:
+        options = {
+            "format": format,
+            "id_column": id_column,
+            "layer": layer,
+            **parse_window(since, until).record(),
+        }
+        job = await run_in_threadpool(add, request, "tensors", options, points, buildings, params)
+        while (row := await run_in_threadpool(store.get, job)) is not None and row.status not in ENDED:
+            if await request.is_disconnected():
+                cancelled = await run_in_threadpool(store.cancel, job)
+                if cancelled is not None and cancelled.status in ENDED:  # else its files go when its process has ended
+                    await run_in_threadpool(discard, job)
+                return Response()  # nobody reads it
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        remove = BackgroundTask(discard, job)
+        if row is not None and row.status == "done":
+            prepared = root / job_files.JOBS / job / job_files.RESULTS / job_files.TENSORS
+            return FileResponse(prepared, media_type="application/json", background=remove)
+        problem = (row and row.problem) or Problem(503, "The service ended meanwhile. Send the files again.").content
+        return JSONResponse(problem, problem["status"], media_type=MEDIA_TYPE, background=remove)
 
     @router.get("/jobs", summary="List the jobs that came with this token, newest first", responses=refusals(422, 503))
     def list_jobs(
@@ -211,7 +265,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             float | None, Query(description=f"`created` of the last of {MOST_LISTED}, to list what was before it.")
         ] = None,
     ) -> list[Job]:
-        return [_told(row, root / job_files.JOBS / row.id) for row in store.newest(holder, before)]
+        return [
+            _told(row, root / job_files.JOBS / row.id) for row in store.newest(holder, before) if row.kind != "tensors"
+        ]
 
     @router.get("/jobs/{job}", summary="Tell how far a job is", responses=refusals(404, 503))
     def get_job(job: JobId, holder: Holder) -> Job:
@@ -223,8 +279,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         row = store.cancel(job, holder)
         if row is None:
             ended = find(job, holder)
-            store.remove(job)
-            shutil.rmtree(folder, ignore_errors=True)
+            discard(job)
             return ended.model_copy(update={"results": []})
         if row.status == "cancelled":  # else its files go when its process has ended
             shutil.rmtree(folder, ignore_errors=True)

@@ -53,7 +53,7 @@ class Models:
 
     def package(self, kind: Kind) -> Path:
         """Return the package for a kind of job."""
-        return self.diagnosis.package if kind == "predict" else self.restoration.package
+        return self.restoration.package if kind == "restore" else self.diagnosis.package
 
     def watch(self) -> None:
         """Start to look for new champions."""

@@ -202,6 +202,7 @@ class Runner(threading.Thread):
             "package": str(self._models.package(job.kind)),
             "points": self._limits.points,
             "footprints": self._limits.footprints,
+            "tensor_buildings": self._limits.tensor_buildings,
             "basemap": self._settings.basemap,
         }
         try:

@@ -38,6 +38,8 @@ class Limits(BaseModel):
     """Requests for tensors that run or wait in one process; more are refused with 503."""
     infer_mb: Annotated[int, Field(ge=1, le=10_000)] = 256
     """Of one request for tensors, MB."""
+    tensor_buildings: Annotated[int, Field(ge=1)] = 2000
+    """Most buildings whose tensors are given at once. As JSON they stay below `infer_mb`."""
 
 
 class Settings(BaseModel):

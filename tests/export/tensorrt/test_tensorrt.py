@@ -29,6 +29,7 @@ from plumbline.export.interface import NAMES
 from plumbline.export.onnx import finish, in_half, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt import build as building
+from plumbline.export.tensorrt import from_torch
 from plumbline.export.tensorrt.build import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.from_torch import trace
@@ -43,14 +44,16 @@ from plumbline.export.tensorrt.runtime import (
     refuse_other,
     write_engine,
 )
+from plumbline.export.weights import network_files
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import load_shards
+from plumbline.pretrained import PACKAGE
 from tests.tiny import PARAMS, run_cli
 
 HERE = importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available()
 without = pytest.mark.skipif(HERE, reason="TensorRT and a GPU are here")
-DEVICE = Device(gpu="NVIDIA H200", compute_capability="9.0", tensorrt="11.0.0.114", driver="590.12")
+DEVICE = Device(gpu="NVIDIA H200", compute_capability="9.0", tensorrt="11.0.0.114")
 COLUMNS = {"distance": 6, "slope": 16, "geometry": 76}
 KEY = Key(artifact="fp16", through="onnx", onnx_sha256="0" * 64, device=DEVICE, profile=profile(256, 128))
 
@@ -128,8 +131,49 @@ def test_the_same_gpu_and_versions_are_not_refused(tmp_path):
 
 
 def test_all_that_differs_is_named_at_once(tmp_path):
-    with pytest.raises(InputError, match=r"gpu NVIDIA H200 \(here L4\), driver 590\.12 \(here 1\)\. An"):
-        refuse_other(DEVICE, DEVICE.model_copy(update={"gpu": "L4", "driver": "1"}), tmp_path)
+    with pytest.raises(InputError, match=r"gpu NVIDIA H200 \(here L4\), tensorrt 11\.0\.0\.114 \(here 1\)\. An"):
+        refuse_other(DEVICE, DEVICE.model_copy(update={"gpu": "L4", "tensorrt": "1"}), tmp_path)
+
+
+def test_an_engine_is_kept_until_tensorrt_refuses_it(tmp_path, library, monkeypatch):
+    """A driver update leaves the key as it was; whether the plan still runs is for TensorRT to say."""
+    monkeypatch.setattr(building, "this_device", lambda: DEVICE)
+    opened = []
+
+    def build(refuses):
+        made = library()
+        monkeypatch.setattr(building, "TensorRTModel", lambda folder: opened.append(folder) or refuses(folder))
+        folder = building.build_from_package(PACKAGE, tmp_path / "engines", "fp16")
+        return folder, len(asked_for(made, "builder.build_serialized_network"))
+
+    def refuse(folder):
+        raise InputError(f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.")
+
+    first, builds = build(refuse)
+    assert (builds, opened) == (1, [])
+    assert build(lambda folder: None) == (first, 0)
+    assert build(refuse) == (first, 1)
+    assert opened == [first, first]
+
+
+def test_torch_tensorrt_is_told_that_padding_is_no_causal_mask(tmp_path, monkeypatch):
+    """Its own default replaces the mask of padding by a causal one, where the attention is torch's efficient one."""
+    asked = {}
+
+    def convert(program, **options):
+        asked.update(options)
+        return b"a plan"
+
+    made = ModuleType("torch_tensorrt")
+    made.Input = lambda **about: SimpleNamespace(**about)
+    made.dynamo = SimpleNamespace(convert_exported_program_to_serialized_trt_engine=convert)
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", made)
+    monkeypatch.setattr(from_torch, "trace", lambda model, device: trace(model, "cpu"))
+    weights = network_files(PACKAGE)
+    plan = from_torch.plan_from_torch(*weights, "pruned", profile(8, 128), COLUMNS, tmp_path / "timings")
+    assert plan == b"a plan"
+    assert asked["attn_bias_is_causal"] is False
+    assert [given.name for given in asked["arg_inputs"]] == list(NAMES)
 
 
 @without

@@ -14,7 +14,7 @@ from plumbline.core.files import atomic_file, sha256_file
 from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt.device import Device, this_device
-from plumbline.export.tensorrt.runtime import Key, Profile, engine_folder, profile, write_engine
+from plumbline.export.tensorrt.runtime import Key, Profile, TensorRTModel, engine_folder, profile, write_engine
 from plumbline.export.weights import network_files
 from plumbline.params.compress import EngineArtifact, Through
 
@@ -80,6 +80,8 @@ def build(
 ) -> Path:
     """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights` and widths.
 
+    An engine that is in `out` already stays, if TensorRT opens it here; one that it refuses is built anew.
+
     Raises:
         InputError: there is no such way for the artifact.
         PlumblineError: TensorRT refuses the network.
@@ -89,6 +91,15 @@ def build(
     model = OnnxModel(onnx)
     shapes = profile(max_batch, model.about.max_length)
     key = Key(artifact=artifact, through=through, onnx_sha256=sha256_file(onnx), device=device, profile=shapes)
+    folder = engine_folder(out, key)
+    if folder.is_dir():
+        try:
+            TensorRTModel(folder)
+        except InputError as error:
+            log.warning("%s Building it.", error)
+        else:
+            log.info("%s: TensorRT opens it; it stays", folder)
+            return folder
     columns = dict(model.signature.columns)
     timings = out / f"timings-{key.device.short}.cache"
     if through == "onnx":
@@ -97,7 +108,6 @@ def build(
         from plumbline.export.tensorrt.from_torch import plan_from_torch
 
         plan = plan_from_torch(*weights, artifact, shapes, columns, timings)
-    folder = engine_folder(out, key)
     write_engine(folder, plan, {"key": key, "columns": columns, "said": model.about})
     log.info("%s: %d bytes, for %s with TensorRT %s", folder, len(plan), device.gpu, device.tensorrt)
     return folder

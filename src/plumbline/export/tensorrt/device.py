@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 from importlib import util
@@ -14,18 +13,18 @@ from plumbline.core.extras import install
 
 MAJOR = "11"
 """TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and from nowhere else."""
-NVML = "libnvidia-ml.so.1"
-"""NVIDIA's management library; it comes with the driver."""
 
 
 class Device(BaseModel):
-    """GPU and software that an engine depends on: on others it runs badly, wrongly or not at all."""
+    """GPU and software that an engine depends on: on others it runs badly, wrongly or not at all.
+
+    The driver is no part of it: whether an engine runs under another one is checked by TensorRT, which loads it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     gpu: str
     compute_capability: str
     tensorrt: str
-    driver: str
 
     @property
     def short(self) -> str:
@@ -51,7 +50,6 @@ def this_device() -> Device:
         gpu=torch.cuda.get_device_name(0),
         compute_capability=f"{major}.{minor}",
         tensorrt=_tensorrt_version(),
-        driver=_driver_version(),
     )
 
 
@@ -77,15 +75,3 @@ def _tensorrt_version() -> str:
     import tensorrt
 
     return str(tensorrt.__version__)
-
-
-def _driver_version() -> str:
-    """Return the driver version, as in `nvidia-smi`; torch has only the CUDA version, which many drivers share."""
-    try:
-        nvml = ctypes.CDLL(NVML)
-        text = ctypes.create_string_buffer(96)
-        if nvml.nvmlInit_v2() == 0 and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0:
-            return text.value.decode()
-    except (OSError, AttributeError):
-        pass
-    raise InputError(f"TensorRT: the driver's version is not to be had from {NVML}, and engines are kept by it.")

@@ -38,7 +38,12 @@ def plan_from_torch(
         for name, (least, best, most) in shapes.shapes(columns).items()
     ]
     plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
-        program, arg_inputs=given, disable_tf32=True, timing_cache_path=str(timings)
+        program,
+        arg_inputs=given,
+        disable_tf32=True,
+        timing_cache_path=str(timings),
+        # By default torch-tensorrt takes the bias of an attention, here the padding, for a causal mask.
+        attn_bias_is_causal=False,
     )
     return plan
 
