@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plumbline.validate.gates.bootstrap import Pair
-from plumbline.validate.gates.rules import evaluate as judge
-from plumbline.validate.gates.verdict import FORMAT, check_format, failed_rules
 
 from plumbline.core.errors import InputError
 from plumbline.params import Gate, Gates, parse_params
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS
+from plumbline.validate.gates.bootstrap import Pair
+from plumbline.validate.gates.rules import evaluate as judge
+from plumbline.validate.gates.verdict import FORMAT, check_format, failed_rules
 from tests.tiny import PARAMS
 
 TABLE = {
@@ -244,7 +244,7 @@ def test_no_slice_large_enough_is_no_pass():
     assert result["passed"] is False
     assert result["text"] == (
         "severity_mae of int8 on worst: no figure found, at most 9 (max) needed; no such slice has 201 test buildings, "
-        "which validate.min_worst_slice asks for"
+        "which gate.min_worst_slice asks for"
     )
 
 
@@ -279,8 +279,8 @@ def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
 )
 def test_a_rule_that_proves_nothing_or_has_no_figure_is_refused_by_any_command(settings, words):
     gates = [{"metric": "severity_mae", "artifact": "int8", **settings}]
-    with pytest.raises(InputError, match=rf"validate\.gates\.0: .*{words}"):
-        parse_params({**PARAMS, "validate": {"gates": gates}})
+    with pytest.raises(InputError, match=rf"gate\.rules\.0: .*{words}"):
+        parse_params({**PARAMS, "gate": {"rules": gates}})
 
 
 @pytest.mark.parametrize("found", [{}, {"format": 1}, {"format": FORMAT}])
