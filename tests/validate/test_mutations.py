@@ -22,7 +22,7 @@ from plumbline.params import load_params
 from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.pretrained import MODEL, PACKAGE
 from plumbline.validate import stage
-from plumbline.validate.gates.stage import gate as judge
+from plumbline.validate.gate import gate as judge
 from plumbline.validate.gates.verdict import failed_rules
 from plumbline.validate.measure import parity_figures
 from tests.tiny import run_cli
@@ -165,7 +165,7 @@ def verdict(root, trained, models, monkeypatch):
     monkeypatch.setattr(stage, "ARTIFACTS", ("float32", "pruned", "int8"))
     # What a person reads decides nothing, and takes as long as the verdict.
     monkeypatch.setattr(stage, "report_figures", lambda *_: {})
-    monkeypatch.setattr("plumbline.validate.gates.stage.write_report", lambda *_: None)
+    monkeypatch.setattr("plumbline.validate.gate.write_report", lambda *_: None)
     given, prepared, out = load_params(root / "params.yaml"), root / "data" / "prepare", models / "validate"
     stage.validate(prepared, trained, models / "compress", models / "export", given.validate_, given.prepare, out)
     judge(out, given.gate, models / "gate")

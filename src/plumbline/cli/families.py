@@ -104,7 +104,7 @@ DIAGNOSIS = Family(
         "validate": Step(
             "plumbline.validate.stage:validate", ("prepare", "train", "compress", "export"), ("validate_", "prepare")
         ),
-        "gate": Step("plumbline.validate.gates.stage:gate", ("validate",), ("gate",)),
+        "gate": Step("plumbline.validate.gate:gate", ("validate",), ("gate",)),
         "approve": Step("plumbline.release.approval:approve", given=_exported),
         "package": Step("plumbline.release.package:package", ("prepare", "export", "validate", "gate", "approve")),
     },

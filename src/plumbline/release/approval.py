@@ -54,7 +54,7 @@ def approved_gate(path: Path, gate_path: Path, exported: Path) -> Any:
         GateRefused: the gate's file or an exported file is another than was approved, or the verdict is not `pass`.
         InputError: a file is missing or damaged.
     """
-    approval = read_json(path)
+    approval, gate = read_json(path), read_json(gate_path)
     hashes = {gate_path.name: sha256_file(gate_path), **_hashes(exported)}
     try:
         approved = {gate_path.name: approval["gate"], **approval["files"]}
@@ -63,7 +63,6 @@ def approved_gate(path: Path, gate_path: Path, exported: Path) -> Any:
     changed = sorted(name for name in {*hashes, *approved} if hashes.get(name) != approved.get(name))
     if changed:
         raise GateRefused(f"{path}: not as approved: {', '.join(changed)}. Run `plumbline approve` again.")
-    gate = read_json(gate_path)
     require_pass(gate, gate_path)
     return gate
 

@@ -31,7 +31,7 @@ NO_NUMBERS = {"reporting", "console", "sqlite", "errors", "extras", "files", "ge
 STARTS = {
     DIAGNOSIS: {
         "ingest": "sources",
-        "gate": "validate.gates.stage",
+        "gate": "validate.gate",
         "approve": "release.approval",
         "package": "release.package",
         "predict": "serve",
