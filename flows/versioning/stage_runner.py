@@ -205,8 +205,8 @@ def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
     last = lines[-1].removeprefix("ERROR ") if lines else "no output"
     if code == REFUSED:
         rules = report.failed_rules() if stage == "approve" else []
-        told = f"{'; '.join(rules)}. What was packaged last stays in {PACKAGE}." if rules else last
-        return StageFailedError(f"{stage} refused: {told}", REFUSED)
+        reason = f"{'; '.join(rules)}. What was packaged last stays in {PACKAGE}." if rules else last
+        return StageFailedError(f"{stage} refused: {reason}", REFUSED)
     if code == BAD_INPUT:
         return StageFailedError(f"{stage}: {last}", BAD_INPUT)
     if code < 0:
