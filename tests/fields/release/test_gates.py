@@ -93,7 +93,7 @@ def test_rules_on_adapters_that_are_not_shipped_are_not_asked():
     adapters = [{**RATIO, "slice": f"adapter:{name}", "max_ratio_to": "base"} for name in ("noise", "sparse")]
     across = {**RATIO, "slice": "adapter:noise on sparse", "max_ratio_to": "base"}
     champion = {**RATIO, "max_ratio_to": "champion"}
-    rules = params(COVERED, *adapters, across, champion).gates
+    rules = params(COVERED, *adapters, across, champion).rules
     assert split_rules(rules, {}) == (rules[:4], {})
     assert split_rules(rules, {"noise": "it harms"}) == ([rules[0], rules[2]], {"noise": [rules[1], rules[3]]})
     assert split_rules(rules, {"unwrapping": "it harms"}) == (rules[:4], {"unwrapping": []})
