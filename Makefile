@@ -127,7 +127,7 @@ docs: $(VENV)/.test  ## Build the documentation as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # In folders of their own, so that they neither read nor write what `make run` does there.
-stages = for stage in simulate ingest prepare train compress export validate package; do plumbline $$stage || exit; done
+stages = for stage in simulate ingest prepare train compress export validate gate approve package; do plumbline $$stage || exit; done
 PRETRAINED := .plumbline/pretrained
 pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (half an hour)
 	mkdir -p $(PRETRAINED)

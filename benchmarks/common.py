@@ -74,8 +74,8 @@ def head(*columns: str) -> str:
 def project_settings() -> dict[str, Any]:
     """Read params.yaml without the rules about cities that a benchmark does not have: they would be refused by name."""
     content: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    rules = content["validate"]["gates"]
-    content["validate"]["gates"] = [rule for rule in rules if not str(rule.get("slice", "")).startswith("city:")]
+    rules = content["gate"]["rules"]
+    content["gate"]["rules"] = [rule for rule in rules if not str(rule.get("slice", "")).startswith("city:")]
     return content
 
 

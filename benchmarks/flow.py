@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT, head, line, parse, parser, stamp
 
-STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "gate", "approve", "package")
 FILES = (
     "params.yaml",
     "dvc.yaml",

@@ -122,7 +122,7 @@ def _run_stages(
         outcomes[name] = state.result(raise_on_failure=False)
         if not state.is_completed():
             return tasks.passed_on(state)
-        if name == "validate":
+        if name == "gate":
             key = "gate" if family == DIAGNOSIS else f"gate-{family.name}"
             create_markdown_artifact(key=key, markdown=report.markdown(), description="Gate and figures")
     champion = outcomes.pop("release")

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-GATE = Path("data/validate/gate.json")
+GATE = Path("data/gate/gate.json")
 METRICS = Path("data/validate/metrics.json")
 PREDICTIONS = Path("data/predict/predictions.gpkg")
 MAP = Path("data/predict/map.html")
@@ -42,7 +42,6 @@ ROWS = {
     "parity_severity_permille": "parity, severity (permille)",
     "parity_mm": "parity (mm)",
     "size_bytes": "size (bytes)",
-    "latency_ms": "latency (ms)",
 }
 """Metrics in the order shown; one that was not measured is left out."""
 
@@ -53,7 +52,7 @@ def version_of(package: Path) -> str:
 
 
 def verdict() -> str:
-    """Return the verdict of the last validation."""
+    """Return the verdict of the gates."""
     return str(_read(GATE).get("verdict", "none"))
 
 

@@ -43,12 +43,12 @@ def refusal(content: Any) -> str:
 def test_the_projects_own_file_is_good():
     params = load_params(ROOT / "params.yaml")
     assert params.prepare.min_points == GOOD["prepare"]["min_points"]
-    assert len(params.validate_.gates) == len(GOOD["validate"]["gates"])
+    assert len(params.gate.rules) == len(GOOD["gate"]["rules"])
 
 
 @pytest.mark.parametrize(
     "key",
-    ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev", "validate.gates.0.metrik"],
+    ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev", "gate.rules.0.metrik"],
 )
 def test_an_unknown_key_is_named(key):
     said = refusal(changed(key, 1))
@@ -60,7 +60,7 @@ def test_an_unknown_key_is_named(key):
 
 @pytest.mark.parametrize(
     "key",
-    ["train", "package", "train.epochs", "simulate.showcase", "validate.gates", "simulate.cities.sentinel_a.band"],
+    ["train", "package", "train.epochs", "simulate.showcase", "gate.rules", "simulate.cities.sentinel_a.band"],
 )
 def test_a_missing_key_is_named(key):
     assert refusal(without(key)) == f"my.yaml: {key}: missing."
@@ -82,7 +82,7 @@ def test_a_missing_key_is_named(key):
         ("model.attention", "flash", "'flash' found"),
         ("model.position", 3, "3 found"),
         ("train", 7, "7 found"),
-        ("validate.gates.0.metric", 5, "5 found"),
+        ("gate.rules.0.metric", 5, "5 found"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named_with_what_was_found(key, value, found):
@@ -94,9 +94,9 @@ def test_a_batch_size_may_be_automatic_and_the_refusal_says_so():
     assert "a whole number of buildings needed, or `auto`" in refusal(changed("train.batch_size", "many"))
 
 
-@pytest.mark.parametrize("key", ["model", "validate.gates", "prepare.split"])
+@pytest.mark.parametrize("key", ["model", "gate.rules", "prepare.split"])
 def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
-    wrong = {"a": 1} if key == "validate.gates" else [1, 2]
+    wrong = {"a": 1} if key == "gate.rules" else [1, 2]
     assert key in refusal(changed(key, wrong))
 
 
@@ -135,7 +135,7 @@ def test_a_value_out_of_range_is_named_with_the_bound(key, value):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(
-    "key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train", "validate.gates.0.margin"]
+    "key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train", "gate.rules.0.margin"]
 )
 def test_what_is_no_finite_number_is_refused(key, value):
     said = refusal(changed(key, value))
@@ -157,7 +157,7 @@ def test_what_is_no_finite_number_is_refused(key, value):
         ("simulate.cities", {}, "at least 1"),
         ("simulate.cities", {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}, "Big Town"),
         ("package.name", "Über", "Über"),
-        ("validate.gates", [], "at least 1"),
+        ("gate.rules", [], "at least 1"),
     ],
 )
 def test_what_does_not_go_together_is_named(key, value, words):
@@ -181,38 +181,38 @@ def test_what_does_not_go_together_is_named(key, value, words):
         ({"max": 1, "artifact": "int4"}, "'int4' found"),
         (
             {"max": 1, "metric": "severity_mea"},
-            "gates.1.metric: 'severity_mea' found; no such name; nearest: severity_mae",
+            "rules.1.metric: 'severity_mea' found; no such name; nearest: severity_mae",
         ),
         ({"max": 1, "metric": "qqq"}, "'qqq' found; one of quadrant_accuracy, "),
-        ({"max": 1, "slice": "worse"}, "gates.1.slice: 'worse' found; no such name; nearest: worst"),
+        ({"max": 1, "slice": "worse"}, "rules.1.slice: 'worse' found; no such name; nearest: worst"),
         ({"max": 1, "slice": "points:10-20"}, "nearest: points:10-19"),
         ({"max": 1, "slice": "category:5"}, "nearest: category:"),
         ({"max": 1, "slice": "citty:xband_a"}, "nearest: city:*"),
     ],
 )
 def test_a_bad_gate_is_named_by_its_place(gate, words):
-    said = refusal(changed("validate.gates.1", {"metric": "severity_mae", "artifact": "int8", **gate}))
-    assert "validate.gates.1" in said
+    said = refusal(changed("gate.rules.1", {"metric": "severity_mae", "artifact": "int8", **gate}))
+    assert "gate.rules.1" in said
     assert words in said
 
 
 def test_a_city_that_is_not_there_is_refused_with_the_nearest():
     gate = {"metric": "severity_mae", "artifact": "int8", "max": 1}
     of_one, of_each = ({**gate, "slice": f"city:{name}"} for name in ("xband_b", "*"))
-    section = parse_params(changed("validate.gates", [of_each, of_one])).validate_
+    section = parse_params(changed("gate.rules", [of_each, of_one])).gate
     section.check_cities(["xband_b", "bergen"])
-    nearest = r"^validate\.gates\.1\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
+    nearest = r"^gate\.rules\.1\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
     with pytest.raises(ParameterError, match=nearest):
         section.check_cities(["xband_a", "xband_c"])
 
 
 def test_the_default_gates_hold_for_whatever_cities_there_are():
-    load_params(ROOT / "params.yaml").validate_.check_cities(["bergen"])
+    load_params(ROOT / "params.yaml").gate.check_cities(["bergen"])
 
 
 def test_a_good_gate_is_taken():
-    content = changed("validate.gates", [{"metric": "severity_mae", "artifact": "int8", "max": 0}])
-    (gate,) = parse_params(content).validate_.gates
+    content = changed("gate.rules", [{"metric": "severity_mae", "artifact": "int8", "max": 0}])
+    (gate,) = parse_params(content).gate.rules
     assert gate.max == 0
     assert gate.slice == "all"
 

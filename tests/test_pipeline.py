@@ -35,8 +35,10 @@ OUTPUTS = {
         "quantisation.csv",
     },
     "validate": {
-        "gate.json",
         "metrics.json",
+        "measured.json",
+        "figures.json",
+        "answers.npz",
         "summary",
         "severity.csv",
         "reliability.csv",
@@ -46,9 +48,9 @@ OUTPUTS = {
         "intervals.csv",
         "coverage.svg",
         "reliability.svg",
-        "report.json",
-        "report.html",
     },
+    "gate": {"gate.json", "report.json", "report.html"},
+    "approve": {"approval.json"},
     "package": {
         "model.onnx",
         "model.fp16.onnx",
@@ -99,7 +101,9 @@ FIRST_MISSING = {
     "compress": "data/prepare",
     "export": "data/prepare",
     "validate": "data/prepare",
-    "package": "data/validate",
+    "gate": "data/validate",
+    "approve": "data/gate",
+    "package": "data/export",
 }
 
 
@@ -138,9 +142,7 @@ def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, mo
     shutil.copytree(tiny.data("package"), "package")
 
     def compare(candidate, champion):
-        return compare_with_champion(
-            candidate, champion, tiny.data("prepare"), tiny.params.validate_, tmp_path / "release"
-        )
+        return compare_with_champion(candidate, champion, tiny.data("prepare"), tiny.params, tmp_path / "release")
 
     done = promote(tmp_path / "project" / "package", compare)
     assert done.changed

@@ -29,7 +29,7 @@ from plumbline.core.console import log
 from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Params, parse_params
 
-STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "gate", "approve", "package")
 OPTIMISE = {"patience": 3, "learning_rate": 0.003, "batch_size": 32}
 PARAMS: dict[str, Any] = {
     "simulate": {
@@ -54,8 +54,9 @@ PARAMS: dict[str, Any] = {
     "export": {"calibration_batches": 3, "calibration_batch_size": 16},
     "validate": {
         "min_slice": 5,
-        "latency_batch": 8,
-        "gates": [
+    },
+    "gate": {
+        "rules": [
             {"metric": "parity_probability", "artifact": "pruned", "max": 1e-4},
             {"metric": "parity_severity_permille", "artifact": "pruned", "max": 1e-3},
             *({"metric": "severity_mae", "artifact": name, "max": 100.0} for name in ARTIFACTS),

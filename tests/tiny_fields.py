@@ -36,8 +36,10 @@ PARAMS: dict[str, Any] = {
     "export": {"calibration_batches": 2},
     "validate": {
         "max_scenes": 8,
+    },
+    "gate": {
         "min_scenes": 2,
-        "gates": [
+        "rules": [
             {"metric": "coverage", "artifact": "float32", "min": 0.2},
             {"metric": "crps_mm", "artifact": "fp16", "max_ratio_to": "float32", "bound": 1.1},
             {"metric": "crps_mm", "artifact": "float32", "max_ratio_to": "gaussian_process", "bound": 5.0},

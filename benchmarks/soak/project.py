@@ -37,7 +37,7 @@ if name == "package":
              "hashes": {"data": "d" * 64}, "metrics": {"int8": {"severity_mae": 0.25}}, "gate": {"verdict": "pass"}}
     write_package({"model.onnx": out / "weight.bin"}, about, "A card.", out)
 """
-LATE = ("package", "validate", "export")
+LATE = ("package", "gate", "export")
 """Stages that most runs change: few come after them, so that a run takes seconds."""
 EVERY = 10
 """One run in so many changes the training, which goes to the other worker."""

@@ -14,7 +14,10 @@ from flows import report
 from flows.versioning import process
 from flows.versioning.process import TookTooLongError
 
-STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+STAGES = (
+    *("simulate", "ingest", "prepare", "train", "compress", "export"),
+    *("validate", "gate", "approve", "package"),
+)
 SHOWCASE = "predict"
 """The stage that shows what the released model does; that of another family: `families.Family.showcase`."""
 IN_PORTIONS = ("ingest", "prepare")
@@ -186,8 +189,9 @@ def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
             break
     last = lines[-1].removeprefix("ERROR ") if lines else "no output"
     if code == REFUSED:
-        rules = report.failed_rules() if stage == "package" else []
-        return StageFailedError(f"{stage} refused: {'; '.join(rules) or last}", REFUSED)
+        rules = report.failed_rules() if stage == "approve" else []
+        reason = f"{'; '.join(rules)}. What was packaged last stays in {PACKAGE}." if rules else last
+        return StageFailedError(f"{stage} refused: {reason}", REFUSED)
     if code == BAD_INPUT:
         return StageFailedError(f"{stage}: {last}", BAD_INPUT)
     if code < 0:

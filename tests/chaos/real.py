@@ -29,7 +29,7 @@ class Real(Project):
         params: dict[str, Any] = copy.deepcopy(PARAMS)
         params["train"] |= {"epochs": EPOCHS, "patience": EPOCHS, "seed": seed} | train
         # Whether one short training beats another is luck; the faults are not to depend on it.
-        for rule in params["validate"]["gates"]:
+        for rule in params["gate"]["rules"]:
             if rule.get("max_drop_vs") == "champion":
                 rule["margin"] = 100.0
         # With every default: DVC asks for the parameters by name.

@@ -21,6 +21,8 @@ ENTRIES = {
     "compress": "fields.release.onnx",
     "export": "fields.release.onnx",
     "validate": "fields.release.validate",
+    "gate": "fields.release.gates",
+    "approve": "release.approval",
     "package": "fields.release.validate",
 }
 """Stage -> the module that runs it for restoration."""

@@ -68,7 +68,7 @@ def by_torch(model, inputs):
 @cache
 def bound(metric, artifact):
     """What the gates of `params.yaml` allow: the one place where these bounds are written."""
-    gates = yaml.safe_load((ROOT / "params.yaml").read_text())["validate"]["gates"]
+    gates = yaml.safe_load((ROOT / "params.yaml").read_text())["gate"]["rules"]
     (found,) = (gate["max"] for gate in gates if (gate["metric"], gate["artifact"]) == (metric, artifact))
     return found
 

@@ -85,7 +85,7 @@ def test_other_content_has_another_version(tiny, tmp_path):
 def test_the_same_model_measured_again_keeps_its_version_and_other_evidence_is_known(tiny, tmp_path):
     """Times differ in every run: they must not make a model that was rolled back a new one."""
     first = verify_package(tiny.data("package"))
-    slower = {name: {**one, "latency_ms": 99.0} for name, one in first.metrics.items()}
+    slower = {name: {**one, "size_bytes": 99.0} for name, one in first.metrics.items()}
     others = [
         again(tiny, tmp_path / "a", card="another card"),
         again(tiny, tmp_path / "b", metrics=slower),

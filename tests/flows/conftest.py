@@ -18,12 +18,13 @@ import httpx
 import pytest
 import yaml
 
+from flows.versioning.stage_runner import STAGES as RUN
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, Process, until
 
 ROOT = Path(__file__).parents[2]
 PREFECT = str(Path(sys.executable).with_name("prefect"))
-STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "predict")
+STAGES = (*RUN, "predict")
 
 # Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep. A machine that
 # makes other bytes of the same has a variable `BYTES`.

@@ -34,15 +34,16 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project, prefe
     project.environment["PREFECT_API_URL"] = prefect_server.url
 
     # A gate that refuses: Failed, named, released nothing, and the evidence is kept.
-    project.behave(validate={"fail_gate": True}, package={"exit": 3})
+    project.behave(gate={"fail_gate": True}, approve={"exit": 3})
     code, said = project.run(*FLOW)
     assert code == 3, said
     assert not Path(".plumbline/server.pid").exists()
-    assert "failed: package refused: severity_mae of int8 on all: 0.4, at most 0.3" in said
+    assert "failed: approve refused: severity_mae of int8 on all: 0.4, at most 0.3. What was packaged last" in said
     assert "gate: fail" in said
     assert "promoted" not in said
     assert "Traceback" not in said
-    assert json.loads(Path("data/validate/gate.json").read_text())["verdict"] == "fail"
+    assert json.loads(Path("data/gate/gate.json").read_text())["verdict"] == "fail"
+    assert Path("data/package/manifest.json").exists()
 
     # As it was before: everything comes from the cache.
     project.behave()

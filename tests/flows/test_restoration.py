@@ -12,10 +12,11 @@ from flows.restoration import restoration
 from flows.stage import stage
 from flows.versioning import remote
 from flows.versioning.families import RESTORATION, inside
+from flows.versioning.stage_runner import STAGES as RUN
 from flows.versioning.stage_runner import reproduce
 from tests.flows.conftest import Project, Server, add_restoration, make_project
 
-STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "restore")
+STAGES = (*RUN, "restore")
 
 
 def test_other_machines_need_a_commit() -> None:
@@ -53,10 +54,10 @@ def test_a_run_releases_in_its_folder_and_leaves_the_other_family_alone(
     assert code == 0, said
     assert "this run: nothing was recomputed" in said
 
-    project.behave(validate={"fail_gate": True}, package={"exit": 3})
+    project.behave(gate={"fail_gate": True}, approve={"exit": 3})
     code, said = project.run("-m", "flows.restoration")
     assert code == 3, said
-    assert "failed: package refused: severity_mae of int8 on all: 0.4, at most 0.3" in said
+    assert "failed: approve refused: severity_mae of int8 on all: 0.4, at most 0.3" in said
     assert "gate: fail" in said
 
 

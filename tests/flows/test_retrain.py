@@ -47,7 +47,7 @@ def project(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town
 def settings(town: Town, gates: list[dict[str, object]]) -> str:
     content = PARAMS | {
         "prepare": {**PARAMS["prepare"], "buffer_m": 2.0, "min_points": 5, "max_points": 128},  # DVC looks for them
-        "validate": {**PARAMS["validate"], "gates": gates},
+        "gate": {"rules": gates},
         "adapt": {},
         "score": {"settle_s": 0, "drift": {"min_buildings": 15}},
     }
@@ -73,7 +73,7 @@ def test_what_is_lent_is_trained_on_and_released_and_a_refusal_puts_everything_b
     text, borrowed = settings(project, REFUSED), sha256_folder(Path("data/borrowed"))
     kind, said = ended(PLACE, result.name)
     assert kind == "FAILED", said
-    assert said.startswith("package refused: severity_mae of int8")
+    assert said.startswith("approve refused: severity_mae of int8")
     assert Registry().champion() is None
     assert Path("params.yaml").read_text() == text
     assert sha256_folder(Path("data/borrowed")) == borrowed

@@ -13,7 +13,7 @@ from plumbline.release.package import model_card
 
 @pytest.fixture(scope="module")
 def report(tiny):
-    return read_json(tiny.data("validate") / "report.json")
+    return read_json(tiny.data("gate") / "report.json")
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,14 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json
 from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
 from plumbline.export.stage import ARTIFACTS
-from plumbline.params import Gate, Validate
+from plumbline.params import parse_params
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release import compare
 from plumbline.release.promotion import promote
 from plumbline.release.registry import EVIDENCE
 from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
+from tests.tiny import PARAMS
 
 OUT = Path("release")
 ABOUT = ("name", "default_model", "category_share", "prepare", "hashes", "metrics", "gate")
@@ -91,7 +92,7 @@ def good_and_spoiled(tiny, held_out, tmp_path):
 
 
 def rules(*gates, min_slice=5):
-    return Validate(gates=[Gate.model_validate(gate) for gate in gates], min_slice=min_slice)
+    return parse_params({**PARAMS, "validate": {"min_slice": min_slice}, "gate": {"rules": list(gates)}})
 
 
 QUADRANT = {"metric": "quadrant_accuracy", "artifact": "pruned", "max_drop_vs": "champion", "margin": 0.05}
@@ -100,15 +101,16 @@ QUADRANT = {"metric": "quadrant_accuracy", "artifact": "pruned", "max_drop_vs": 
 def with_room(params):
     """The same rules, with room for what chance makes of seventeen test buildings between two networks."""
     gates = [
-        gate.model_copy(update={"margin": 0.4}) if gate.max_drop_vs == "champion" else gate for gate in params.gates
+        gate.model_copy(update={"margin": 0.4}) if gate.max_drop_vs == "champion" else gate
+        for gate in params.gate.rules
     ]
-    return params.model_copy(update={"gates": gates})
+    return params.model_copy(update={"gate": params.gate.model_copy(update={"rules": gates})})
 
 
 def test_an_equal_candidate_may_replace_the_champion(tiny, caplog):
     package = tiny.data("package")
     with caplog.at_level(logging.INFO, "plumbline"):
-        compare_with_champion(package, package, tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(package, package, tiny.data("prepare"), tiny.params)
     assert sum("met champion" in line for line in caplog.messages) == 2
 
 
@@ -118,7 +120,7 @@ def test_a_spoiled_candidate_is_refused_by_name(tiny, good_and_spoiled, held_out
     assert better > worse + 0.1
     champion = read_json(good / MANIFEST)["version"]
     with pytest.raises(GateRefused) as refused:
-        compare_with_champion(spoiled, good, tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(spoiled, good, tiny.data("prepare"), tiny.params)
     said = str(refused.value)
     assert f"{spoiled}: not promoted, champion {champion} stays" in said
     assert (
@@ -136,7 +138,7 @@ def test_a_spoiled_candidate_is_refused_by_name(tiny, good_and_spoiled, held_out
 def test_a_champion_that_says_no_numbers_is_no_reason_to_pass_and_the_evidence_is_written(tiny, tmp_path):
     broken = with_head(tiny, tmp_path / "broken", "network.heads.severity_head.", lambda head: head * np.float32("nan"))
     with pytest.raises(GateRefused, match="champion no figure"):
-        compare_with_champion(tiny.data("package"), broken, tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(tiny.data("package"), broken, tiny.data("prepare"), tiny.params)
     content = read_json(OUT / "report.json")
     assert content["verdict"] == "fail"
     assert "champion" not in content["metrics"]["severity_mae"]
@@ -144,7 +146,7 @@ def test_a_champion_that_says_no_numbers_is_no_reason_to_pass_and_the_evidence_i
 
 def test_a_better_candidate_may_replace_the_champion(tiny, good_and_spoiled):
     good, spoiled = good_and_spoiled
-    compare_with_champion(good, spoiled, tiny.data("prepare"), with_room(tiny.params.validate_))
+    compare_with_champion(good, spoiled, tiny.data("prepare"), with_room(tiny.params))
 
 
 def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, good_and_spoiled, held_out, registry):
@@ -152,7 +154,7 @@ def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, g
     good, spoiled = good_and_spoiled
     promote(spoiled, None)
     former = registry.champion()
-    params = with_room(tiny.params.validate_)
+    params = with_room(tiny.params)
     done = promote(good, lambda *both: compare_with_champion(*both, tiny.data("prepare"), params))
     assert done.former == former
     content = read_json(OUT / "report.json")
@@ -191,7 +193,7 @@ def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, g
 def test_other_test_data_are_refused(tiny, tmp_path):
     shutil.copytree(tiny.data("prepare") / "tune", tmp_path / "prepare" / "test")
     with pytest.raises(InputError, match=r"not the test data that .* was validated on"):
-        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path / "prepare", tiny.params.validate_)
+        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path / "prepare", tiny.params)
 
 
 @pytest.mark.parametrize("harmed", ["candidate", "champion"])
@@ -200,7 +202,7 @@ def test_a_damaged_package_is_refused(tiny, tmp_path, harmed):
     packages[harmed] = shutil.copytree(tiny.data("package"), tmp_path / harmed)
     (packages[harmed] / "model.onnx").write_bytes(b"something else")
     with pytest.raises(InputError, match=rf"{harmed}/model\.onnx: changed since it was released"):
-        compare_with_champion(**packages, prepared=tiny.data("prepare"), params=tiny.params.validate_)
+        compare_with_champion(**packages, prepared=tiny.data("prepare"), params=tiny.params)
 
 
 def repacked(tiny, out, **changed):
@@ -216,7 +218,7 @@ def test_a_champion_of_other_test_data_is_run_on_those_of_the_candidate(tiny, tm
     hashes = read_json(tiny.data("package") / MANIFEST)["hashes"]
     champion = repacked(tiny, tmp_path / "champion", hashes={**hashes, "test_data": "0" * 64})
     with caplog.at_level(logging.INFO, "plumbline"):
-        compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params)
     assert "was validated on other test data; both are run on those of the candidate" in caplog.text
     assert sum("met champion" in line and "drop 0 and" in line for line in caplog.messages) == 1  # of the same network
 
@@ -224,26 +226,26 @@ def test_a_champion_of_other_test_data_is_run_on_those_of_the_candidate(tiny, tm
 def test_a_candidate_that_does_not_say_its_test_data_is_refused(tiny, tmp_path):
     candidate = repacked(tiny, tmp_path / "candidate", hashes={"data": "d" * 64})
     with pytest.raises(InputError, match="not the test data that"):
-        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params)
 
 
 def test_a_gate_of_a_format_of_the_future_is_refused(tiny, tmp_path):
     gate = read_json(tiny.data("package") / MANIFEST)["gate"]
     candidate = repacked(tiny, tmp_path / "candidate", gate={**gate, "format": 99})
     with pytest.raises(InputError, match=r"manifest\.json: gate of format 99 found"):
-        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params)
 
 
 def test_a_champion_that_takes_fewer_scatterers_is_named(tiny, tmp_path):
     prepare = read_json(tiny.data("package") / MANIFEST)["prepare"]
     champion = repacked(tiny, tmp_path / "champion", prepare={**prepare, "max_points": 8})
     with pytest.raises(InputError, match=r"scatterers, and champion [0-9a-f]{12} takes 8\. Compare"):
-        compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params.validate_)
+        compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params)
 
 
 def test_missing_test_data_are_refused(tiny, tmp_path):
     with pytest.raises(InputError, match="Run `plumbline prepare` again"):
-        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path, tiny.params.validate_)
+        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path, tiny.params)
 
 
 def test_a_rule_without_a_figure_refuses(tiny):

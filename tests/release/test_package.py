@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import yaml
 
-from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import open_package, origin_of, verify_package
-from plumbline.release.package import FILES, package, require_pass
+from plumbline.release.package import FILES
 from tests.tiny import PARAMS, run_cli
 
-INPUTS = ("prepare", "export", "validate")
+INPUTS = ("prepare", "export", "validate", "gate", "approve")
 RECORDED = ("train", "compress")
 
 
@@ -29,7 +28,7 @@ def test_the_package_is_what_was_validated(tiny):
     manifest = verify_package(tiny.data("package"))
     for name, source in FILES.items():
         assert manifest.files[name].sha256 == sha256_file(tiny.data("export") / source)
-    assert manifest.gate == read_json(tiny.data("validate") / "gate.json")
+    assert manifest.gate == read_json(tiny.data("gate") / "gate.json")
     metrics = read_json(tiny.data("validate") / "metrics.json")["all"]
     assert manifest.metrics == metrics
     assert manifest.category_share == open_package(tiny.data("package"))[1].category_share
@@ -74,11 +73,13 @@ def test_packing_again_gives_the_same_version(tiny, project):
 
 
 def test_the_same_model_measured_again_is_the_same_version(tiny, project):
-    """Times are never the same twice; the evidence is another, the model is not."""
-    assert run_cli("validate", cwd=project).code == 0
+    """By other rules, the evidence is another, and the model is not."""
+    gate = read_json(project / "data" / "gate" / "gate.json")
+    gate["rules"].pop()
+    write_json(project / "data" / "gate" / "gate.json", gate)
+    assert run_cli("approve", cwd=project).code == 0
     assert run_cli("package", cwd=project).code == 0
     again, first = verify_package(project / "data" / "package"), verify_package(tiny.data("package"))
-    assert again.metrics["int8"]["latency_ms"] != first.metrics["int8"]["latency_ms"]
     assert again.evidence != first.evidence
     assert again.version == first.version
 
@@ -87,7 +88,7 @@ def test_the_same_model_measured_again_is_the_same_version(tiny, project):
 def test_evidence_is_known_by_its_content_not_by_its_time(tiny, project, year):
     """Clocks differ between machines, and a checkout has the time at which it was made."""
     seconds = (year - 1970) * 31557600
-    os.utime(project / "data" / "validate" / "gate.json", (seconds, seconds))
+    os.utime(project / "data" / "gate" / "gate.json", (seconds, seconds))
     assert run_cli("package", cwd=project).code == 0
     assert verify_package(project / "data" / "package").version == verify_package(tiny.data("package")).version
 
@@ -107,49 +108,6 @@ def test_parameters_of_other_work_give_no_other_version(tiny, project):
     assert verify_package(project / "data" / "package").version == verify_package(tiny.data("package")).version
 
 
-def test_a_refused_gate_ends_with_3_and_writes_nothing(tiny, project):
-    gates = [
-        {"metric": "severity_mae", "artifact": "int8", "max": -1.0},
-        {"metric": "quadrant_accuracy", "artifact": "pruned", "max_drop_vs": "baseline", "margin": -9.0},
-        {"metric": "size_bytes", "artifact": "pruned", "max": 1e9},
-    ]
-    content = {**PARAMS, "validate": {**PARAMS["validate"], "gates": gates}}
-    (project / "params.yaml").write_text(yaml.safe_dump(content))
-    assert run_cli("validate", cwd=project).code == 0
-    refused = run_cli("package", cwd=project)
-    assert refused.code == 3
-    figures = read_json(project / "data" / "validate" / "metrics.json")["all"]
-    assert f"severity_mae of int8 on all: {figures['int8']['severity_mae']:.4g} found, at most -1 (max)" in refused.err
-    assert "quadrant_accuracy of pruned on all" in refused.err
-    assert f"baseline {figures['baseline']['quadrant_accuracy']:.4g}, drop" in refused.err
-    assert "at most -9 (margin) allowed" in refused.err
-    assert "size_bytes" not in refused.err
-    assert "Traceback" not in refused.err
-    assert not (project / "data" / "package").exists()
-    assert not list((project / "data").glob(".*"))
-
-
-def test_a_refused_gate_leaves_the_former_package_alone(tiny, project):
-    shutil.copytree(tiny.data("package"), project / "data" / "package")
-    gate = read_json(project / "data" / "validate" / "gate.json")
-    write_json(project / "data" / "validate" / "gate.json", {**gate, "verdict": "fail"})
-    assert run_cli("package", cwd=project).code == 3
-    assert verify_package(project / "data" / "package") == verify_package(tiny.data("package"))
-
-
-@pytest.mark.parametrize(
-    "gate", [{}, [], None, "pass", {"verdict": "PASS"}, {"verdict": True}, {"verdict": "fail", "rules": []}], ids=str
-)
-def test_only_the_word_pass_is_a_pass(gate, tmp_path):
-    with pytest.raises(GateRefused, match=r"gate\.json: not released"):
-        require_pass(gate, tmp_path / "gate.json")
-
-
-def test_a_pass_in_words_that_are_not_known_is_none(tmp_path):
-    with pytest.raises(InputError, match="gate of format 3 found"):
-        require_pass({"format": 3, "verdict": "pass", "rules": []}, tmp_path / "gate.json")
-
-
 def test_test_data_that_changed_since_are_refused(project):
     path = project / "data" / "prepare" / "test" / "shard-00000" / "severity.npy"
     severity = np.load(path)
@@ -161,22 +119,31 @@ def test_test_data_that_changed_since_are_refused(project):
     assert not (project / "data" / "package").exists()
 
 
-@pytest.mark.parametrize("name", ["pruned.onnx", "fp16.onnx", "int8.onnx", "weights.safetensors"])
-def test_a_model_that_changed_since_is_refused(project, name):
-    """Else a model could be released on the evidence of another."""
-    shutil.copyfile(project / "data" / "export" / "float32.onnx", project / "data" / "export" / name)
+def test_figures_of_another_run_are_refused(project):
+    path = project / "data" / "validate" / "metrics.json"
+    write_json(path, read_json(path) | {"all": {}})
     ended = run_cli("package", cwd=project)
     assert ended.code == 2
-    assert "gate.json: measured on other models. Run `plumbline validate` again." in ended.err
+    assert "gate.json: measured on other figures. Run `plumbline gate` again." in ended.err
+    assert not (project / "data" / "package").exists()
+
+
+@pytest.mark.parametrize("name", ["pruned.onnx", "fp16.onnx", "int8.onnx", "weights.safetensors"])
+def test_a_model_that_changed_since_is_refused(project, name):
+    """Else a model could be released on the approval of another."""
+    shutil.copyfile(project / "data" / "export" / "float32.onnx", project / "data" / "export" / name)
+    ended = run_cli("package", cwd=project)
+    assert ended.code == 3
+    assert f"not as approved: {name}" in ended.err
     assert not (project / "data" / "package").exists()
 
 
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        ("validate/gate.json", "gate.json: no such file"),
-        ("validate/metrics.json", "metrics.json: no such file"),
-        ("validate/report.json", "report.json: no such file"),
+        ("gate/gate.json", "gate.json: no such file"),
+        ("approve/approval.json", "approval.json: no such file"),
+        ("gate/report.json", "report.json: no such file"),
         ("export/int8.onnx", "int8.onnx: no such file. Run `plumbline export` first."),
         ("prepare/audit/audit.json", "audit.json: no such file"),
     ],
@@ -187,11 +154,3 @@ def test_a_missing_input_is_named(project, missing, said):
     assert ended.code == 2
     assert said in ended.err
     assert not (project / "data" / "package").exists()
-
-
-def test_evidence_of_an_older_form_is_refused(tiny, project):
-    gate = read_json(project / "data" / "validate" / "gate.json")
-    del gate["exported"]
-    write_json(project / "data" / "validate" / "gate.json", gate)
-    with pytest.raises(InputError, match="measured on other models"):
-        package(*(project / "data" / name for name in INPUTS), tiny.params, project / "data" / "package")

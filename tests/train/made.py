@@ -105,7 +105,8 @@ def settings(model: dict[str, Any] | None = None, max_points: int = 24, **train:
         "train": {**optimise, "threads": 1, "accelerator": "cpu", **train},
         "compress": {"pruning_ratio": 0.5, **optimise},
         "export": {},
-        "validate": {"gates": [gate]},
+        "validate": {},
+        "gate": {"rules": [gate]},
         "package": {},
     }
 

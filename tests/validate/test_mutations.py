@@ -22,7 +22,8 @@ from plumbline.params import load_params
 from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.pretrained import MODEL, PACKAGE
 from plumbline.validate import stage
-from plumbline.validate.gates.rules import failed_rules
+from plumbline.validate.gate import gate as judge
+from plumbline.validate.gates.verdict import failed_rules
 from plumbline.validate.measure import parity_figures
 from tests.tiny import run_cli
 from tests.validate import spoil
@@ -68,15 +69,12 @@ def remembering_parity(model, sequences, answers, known={}):  # noqa: B006
 
 def default_rules(content):
     """The rules that a few cities show the effect of."""
-    # Latency is the machine's, and no spoiler changes it: a busy machine would fail a test of something else.
     # fp16 comes from the pruned network by an export of its own, which takes long; its only rules are of parity.
     # The rule on each city needs 600 of its buildings to be told from chance, those on mechanisms 150 (docs/gates.md).
     return [
         rule
-        for rule in content["validate"]["gates"]
-        if rule["artifact"] != "fp16"
-        and rule["metric"] != "latency_ratio"
-        and not rule.get("slice", "").startswith(("city:", "mechanism:"))
+        for rule in content["gate"]["rules"]
+        if rule["artifact"] != "fp16" and not rule.get("slice", "").startswith(("city:", "mechanism:"))
     ]
 
 
@@ -99,9 +97,7 @@ def unspoiled(tmp_path_factory):
         cities[name] |= {"buildings": buildings, "seed": (711, 712, 721, 722)[number]}
     content["simulate"]["showcase"]["buildings"] = 20
     content["prepare"] |= {"block_m": 60, "split": {"train": 0.08, "tune": 0.01, "calibrate": 0.01, "test": 0.9}}
-    # Throughput is reported, and no default rule asks for it.
-    content["validate"]["latency_batch"] = 1
-    content["validate"]["gates"] = default_rules(content) + OF_DAMAGE
+    content["gate"]["rules"] = default_rules(content) + OF_DAMAGE
     (root / "params.yaml").write_text(yaml.safe_dump(content))
     for name in ("simulate", "ingest", "prepare"):
         ended = run_cli(name, cwd=root)
@@ -119,9 +115,8 @@ def few(tiny, tmp_path):
     """The tiny run's buildings, all of them for testing, and the released model, compared with itself as it is."""
     root = tmp_path / "few"
     content = yaml.safe_load((ROOT / "params.yaml").read_text())
-    content["validate"]["latency_batch"] = 1
     # Of so few, and in so short a time, the others tell nothing for certain.
-    content["validate"]["gates"] = [
+    content["gate"]["rules"] = [
         rule
         for rule in default_rules(content)
         if (rule.get("max_drop_vs") == "float32" and "slice" not in rule)
@@ -168,11 +163,13 @@ def gate(unspoiled, models, monkeypatch):
 def verdict(root, trained, models, monkeypatch):
     """Run the stage with the buildings and rules of `root`."""
     monkeypatch.setattr(stage, "ARTIFACTS", ("float32", "pruned", "int8"))
-    # The page that a person reads decides nothing, and takes as long as the verdict.
-    monkeypatch.setattr(stage, "write_report", lambda *_: None)
+    # What a person reads decides nothing, and takes as long as the verdict.
+    monkeypatch.setattr(stage, "report_figures", lambda *_: {})
+    monkeypatch.setattr("plumbline.validate.gate.write_report", lambda *_: None)
     given, prepared, out = load_params(root / "params.yaml"), root / "data" / "prepare", models / "validate"
     stage.validate(prepared, trained, models / "compress", models / "export", given.validate_, given.prepare, out)
-    return read_json(out / "gate.json")
+    judge(out, given.gate, models / "gate")
+    return read_json(models / "gate" / "gate.json")
 
 
 def blocking(gate):

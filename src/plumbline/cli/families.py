@@ -81,8 +81,13 @@ def _cities(params: Path, data: Path) -> list[Any]:
 
     given, cities = load_params(params), city_folders(data)
     if cities:
-        given.validate_.check_cities(folder.name for folder in cities)  # else the run would end with it
+        given.gate.check_cities(folder.name for folder in cities)  # else the run would end with it
     return [cities, given.ingest]
+
+
+def _exported(params: Path, data: Path) -> list[Any]:
+    family_in(params).load(params)  # only checked: no parameter changes an approval
+    return [data / "export", data / "gate"]
 
 
 DIAGNOSIS = Family(
@@ -99,7 +104,9 @@ DIAGNOSIS = Family(
         "validate": Step(
             "plumbline.validate.stage:validate", ("prepare", "train", "compress", "export"), ("validate_", "prepare")
         ),
-        "package": Step("plumbline.release.package:package", ("prepare", "export", "validate")),
+        "gate": Step("plumbline.validate.gate:gate", ("validate",), ("gate",)),
+        "approve": Step("plumbline.release.approval:approve", given=_exported),
+        "package": Step("plumbline.release.package:package", ("prepare", "export", "validate", "gate", "approve")),
     },
 )
 RESTORATION = Family(
@@ -114,7 +121,11 @@ RESTORATION = Family(
         "compress": Step("plumbline.fields.release.onnx:compress", ("prepare", "train")),
         "export": Step("plumbline.fields.release.onnx:export", ("prepare", "train")),
         "validate": Step("plumbline.fields.release.validate:validate", ("prepare", "export")),
-        "package": Step("plumbline.fields.release.validate:package", ("prepare", "export", "validate")),
+        "gate": Step("plumbline.fields.release.gates:gate", ("validate",), ("gate",)),
+        "approve": Step("plumbline.release.approval:approve", given=_exported),
+        "package": Step(
+            "plumbline.fields.release.validate:package", ("prepare", "export", "validate", "gate", "approve")
+        ),
     },
 )
 FAMILIES = {family.name: family for family in (DIAGNOSIS, RESTORATION)}

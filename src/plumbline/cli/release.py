@@ -56,8 +56,7 @@ def promote(
             return compare_fields(candidate, champion, DATA / "prepare", load_restoration(params), DATA / "release")
         from plumbline.release.compare import compare_with_champion
 
-        section = load_params(params).validate_
-        return compare_with_champion(candidate, champion, DATA / "prepare", section, DATA / "release")
+        return compare_with_champion(candidate, champion, DATA / "prepare", load_params(params), DATA / "release")
 
     done = run(package, compare, again=again, sign_key=sign_key)
     if done.changed:

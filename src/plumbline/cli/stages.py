@@ -76,16 +76,28 @@ def export(
     family_in(params).run("export", params, DATA)
 
 
-@app.command(epilog="Example: `plumbline validate`, then read data/validate/gate.json")
+@app.command(epilog="Example: `plumbline validate`")
 def validate(params: ParamsOption = PARAMS) -> None:
-    """Measure every artifact on the test split beside the engineer's baseline, and apply the gates.
-
-    Ends with 0 whatever the verdict: the evidence is the result. `plumbline package` is what refuses.
-    """
+    """Measure every artifact on the test split beside the engineer's baseline."""
     family_in(params).run("validate", params, DATA)
 
 
-@app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
+@app.command(epilog="Example: `plumbline gate`, then read data/gate/gate.json")
+def gate(params: ParamsOption = PARAMS) -> None:
+    """Judge what `validate` measured by the rules of the section `gate`; no model is run.
+
+    Ends with 0 whatever the verdict: the verdict is the result. `plumbline approve` is what refuses.
+    """
+    family_in(params).run("gate", params, DATA)
+
+
+@app.command(epilog="Example: `plumbline approve`; exit code 3: a gate refused")
+def approve(params: ParamsOption = PARAMS) -> None:
+    """Approve the exported models, if every gate was passed; else data/package stays as it is."""
+    family_in(params).run("approve", params, DATA)
+
+
+@app.command(epilog="Example: `plumbline package`; exit code 3: these models were not approved")
 def package(params: ParamsOption = PARAMS) -> None:
-    """Write the model package into data/package, if every gate was passed."""
+    """Write the model package of what was approved into data/package."""
     family_in(params).run("package", params, DATA)

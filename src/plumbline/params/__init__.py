@@ -23,7 +23,7 @@ from plumbline.params.section import Section
 from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Borrowed, City, Simulate
 from plumbline.params.train import FitOptions, Model, Optimise, Train
-from plumbline.params.validate import Gate, Package, Validate
+from plumbline.params.validate import Gate, Gates, Package, Validate
 
 __all__ = [
     "FORMATS",
@@ -37,6 +37,7 @@ __all__ = [
     "FitOptions",
     "Footprints",
     "Gate",
+    "Gates",
     "Ingest",
     "Model",
     "Optimise",

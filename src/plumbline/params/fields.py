@@ -173,17 +173,23 @@ class FieldGate(Section):
 
 
 class ValidateFields(Section):
-    """The gates, and how the evidence is measured."""
+    """Settings of measuring the evidence."""
 
-    gates: list[FieldGate] = Field(min_length=1)
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
     steps: int = Field(default=0, ge=0, le=1000)
     """Of restoring test scenes; 0: as `restore` says."""
     samples: int = Field(default=0, ge=0, le=256)
     max_scenes: int = Field(default=40, ge=2)
     """Of each domain, that are restored."""
+
+
+class FieldGates(Section):
+    """The rules, and what all of them go by."""
+
+    rules: list[FieldGate] = Field(min_length=1)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Confidence of the one-sided bound of a ratio."""
     min_scenes: int = Field(default=8, ge=2)
-    """A slice with fewer test scenes has no figure."""
+    """Smallest number of test scenes of a slice that has a figure for a rule."""
 
 
 class PackageFields(Section):
@@ -205,7 +211,8 @@ class RestorationParams(Section):
     restore: Restoring = Restoring()
     compress: CompressFields = CompressFields()
     export: ExportFields = ExportFields()
-    validate_: ValidateFields = Field(alias="validate")
+    validate_: ValidateFields = Field(default=ValidateFields(), alias="validate")
+    gate: FieldGates
     package: PackageFields = PackageFields()
 
     @model_validator(mode="after")

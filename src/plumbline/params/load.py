@@ -18,7 +18,7 @@ from plumbline.params.section import Section
 from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Simulate
 from plumbline.params.train import SHARDED, Model, Train
-from plumbline.params.validate import Package, Validate
+from plumbline.params.validate import Gates, Package, Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
 FAMILY = "family"
@@ -37,6 +37,7 @@ class Params(Section):
     compress: Compress
     export: Export
     validate_: Validate = Field(alias="validate")
+    gate: Gates
     package: Package
     score: Score = Score()
     tidy: Tidy = Tidy()

@@ -1,4 +1,4 @@
-"""Hold the parameters of gates, evidence and package."""
+"""Hold the parameters of evidence, gates and package."""
 
 from __future__ import annotations
 
@@ -36,12 +36,9 @@ HIGHER_IS_BETTER = {
     "size_bytes": False,
     "weight_bytes": False,
     "size_ratio": False,
-    "latency_ms": False,
-    "latency_ratio": False,
-    "buildings_per_second": True,
 }
-"""What a rule may name, as `validate.metrics` measures it, and which way is better. A ratio is to `float32` in the same
-run."""
+"""What a rule may name, as `validate.metrics` measures it, and which way is better. A ratio is to `float32`. There is
+no latency: it is another in every run."""
 SLICES = (
     "all",
     "worst",
@@ -104,8 +101,8 @@ class Gate(Section):
     metric: str
     artifact: Literal["float32", "pruned", "fp16", "int8"]
     slice: str = "all"
-    """A slice of `validate.slices`; or `worst`: all with at least `Validate.min_worst_slice` buildings, and `city:*`:
-    all such cities."""
+    """A slice of `validate.slices`; or `worst`: all with at least `Gates.min_worst_slice` buildings, and `city:*`: all
+    such cities."""
     min: float | None = None
     max: float | None = None
     max_drop_vs: Literal["float32", "champion", "baseline"] | None = None
@@ -159,18 +156,22 @@ class Gate(Section):
 
 
 class Validate(Section):
-    """The gates, and how the evidence is measured."""
+    """Settings of measuring the evidence."""
 
-    gates: list[Gate] = Field(min_length=1)
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Of the one-sided bound of every drop, where a rule says no other."""
     min_slice: int = Field(default=50, ge=1)
     """A slice with fewer test buildings is reported without a figure."""
-    min_worst_slice: int = Field(default=100, ge=1)
-    """A rule on `worst` or `city:*` looks at slices with at least as many test buildings."""
     min_interval_slice: int = Field(default=200, ge=1)
     """`interval_coverage_gap` looks at slices with at least as many test buildings."""
-    latency_batch: int = Field(default=64, ge=1)
+
+
+class Gates(Section):
+    """The rules, and what all of them go by."""
+
+    rules: list[Gate] = Field(min_length=1)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Confidence of the one-sided bound of a drop, where a rule gives no other."""
+    min_worst_slice: int = Field(default=100, ge=1)
+    """Smallest number of test buildings of a slice that a rule on `worst` or `city:*` looks at."""
 
     def check_cities(self, known: Iterable[str]) -> None:
         """Refuse rules on a city that is not one of `known`.
@@ -179,12 +180,12 @@ class Validate(Section):
             ParameterError: there is one; the message names the cities that are spelt most like it.
         """
         cities = sorted(f"{CITY}{name}" for name in known)
-        for number, rule in enumerate(self.gates):
+        for number, rule in enumerate(self.rules):
             try:
                 if rule.slice.startswith(CITY):
                     _known(rule.slice, (*cities, f"{CITY}*"))
             except ValueError as error:
-                place = f"validate.gates.{number}.slice"
+                place = f"gate.rules.{number}.slice"
                 raise ParameterError(f"{place}: {rule.slice!r} found; {error}.") from None
 
 

@@ -12,18 +12,20 @@ from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package
-from plumbline.params import Validate
+from plumbline.params import Params
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.package import model_card
-from plumbline.validate.gates.rules import check_format, drops_of, evaluate, failed_rules
+from plumbline.validate.evidence import Evidence
+from plumbline.validate.gates.rules import drops_of, evaluate
+from plumbline.validate.gates.verdict import GATE, check_format, failed_rules
 from plumbline.validate.measure import least_squares, size_figures, slices
 from plumbline.validate.metrics import Figures, Judged
-from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_content
+from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_figures, with_verdict
 from plumbline.validate.report.page import write_report
 from plumbline.validate.stage import Table, as_judged, finite_figures, slice_figures
 
 
-def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Validate, out: Path) -> Path:
+def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Params, out: Path) -> Path:
     """Run both packages on the test split, apply the rules with `max_drop_vs: champion`, and write the evidence.
 
     Of the champion, its default model is run: the one that answers today. Both are run on the candidate's test data,
@@ -31,7 +33,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     other data, it may have been trained on some of these buildings; that can only speak for the champion.
 
     Args:
-        candidate, champion: package folders. prepared: folder of the stage `prepare`. params: section `validate`.
+        candidate, champion: package folders. prepared: folder of the stage `prepare`. params: the project's.
         out: folder for `gate.json` (the rules against the champion), `report.json`, `report.html` and MODEL_CARD.md
             (all rules, the champion beside the candidate). A refusal is written too.
 
@@ -43,7 +45,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
         InputError: a package is damaged, the champion takes fewer scatterers than there are, the candidate's gate is of
             a format that this version does not know, or the test data are not those the candidate was validated on.
     """
-    rules = [rule for rule in params.gates if rule.max_drop_vs == CHAMPION]
+    rules = [rule for rule in params.gate.rules if rule.max_drop_vs == CHAMPION]
     test = load_shards(prepared / "test")
     about = verify_package(candidate)
     check_format(about.gate, candidate / MANIFEST)
@@ -74,12 +76,13 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     parts = slices(test, about.prepare.max_strain_error_permille)
     table: Table = {
         part: {
-            name: finite_figures(slice_figures(one, test, np.asarray(inside), params.min_slice))
+            name: finite_figures(slice_figures(one, test, np.asarray(inside), params.validate_.min_slice))
             for name, one in everyone.items()
         }
         for part, inside in parts.items()
     }
-    gate = evaluate(rules, table, drops_of(rules, everyone, test, parts, params.min_slice), params)
+    evidence = Evidence(everyone, np.asarray(test.quadrant), np.asarray(test.severity), parts)
+    gate = evaluate(rules, table, drops_of(rules, evidence), params.gate)
     if not rules:
         log.warning("No rule compares with the champion (%s); it is replaced without a comparison.", manifest.version)
         gate["verdict"] = "not compared"
@@ -87,9 +90,9 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     gate["test_data"] = {"sha256": data, "buildings": len(test)}
     told = {**gate, "rules": [*about.gate.get("rules", []), *gate["rules"]]}
     beside = _with_costs(table, about, size_figures(champion / manifest.default_model))
-    content = report_content(test, everyone, beside, told, params.confidence, CHAMPION)
+    content = with_verdict(report_figures(evidence, beside, CHAMPION), told)
     with atomic_folder(out) as folder:
-        write_json(folder / "gate.json", gate)
+        write_json(folder / GATE, gate)
         write_report(folder, content)
         card = model_card(content, read_json(prepared / "audit" / "audit.json"))
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
@@ -107,7 +110,7 @@ def _with_costs(table: Table, about: Manifest, champion: Figures) -> Table:
     """Return the table for the report, with the candidate's figures from the stage `validate` and the champion's size.
 
     The network before pruning is in no package: of it there are the figures that the manifest holds, which are of the
-    same buildings. Times are those of the machine of the stage; the champion's are of another time, and left out.
+    same buildings.
     """
 
     def measured(name: str) -> Figures:

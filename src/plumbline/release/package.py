@@ -13,7 +13,7 @@ import yaml
 
 import plumbline
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import MODELS, origin_of, write_package
 from plumbline.export.runtime import OnnxModel
@@ -21,7 +21,8 @@ from plumbline.params import Params
 from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
 from plumbline.prepare.audit.reference import describe_conditions
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.gates.rules import check_format, failed_rules
+from plumbline.release.approval import APPROVAL, approved_gate, check_evidence
+from plumbline.validate.gates.verdict import GATE
 from plumbline.validate.report.content import METRICS, OF_SLICES, compared_with
 from plumbline.validate.report.page import CATEGORIES
 
@@ -35,7 +36,7 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
     """Return the card, in Markdown.
 
     Args:
-        report: the content of the stage `validate`'s report.json. audit: that of audit.json of the test data.
+        report: the content of the stage `gate`'s report.json. audit: that of audit.json of the test data.
     """
     train = audit["statistics"]["splits"]["train"]
     return "\n".join(
@@ -64,15 +65,15 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
             "",
             *(f"- {'met' if rule['passed'] else 'not met'}: {_cell(rule['text'])}" for rule in report["rules"]),
             "",
-            "## Size and speed",
+            "## Size and parity",
             "",
-            "Measured on the machine that ran `validate`. Latency is that of one building. Parity compares with torch.",
+            "Parity compares with torch. `plumbline bench` measures latency on a machine.",
             "",
             *_costs(report),
             "",
             "## Slices, confidence and confusion",
             "",
-            f"Of `{DETAILED}`. The report of the stage `validate` shows the other files, too. In the last tables, rows "
+            f"Of `{DETAILED}`. The report of the stage `gate` shows the other files, too. In the last tables, rows "
             "are the truth and columns the answers.",
             "",
             *_slices(report),
@@ -207,25 +208,24 @@ RECORDED = ("train", "compress")
 """Stages whose record of the run stands in the manifest."""
 
 
-def package(prepared: Path, exported: Path, validated: Path, params: Params, out: Path) -> None:
-    """Write the model package, if the verdict of the stage `validate` is `pass`.
+def package(
+    prepared: Path, exported: Path, validated: Path, gated: Path, approved: Path, params: Params, out: Path
+) -> None:
+    """Write the model package of what the stage `approve` approved.
 
     The records of the runs are taken from the folders of the stages `RECORDED`, beside that of `prepared`.
 
     Raises:
-        GateRefused: it is not; the message names every failed rule with its figure and bound.
-        InputError: an input is missing or damaged, or the evidence is of other test data or other models.
+        GateRefused: a model or the verdict is another than was approved.
+        InputError: an input is missing or damaged, or the evidence is of other test data or figures.
     """
-    gate = read_json(validated / "gate.json")
-    require_pass(gate, validated / "gate.json")
     files = {name: exported / source for name, source in FILES.items()}
     for path in files.values():
         if not path.is_file():
             raise InputError(f"{path}: no such file. Run `plumbline export` first.")
+    gate = approved_gate(approved / APPROVAL, gated / GATE, exported)
     test_data = sha256_folder(prepared / "test")
-    for what, key, found in (("test data", "test_data", test_data), ("models", "exported", sha256_folder(exported))):
-        if gate.get(key, {}).get("sha256") != found:
-            raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
+    check_evidence(gate, gated / GATE, test_data=test_data, validated=sha256_folder(validated))
     figures = read_json(validated / "metrics.json")["all"]
     audit = prepared / "audit" / "audit.json"
     records = {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED} | record_of_lock(validated)
@@ -244,7 +244,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         "gate": gate,
         "records": records,
     }
-    report = read_json(validated / "report.json")
+    report = read_json(gated / "report.json")
     with TemporaryDirectory() as folder:
         reference = Path(folder) / REFERENCE
         write_json(reference, describe_conditions(load_shards(prepared / "train")))
@@ -271,16 +271,3 @@ def code_sha256(*more: str) -> str:
     parts = (root / name for name in (*CODE, *more))
     hashes = (sha256_file(part) if part.is_file() else sha256_folder(part, "*.py") for part in parts)
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
-
-
-def require_pass(gate: Any, path: Path) -> None:
-    """Refuse every verdict but `pass`.
-
-    Raises:
-        GateRefused: the verdict is another one, or there is none.
-        InputError: it is of a format that this version does not know.
-    """
-    if not isinstance(gate, dict) or gate.get("verdict") != "pass":
-        reasons = failed_rules(gate) if isinstance(gate, dict) and "rules" in gate else ["no verdict found"]
-        raise GateRefused(f"{path}: not released. " + "; ".join(reasons) + ".")
-    check_format(gate, path)

@@ -15,7 +15,7 @@ from plumbline.release.registry import SIGNATURE, Registry
 from plumbline.release.server import local_folder
 from plumbline.release.signature import check_private_key, check_signature, sign
 from plumbline.release.versions import Registered
-from plumbline.validate.gates.rules import check_format
+from plumbline.validate.gates.verdict import check_format
 
 REPLACED = "was the champion until another replaced it"
 Compare = Callable[[Path, Path], Path | None]

@@ -1,4 +1,4 @@
-"""Measure size, speed and parity, the baseline, and slices."""
+"""Measure size, latency and parity, the baseline, and slices."""
 
 from __future__ import annotations
 
@@ -36,13 +36,9 @@ def size_figures(path: Path) -> Figures:
     return {"size_bytes": float(path.stat().st_size), "weight_bytes": float(weights)}
 
 
-def speed_figures(model: OnnxModel, sequences: SequenceSet, batch: int) -> Figures:
-    """Measure ms for one building (median) and buildings a second at `batch`, on test buildings, after warming up."""
-    batch = min(batch, len(sequences))
-    return {
-        "latency_ms": 1000 * float(np.median(run_seconds(model, [middle_building(sequences)]))),
-        "buildings_per_second": batch / float(np.median(run_seconds(model, drawn_batches(sequences, batch)))),
-    }
+def latency_ms(model: OnnxModel, sequences: SequenceSet) -> float:
+    """Measure the median ms for one building of median length, after warming up."""
+    return 1000 * float(np.median(run_seconds(model, [middle_building(sequences)])))
 
 
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:

@@ -1,4 +1,4 @@
-"""Run the stage `validate`: every artifact in its runtime, beside the engineer's baseline, against the gates."""
+"""Run the stage `validate`: every artifact in its runtime, beside the engineer's baseline."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.abstention import quadrant_confidence
 from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
-from plumbline.validate.gates.rules import drops_of, evaluate, failed_rules
+from plumbline.validate.evidence import FILE, Evidence, write_answers
 from plumbline.validate.measure import (
     judged_figures,
+    latency_ms,
     least_squares,
     novelty_figures,
     parity_figures,
     size_figures,
     slices,
-    speed_figures,
 )
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
-from plumbline.validate.report.content import report_content, write_evidence
-from plumbline.validate.report.page import write_report
+from plumbline.validate.report.content import report_figures, write_evidence
 
 Table = dict[str, dict[str, Figures]]
 BASELINE = "baseline"
@@ -50,7 +49,6 @@ SUMMARY = (
     "interval_coverage",
     "interval_coverage_gap",
     "size_bytes",
-    "latency_ms",
 )
 """Figures of the files that `dvc metrics show` puts side by side; `metrics.json` has them all, on every slice."""
 
@@ -58,23 +56,20 @@ SUMMARY = (
 def validate(
     prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, limits: Prepare, out: Path
 ) -> None:
-    """Write `gate.json`, figures, the report and the tables of plots into `out`.
+    """Write figures, the answers for every building, and the tables of plots into `out`; the stage `gate` judges them.
 
-    `metrics.json` has all figures on every slice, and `summary/ARTIFACT.json` some of them on all.
-
-    A refusal is a result too.
-
-    Rules against the champion are left for the promotion, which knows it; `gate.json` lists them as such.
+    `metrics.json` has all figures on every slice, `summary/ARTIFACT.json` some of them on all, `figures.json` those of
+    the report. The same input gives the same bytes: latencies are logged, and in no file.
 
     Args:
-        prepared, trained, compressed, exported: folders of the stages before. params: rules, and how they are measured.
+        prepared, trained, compressed, exported: folders of the stages before. params: how evidence is measured.
         limits: of what `predict` judges, in section `prepare`. out: folder.
 
     Raises:
-        InputError: an input is missing or damaged, or a rule names an unknown metric or city.
+        InputError: an input is missing or damaged.
     """
     test = load_shards(prepared / "test")
-    params.check_cities({*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()})
+    cities = {*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()}
     parts = slices(test, limits.max_strain_error_permille)
     table, answers, judged = judge_test(test, exported, params, parts)
     # A network that answers no numbers is measured too: gates refuse it, with the evidence.
@@ -84,24 +79,21 @@ def validate(
         table["all"][name] |= novelty_figures(whole, test, answers[name])
         table["all"][name] |= judged_figures(test, answers[name], limits)
     table = {part: {who: finite_figures(figures) for who, figures in row.items()} for part, row in table.items()}
-    own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
-    gate = evaluate(own, table, drops_of(own, judged, test, parts, params.min_slice), params)
-    gate["left_for_promotion"] = [r.model_dump(exclude_none=True) for r in params.gates if r.max_drop_vs == "champion"]
-    gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "buildings": len(test)}
-    gate["exported"] = {"sha256": sha256_folder(exported)}
+    evidence = Evidence(judged, np.asarray(test.quadrant), np.asarray(test.severity), parts)
+    measured = {
+        "cities": sorted(cities),
+        "test_data": {"sha256": sha256_folder(prepared / "test"), "buildings": len(test)},
+        "exported": {"sha256": sha256_folder(exported)},
+    }
     with atomic_folder(out) as folder:
-        write_json(folder / "gate.json", gate)
+        write_json(folder / "measured.json", measured)
         write_json(folder / "metrics.json", table)
         for name, figures in table["all"].items():
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)
-        write_evidence(folder, test, judged[SHOWN], table, SHOWN)
-        write_report(folder, report_content(test, judged, table, gate, params.confidence))
-    log.info(
-        "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
-    )
-    for sentence in failed_rules(gate):
-        log.warning("not met: %s", sentence)
+        write_answers(evidence, folder / FILE)
+        write_evidence(folder, evidence, table, SHOWN)
+        write_json(folder / "figures.json", report_figures(evidence, table))
 
 
 def judge_test(
@@ -118,21 +110,15 @@ def judge_test(
         model = OnnxModel(path)
         answers[name] = model.answer(test)
         everyone[name] = as_judged(answers[name], model.category_share, test)
-        fixed[name] = {**size_figures(path), **speed_figures(model, test, params.latency_batch)}
-    for figures in fixed.values():
-        figures |= ratios(figures, fixed[ARTIFACTS[0]])
+        fixed[name] = size_figures(path)
+        fixed[name]["size_ratio"] = fixed[name]["size_bytes"] / fixed[ARTIFACTS[0]]["size_bytes"]
+        log.info("latency of %s: %.3g ms for one building", name, latency_ms(model, test))
     for part, inside in parts.items():
         table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
     least = max(params.min_slice, params.min_interval_slice)  # smaller ones have no figures, whatever the answers
     for name, figures in fixed.items():
         table["all"][name].update(figures | coverage_gap(table, name, least))
     return table, answers, everyone
-
-
-def ratios(figures: Figures, reference: Figures) -> Figures:
-    """Return size and time relative to the reference, measured in the same run: a slow machine is slow for both."""
-    pairs = {"size_ratio": "size_bytes", "latency_ratio": "latency_ms"}
-    return {name: figures[of] / reference[of] for name, of in pairs.items() if of in figures}
 
 
 def coverage_gap(table: Table, name: str, least: int) -> Figures:

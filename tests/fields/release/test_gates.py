@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 from pydantic import ValidationError
 
-from plumbline.core.files import read_json, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_folder, write_json
 from plumbline.fields.model.scores import METRICS, Settings, process_figures, ratio_bound, restore_scenes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, read_spread
 from plumbline.fields.prepare.conditions import load_scenes
-from plumbline.fields.release.gates import evaluate, mean_of, split_rules
+from plumbline.fields.release.gates import evaluate, gate, mean_of, read_scenes, split_rules
 from plumbline.fields.release.validate import validate
-from plumbline.params.fields import FieldGate, ValidateFields
+from plumbline.params.fields import FieldGate, FieldGates
 from tests.tiny import run_cli
 
 COVERED = {"metric": "coverage", "artifact": "float32", "min": 0.8}
@@ -24,7 +25,7 @@ RATIO = {"metric": "crps_mm", "artifact": "float32", "max_ratio_to": "gaussian_p
 
 
 def params(*rules, least=4):
-    return ValidateFields(gates=list(rules), min_scenes=least)
+    return FieldGates(rules=list(rules), min_scenes=least)
 
 
 def figures(**values):
@@ -35,7 +36,7 @@ def figures(**values):
 
 def verdict(rule, table, fixed=None, least=4):
     asked = params(rule, least=least)
-    found = evaluate(asked.gates, table, fixed or {}, asked)
+    found = evaluate(asked.rules, table, fixed or {}, asked)
     assert found["verdict"] == ("pass" if found["rules"][0]["passed"] else "fail")
     return found["verdict"], found["rules"][0]["text"]
 
@@ -92,7 +93,7 @@ def test_rules_on_adapters_that_are_not_shipped_are_not_asked():
     adapters = [{**RATIO, "slice": f"adapter:{name}", "max_ratio_to": "base"} for name in ("noise", "sparse")]
     across = {**RATIO, "slice": "adapter:noise on sparse", "max_ratio_to": "base"}
     champion = {**RATIO, "max_ratio_to": "champion"}
-    rules = params(COVERED, *adapters, across, champion).gates
+    rules = params(COVERED, *adapters, across, champion).rules
     assert split_rules(rules, {}) == (rules[:4], {})
     assert split_rules(rules, {"noise": "it harms"}) == ([rules[0], rules[2]], {"noise": [rules[1], rules[3]]})
     assert split_rules(rules, {"unwrapping": "it harms"}) == (rules[:4], {"unwrapping": []})
@@ -224,32 +225,64 @@ def test_a_spoiled_model_is_blocked_by_its_rule(unspoiled, tiny_fields, spoil, b
     monkeypatch.chdir(tmp_path)
     spoil(unspoiled)
     content = tiny_fields.params.model_dump(by_alias=True)
-    content["validate"] |= {"gates": list(RULES.values()), "steps": 2, "samples": 3, "max_scenes": 5}
+    content["validate"] |= {"steps": 2, "samples": 3, "max_scenes": 5}
+    content["gate"] |= {"rules": list(RULES.values())}
     given_params = type(tiny_fields.params).model_validate(content)
     data = unspoiled / "data"
     validate(data / "prepare", data / "export", given_params, data / "validate")
-    gate = read_json(data / "validate" / "gate.json")
-    failed = {name for name, rule in zip(RULES, gate["rules"], strict=True) if not rule["passed"]}
-    assert blocked <= failed, [rule["text"] for rule in gate["rules"]]
+    gate(data / "validate", given_params.gate, data / "gate")
+    verdict = read_json(data / "gate" / "gate.json")
+    failed = {name for name, rule in zip(RULES, verdict["rules"], strict=True) if not rule["passed"]}
+    assert blocked <= failed, [rule["text"] for rule in verdict["rules"]]
     if not blocked:
         assert failed == set()
-    assert gate["verdict"] == ("fail" if failed else "pass")
-    assert (data / "validate" / "scenes.csv").exists()
+    assert verdict["verdict"] == ("fail" if failed else "pass")
 
 
-def test_a_failed_gate_is_not_packaged(tiny_fields, tmp_path):
-    root = tiny_fields.copy(tmp_path / "project", "prepare", "export", "train", "validate")
-    path = root / "data/validate/gate.json"
-    gate = read_json(path)
-    for change, code, said in (
-        ({"verdict": "fail", "rules": [gate["rules"][0] | {"passed": False}]}, 3, "coverage of float32"),
-        ({"test_data": {"sha256": "0" * 64}}, 2, "measured on other test data"),
+def test_the_same_input_gives_the_same_bytes(tiny_fields, tmp_path):
+    root = tiny_fields.copy(tmp_path / "project", "prepare", "export")
+    for stage in ("validate", "gate", "approve"):
+        ended = run_cli(stage, cwd=root)
+        assert ended.code == 0, ended.err
+        assert sha256_folder(root / "data" / stage) == sha256_folder(tiny_fields.data(stage)), stage
+
+
+def test_a_figure_of_the_verdict_is_that_of_the_metrics(tiny_fields):
+    figures = read_json(tiny_fields.data("validate") / "metrics.json")
+    for rule in read_json(tiny_fields.data("gate") / "gate.json")["rules"]:
+        assert rule["value"] == figures[rule["slice"]][rule["artifact"]][rule["metric"]]
+
+
+def test_a_failed_gate_is_not_approved_and_what_was_not_approved_is_not_packaged(tiny_fields, tmp_path):
+    root = tiny_fields.copy(tmp_path / "project", "prepare", "export", "train", "validate", "gate", "package")
+    path, last = root / "data/gate/gate.json", sha256_folder(root / "data/package")
+    passed = read_json(path)
+    for change, code, words in (
+        ({"verdict": "fail", "rules": [passed["rules"][0] | {"passed": False}]}, 3, "coverage of float32"),
         ({"exported": {"sha256": "0" * 64}}, 2, "measured on other models"),
     ):
-        write_json(path, gate | change)
+        write_json(path, passed | change)
+        ended = run_cli("approve", cwd=root)
+        assert (ended.code, words in " ".join(ended.err.split())) == (code, True), ended.err
+        assert not (root / "data" / "approve").exists()
+    for key, words in (("test_data", "measured on other test data"), ("validated", "measured on other figures")):
+        write_json(path, passed | {key: {"sha256": "0" * 64}})
+        assert run_cli("approve", cwd=root).code == 0
         ended = run_cli("package", cwd=root)
-        assert (ended.code, said in " ".join(ended.err.split())) == (code, True), ended.err
-        assert not (root / "data" / "package").exists()
-    write_json(path, gate)
+        assert (ended.code, words in " ".join(ended.err.split())) == (2, True), ended.err
+    write_json(path, passed)
+    assert run_cli("package", cwd=root).code == 3  # another verdict was approved
+    assert run_cli("approve", cwd=root).code == 0
     shutil.rmtree(root / "data" / "export" / "adapters")
-    assert run_cli("package", cwd=root).code == 2
+    assert run_cli("package", cwd=root).code == 3
+    assert sha256_folder(root / "data/package") == last
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "no such file"), ("slice,model\nall,fp16\n", "unreadable figures")]
+)
+def test_figures_that_are_missing_or_damaged_are_named(tmp_path, content, words):
+    if content is not None:
+        (tmp_path / "scenes.csv").write_text(content)
+    with pytest.raises(InputError, match=rf"scenes\.csv: {words}"):
+        read_scenes(tmp_path / "scenes.csv")

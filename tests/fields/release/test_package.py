@@ -61,12 +61,12 @@ def test_an_adapter_that_does_not_help_is_left_out_and_its_rules_are_not_asked(t
     root = tiny_fields.copy(tmp_path / "project", "prepare", "train")
     choices = read_json(root / "data/train/adapters.json")
     write_json(root / "data/train/adapters.json", {"noise": choices["noise"] | {"shipped": False, "reason": "no gain"}})
-    for stage in ("export", "validate", "package"):
+    for stage in ("export", "validate", "gate", "approve", "package"):
         ended = run_cli(stage, cwd=root)
         assert ended.code == 0, ended.err
     for folder in ("export", "package"):
         assert adapters_in(root / "data" / folder) == []
-    gate = read_json(root / "data/validate/gate.json")
+    gate = read_json(root / "data/gate/gate.json")
     left, auto = gate["not_shipped"]
     assert (left["adapter"], left["reason"]) == ("noise", "no gain")
     assert [rule["slice"] for rule in left["rules"]] == ["adapter:noise"]
@@ -80,11 +80,12 @@ def test_an_adapter_that_does_not_help_is_left_out_and_its_rules_are_not_asked(t
 
     # Fail closed: the rule is asked where nothing says that training left the adapter out.
     write_json(root / "data/export/adapters.json", {})
-    assert run_cli("validate", cwd=root).code == 0
-    gate = read_json(root / "data/validate/gate.json")
+    for stage in ("validate", "gate"):
+        assert run_cli(stage, cwd=root).code == 0
+    gate = read_json(root / "data/gate/gate.json")
     failed = [rule["slice"] for rule in gate["rules"] if not rule["passed"]]
     assert (gate["verdict"], failed, gate["not_shipped"]) == ("fail", ["adapter:noise", "adapter:auto"], [])
-    assert run_cli("package", cwd=root).code == 3
+    assert run_cli("approve", cwd=root).code == 3
 
 
 @pytest.mark.parametrize("shipped", [True, False])
@@ -117,7 +118,7 @@ def test_a_candidate_is_compared_with_the_champion(tiny_fields, tmp_path):
     compare_fields(package, package, prepared, tiny_fields.params, tmp_path / "same")
     assert read_json(tmp_path / "same" / "gate.json")["verdict"] == "pass"
     content = tiny_fields.params.model_dump(by_alias=True)
-    content["validate"]["gates"][-1] |= {"bound": 0.5}
+    content["gate"]["rules"][-1] |= {"bound": 0.5}
     strict = RestorationParams.model_validate(content)
     with pytest.raises(GateRefused, match="crps_mm of fp16 on all"):
         compare_fields(package, package, prepared, strict, tmp_path / "worse")

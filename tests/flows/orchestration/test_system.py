@@ -173,12 +173,12 @@ def test_only_what_may_go_well_is_tried_again(system: System) -> None:
     found = system.ended(run)
     assert (found["state"]["type"], found["state"]["message"]) == ("COMPLETED", "train: unchanged")
 
-    system.project.behave(validate={"fail_gate": True}, package={"exit": 3})
+    system.project.behave(gate={"fail_gate": True}, approve={"exit": 3})
     system.project.commit()
     run = system.start("pipeline/nightly")
     found = system.ended(run)
     assert (found["state"]["type"], found["state"]["name"]) == ("FAILED", "Refused")
-    assert found["state"]["message"] == "package refused: severity_mae of int8 on all: 0.4, at most 0.3"
+    assert found["state"]["message"].startswith("approve refused: severity_mae of int8 on all: 0.4, at most 0.3.")
     heard = system.said(run)
     assert not any("Retry" in line for line in heard)
     assert "promoted" not in heard

@@ -51,13 +51,13 @@ def test_the_exit_status_of_a_stage_comes_through(project: Project, exits: int, 
     assert caught.value.exit_code == code
 
 
-def test_a_refused_package_names_the_rules_that_failed(project: Project) -> None:
-    project.behave(validate={"fail_gate": True}, package={"exit": 3})
-    Path("data/export").mkdir(parents=True)
-    Path("data/export/file.txt").touch()
-    reproduce("validate", str)
+def test_a_refusal_names_the_rules_that_failed(project: Project) -> None:
+    project.behave(gate={"fail_gate": True}, approve={"exit": 3})
+    Path("data/validate").mkdir(parents=True)
+    Path("data/validate/file.txt").touch()
+    reproduce("gate", str)
     with pytest.raises(StageFailedError, match=r"severity_mae of int8 on all: 0\.4, at most 0\.3") as caught:
-        reproduce("package", str)
+        reproduce("approve", str)
     assert caught.value.exit_code == 3
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def challenger(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model, which asks for more points a building."""
-    stages = ("prepare", "train", "compress", "export", "validate")
+    stages = ("prepare", "train", "compress", "export", "validate", "gate", "approve")
     project = tiny.copy(tmp_path_factory.mktemp("challenger"), *stages)
     (project / "params.yaml").write_text(yaml.safe_dump(PARAMS | {"prepare": {**PARAMS["prepare"], "min_points": 12}}))
     assert run_cli("package", cwd=project).code == 0

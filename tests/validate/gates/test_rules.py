@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.params import Gate, Validate, parse_params
+from plumbline.params import Gate, Gates, parse_params
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS
 from plumbline.validate.gates.bootstrap import Pair
-from plumbline.validate.gates.rules import FORMAT, check_format, failed_rules
 from plumbline.validate.gates.rules import evaluate as judge
+from plumbline.validate.gates.verdict import FORMAT, check_format, failed_rules
 from tests.tiny import PARAMS
 
 TABLE = {
@@ -44,7 +44,7 @@ def certain(rules, table):
 def evaluate(rules, table, drops=None, **settings):
     """The verdict with these drops in resamples, or with certain ones."""
     drops = certain(rules, table) if drops is None else drops
-    return judge(rules, table, drops, Validate(gates=rules or [rule(max=0)], **settings))
+    return judge(rules, table, drops, Gates(rules=rules or [rule(max=0)], **settings))
 
 
 def rule(**changed):
@@ -139,7 +139,7 @@ def test_a_reference_that_is_no_number_refuses_too(value):
 def test_no_rules_no_pass():
     gate = evaluate([], TABLE)
     assert gate == {"format": FORMAT, "verdict": "fail", "rules": []}
-    assert failed_rules(gate) == ["no rule of validate.gates is asked here, and without one nothing passes"]
+    assert failed_rules(gate) == ["no rule of gate.rules is asked here, and without one nothing passes"]
 
 
 def test_one_failed_rule_is_enough_and_is_the_one_named():
@@ -197,8 +197,8 @@ def test_a_drop_without_a_bound_is_no_pass(drops):
 
 
 def test_what_is_not_measured_on_buildings_is_compared_as_it_is():
-    table = {"all": {"int8": {"latency_ms": 1.3}, "float32": {"latency_ms": 1.0}}}
-    gate = evaluate([rule(metric="latency_ms", max_drop_vs="float32", margin=m) for m in (0.2, 0.4)], table, {})
+    table = {"all": {"int8": {"size_bytes": 1.3}, "float32": {"size_bytes": 1.0}}}
+    gate = evaluate([rule(metric="size_bytes", max_drop_vs="float32", margin=m) for m in (0.2, 0.4)], table, {})
     assert [result["passed"] for result in gate["rules"]] == [False, True]
     assert "drop_bound" not in gate["rules"][0]
     assert gate["rules"][0]["text"].endswith("float32 1, drop 0.3; at most 0.2 (margin) allowed")
@@ -244,7 +244,7 @@ def test_no_slice_large_enough_is_no_pass():
     assert result["passed"] is False
     assert result["text"] == (
         "severity_mae of int8 on worst: no figure found, at most 9 (max) needed; no such slice has 201 test buildings, "
-        "which validate.min_worst_slice asks for"
+        "which gate.min_worst_slice asks for"
     )
 
 
@@ -269,18 +269,18 @@ def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
     [
         ({"artifact": "float32", "max_drop_vs": "float32"}, "float32 is compared with itself"),
         ({"metric": "interval_coverage_gap", "max_drop_vs": "float32"}, "Bound it by `max`"),
-        ({"metric": "latency_ms", "max_drop_vs": "float32", "confidence": 0.9}, "not taken over buildings"),
+        ({"metric": "size_bytes", "max_drop_vs": "float32", "confidence": 0.9}, "not taken over buildings"),
         ({"metric": "size_ratio", "max_drop_vs": "champion"}, "not measured against the champion"),
         ({"artifact": "float32", "max_drop_vs": "champion"}, "not measured against the champion"),
         ({"metric": "interval_width", "max_drop_vs": "baseline"}, "not measured of the baseline"),
-        ({"metric": "latency_ms", "max_drop_vs": "baseline"}, "not measured of the baseline"),
+        ({"metric": "size_bytes", "max_drop_vs": "baseline"}, "not measured of the baseline"),
         ({"metric": "judged_share", "slice": "points:0-9", "min": 0.5}, "is of the whole, and points:0-9 has none"),
     ],
 )
 def test_a_rule_that_proves_nothing_or_has_no_figure_is_refused_by_any_command(settings, words):
     gates = [{"metric": "severity_mae", "artifact": "int8", **settings}]
-    with pytest.raises(InputError, match=rf"validate\.gates\.0: .*{words}"):
-        parse_params({**PARAMS, "validate": {"gates": gates}})
+    with pytest.raises(InputError, match=rf"gate\.rules\.0: .*{words}"):
+        parse_params({**PARAMS, "gate": {"rules": gates}})
 
 
 @pytest.mark.parametrize("found", [{}, {"format": 1}, {"format": FORMAT}])

@@ -12,12 +12,13 @@ import pytest
 
 from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
-from plumbline.params import Gate, Validate
+from plumbline.params import Gate, Gates
 from plumbline.params.validate import HIGHER_IS_BETTER
 from plumbline.prepare.features.shards import load_shards
+from plumbline.validate.evidence import Evidence
 from plumbline.validate.gates.rules import drops_of, evaluate
 from plumbline.validate.metrics import Judged, accuracy_figures
-from plumbline.validate.report.content import METRICS, intervals, report_content
+from plumbline.validate.report.content import METRICS, intervals, report_figures, with_verdict
 from plumbline.validate.report.page import report_page
 from tests.browser import TEXTS, browse, complaints, framed, in_browser
 
@@ -51,7 +52,7 @@ class Checked(HTMLParser):
 
 @pytest.fixture(scope="module")
 def content(tiny):
-    return read_json(tiny.data("validate") / "report.json")
+    return read_json(tiny.data("gate") / "report.json")
 
 
 def test_figures_are_those_of_the_metrics_and_lie_in_their_intervals(tiny, content):
@@ -82,7 +83,7 @@ def test_confusions_count_every_building_once(tiny, content):
 
 
 def test_the_page_is_whole_alone_and_has_all_parts(tiny):
-    text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
+    text = (tiny.data("gate") / "report.html").read_text(encoding="utf-8")
     checked = Checked(text)
     assert not [one for one in checked.attributes if one[1] in ("src", "href", "srcset", "data", "onload", "onclick")]
     assert "script" not in {tag for tag, *_ in checked.attributes}
@@ -93,7 +94,7 @@ def test_the_page_is_whole_alone_and_has_all_parts(tiny):
     assert len(named) == len(set(named)) == 2  # the clips of two charts
     assert all(f"url(#{name})" in text for name in named)
     said = "".join(checked.said)
-    for part in ("Why", "How good", "Size and speed", "Slices", "What a confidence is worth", "Confusion"):
+    for part in ("Why", "How good", "Size and parity", "Slices", "What a confidence is worth", "Confusion"):
         assert part in said
     assert "No champion here: `plumbline release promote` runs it" in said
     assert "prefers-color-scheme:dark" in text
@@ -102,7 +103,7 @@ def test_the_page_is_whole_alone_and_has_all_parts(tiny):
 
 def test_every_figure_of_the_gate_is_on_the_page_and_nothing_that_is_none(tiny, content):
     words = set(re.findall(r"[^\s;,()]+", "".join(f" {part} " for part in checked_page(tiny).said)))
-    gate = read_json(tiny.data("validate") / "gate.json")
+    gate = read_json(tiny.data("gate") / "gate.json")
     for rule in gate["rules"]:
         for key in ("value", "bound", "reference", "drop_bound", "margin"):
             assert rule.get(key) is None or f"{rule[key]:.4g}" in words, (rule, key)
@@ -111,7 +112,7 @@ def test_every_figure_of_the_gate_is_on_the_page_and_nothing_that_is_none(tiny, 
 
 
 def checked_page(tiny):
-    return Checked((tiny.data("validate") / "report.html").read_text(encoding="utf-8"))
+    return Checked((tiny.data("gate") / "report.html").read_text(encoding="utf-8"))
 
 
 MEASURE = """<script>addEventListener("load", () => {
@@ -125,7 +126,7 @@ MEASURE = """<script>addEventListener("load", () => {
 @in_browser
 @pytest.mark.parametrize("width", [1400, 500], ids=["desktop", "narrow"])
 def test_a_browser_draws_the_page_without_complaint_and_without_a_second_file(tiny, tmp_path, width):
-    text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
+    text = (tiny.data("gate") / "report.html").read_text(encoding="utf-8")
     page = tmp_path / "report.html"
     page.write_text(text.replace("</head>", MEASURE, 1), encoding="utf-8")
     done = browse(page, tmp_path / "profile", f"--window-size={width},900", "--dump-dom")
@@ -140,7 +141,7 @@ def test_a_browser_draws_the_page_without_complaint_and_without_a_second_file(ti
 @in_browser
 @pytest.mark.parametrize("width", [1400, 390])
 def test_the_words_of_charts_can_be_read_on_every_screen(tiny, tmp_path, width):
-    said = framed(tiny.data("validate") / "report.html", tmp_path, TEXTS, width, 844)
+    said = framed(tiny.data("gate") / "report.html", tmp_path, TEXTS, width, 844)
     assert (said["width"], said["page"]) == (width, width)
     assert len(said["texts"]) > 50
     assert [one for one in said["texts"] if one["size"] < 9 or min(one["left"], one["right"]) < 0] == []
@@ -148,7 +149,7 @@ def test_the_words_of_charts_can_be_read_on_every_screen(tiny, tmp_path, width):
 
 def test_paper_shows_the_colours_of_the_confusions(tiny):
     """A browser prints no background but where it is asked to."""
-    text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
+    text = (tiny.data("gate") / "report.html").read_text(encoding="utf-8")
     assert 'style="background:rgba' in text
     assert "td{print-color-adjust:exact}" in text
 
@@ -203,6 +204,11 @@ def test_a_known_champion_has_a_column(content):
     assert "champion is version 0123456789ab" in report_page(known)
 
 
+def report_content(test, everyone, table, gate):
+    evidence = Evidence(everyone, test.quadrant, test.severity, {})
+    return with_verdict(report_figures(evidence, table), gate)
+
+
 class Made:
     """Labelled buildings without features."""
 
@@ -239,16 +245,15 @@ def test_the_interval_of_a_share_is_that_of_the_binomial():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("confidence", [0.9, 0.95])
-def test_the_worse_end_of_a_difference_is_the_bound_of_the_gate(metric, confidence):
+def test_the_worse_end_of_a_difference_is_the_bound_of_the_gate(metric):
     """To the last digit: it is the same number, not one like it."""
     test = made(300)
     everyone = {"float32": said(test, 0.25), "int8": said(test, 0.3, right=0.6, seed=2)}
-    rule = Gate(metric=metric, artifact="int8", max_drop_vs="float32", margin=1.0, confidence=confidence)
-    inside = {"all": np.ones(300, dtype=bool)}
+    rule = Gate(metric=metric, artifact="int8", max_drop_vs="float32", margin=1.0)
+    evidence = Evidence(everyone, test.quadrant, test.severity, {"all": np.ones(300, dtype=bool)})
     table = {"all": {name: accuracy_figures(one, test.quadrant, test.severity) for name, one in everyone.items()}}
-    gate = evaluate([rule], table, drops_of([rule], everyone, test, inside, 50), Validate(gates=[rule]))
-    low, high = report_content(test, everyone, table, gate, confidence)["from_reference"]["int8"][metric]
+    gate = evaluate([rule], table, drops_of([rule], evidence), Gates(rules=[rule]))
+    low, high = report_content(test, everyone, table, gate)["from_reference"]["int8"][metric]
     assert gate["rules"][0]["drop_bound"] == (-low if HIGHER_IS_BETTER[metric] else high)
 
 

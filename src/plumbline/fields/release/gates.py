@@ -1,16 +1,22 @@
-"""Apply the rules of `validate.gates` to the figures of scenes."""
+"""Run the stage `gate` of fields: judge the figures of scenes by the rules of `gate.rules`."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plumbline.fields.model.scores import Figures, paired, ratio_bound
-from plumbline.params.fields import FieldGate, ValidateFields
-from plumbline.validate.gates.rules import FORMAT
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
+from plumbline.fields.model.adapter_files import AUTO
+from plumbline.fields.model.scores import METRICS, Figures, paired, ratio_bound
+from plumbline.params.fields import FieldGate, FieldGates
+from plumbline.validate.gates.verdict import FORMAT, GATE
 
 ADAPTER = "adapter:"
 """How the slice of a rule on an adapter begins."""
@@ -18,9 +24,64 @@ Table = Mapping[str, Mapping[str, Sequence[Figures]]]
 """slice -> artifact (or `gaussian_process`, `champion`) -> figures of each scene."""
 Fixed = Mapping[str, Mapping[str, float]]
 """artifact -> metric -> figure of the whole: parity, bytes."""
+ALL = "all"
+SCENES = "scenes.csv"
+"""File of the stage `validate` that holds the figures of each scene."""
 
 
-def evaluate(rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: ValidateFields) -> dict[str, Any]:
+def gate(validated: Path, params: FieldGates, out: Path) -> None:
+    """Write `gate.json`, verdict and rules, into `out`, also if the verdict is `fail`; no model is run.
+
+    Args:
+        validated: folder of the stage `validate`. params: section `gate`. out: folder.
+
+    Raises:
+        InputError: a file of the evidence is missing or damaged.
+    """
+    measured, fixed = read_json(validated / "measured.json"), read_json(validated / "metrics.json")[ALL]
+    left_out = measured["left_out"]
+    asked, unshipped = split_rules(params.rules, left_out)
+    verdict = evaluate(asked, read_scenes(validated / SCENES), fixed, params)
+    verdict["not_shipped"] = [
+        {
+            "adapter": name,
+            "reason": reason,
+            "rules": [rule.model_dump(exclude_none=True) for rule in unshipped[name]],
+        }
+        for name, reason in left_out.items()
+        if name != AUTO or unshipped[name]
+    ]
+    verdict |= {key: measured[key] for key in ("test_data", "exported")}
+    verdict["validated"] = {"sha256": sha256_folder(validated)}
+    with atomic_folder(out) as folder:
+        write_json(folder / GATE, verdict)
+    for rule in verdict["rules"]:
+        (log.info if rule["passed"] else log.warning)("%s: %s", "met" if rule["passed"] else "not met", rule["text"])
+    for adapter in verdict["not_shipped"]:
+        log.info("not shipped: adapter %s: %s", adapter["adapter"], adapter["reason"])
+    log.info("gate: %s", verdict["verdict"])
+
+
+def read_scenes(path: Path) -> dict[str, dict[str, list[Figures]]]:
+    """Read the figures of each scene.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    table: dict[str, dict[str, list[Figures]]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            for row in csv.DictReader(stream):
+                figures = {metric: float(row[metric]) for metric in METRICS}
+                table.setdefault(row["slice"], {}).setdefault(row["model"], []).append(figures)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file. Run `plumbline validate` first.") from None
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: unreadable figures ({error}). Run `plumbline validate` again.") from None
+    return table
+
+
+def evaluate(rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: FieldGates) -> dict[str, Any]:
     """Return the verdict over `rules`: `pass` only if a rule exists and all are met; a missing figure fails."""
     results = [_one(rule, table, fixed, params) for rule in rules]
     passed = bool(results) and all(result["passed"] for result in results)
@@ -42,7 +103,7 @@ def told(rows: Sequence[Figures], metric: str) -> list[float]:
 def split_rules(
     rules: Sequence[FieldGate], left_out: Collection[str]
 ) -> tuple[list[FieldGate], dict[str, list[FieldGate]]]:
-    """Return the rules of `validate.gates` that are asked now, and by name those on adapters that are not shipped.
+    """Return the rules of `gate.rules` that are asked now, and by name those on adapters that are not shipped.
 
     A rule against the champion is in neither: a promotion asks it.
 
@@ -63,7 +124,7 @@ def adapter_of(part: str) -> str | None:
     return part.removeprefix(ADAPTER).partition(" on ")[0] if part.startswith(ADAPTER) else None
 
 
-def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) -> dict[str, Any]:
+def _one(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates) -> dict[str, Any]:
     rows = table.get(rule.slice, {}).get(rule.artifact, [])
     if rule.metric in ("parity_mm", "size_bytes"):
         value = fixed.get(rule.artifact, {}).get(rule.metric)

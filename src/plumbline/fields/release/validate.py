@@ -28,7 +28,7 @@ from plumbline.fields.model.scores import (
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
-from plumbline.fields.release.gates import ADAPTER, Table, evaluate, mean_of, split_rules
+from plumbline.fields.release.gates import ADAPTER, ALL, SCENES, Table, evaluate, mean_of
 from plumbline.fields.release.onnx import ARTIFACTS
 from plumbline.fields.release.package import (
     ADAPTERS,
@@ -39,19 +39,19 @@ from plumbline.fields.release.package import (
     open_fields,
     verify_fields,
 )
-from plumbline.params.fields import DOMAINS, FieldGate, RestorationParams
-from plumbline.release.package import code_sha256, describe_origin, record_of_lock, require_pass
-from plumbline.validate.gates.rules import failed_rules
+from plumbline.params.fields import DOMAINS, RestorationParams
+from plumbline.release.approval import APPROVAL, approved_gate, check_evidence
+from plumbline.release.package import code_sha256, describe_origin, record_of_lock
+from plumbline.validate.gates.verdict import GATE, failed_rules
 
 PROCESS = "gaussian_process"
-ALL = "all"
 DENSE = 1000.0
 """Scatterers of a track a square kilometre, from which on a scene counts as dense."""
 REFERENCE = "float32"
 
 
 def validate(prepared: Path, exported: Path, params: RestorationParams, out: Path) -> None:
-    """Write `gate.json`, `metrics.json` and `scenes.csv` into `out`, also if the verdict is `fail`.
+    """Write `metrics.json`, `scenes.csv` and `measured.json` into `out`; the stage `gate` judges them.
 
     Raises:
         InputError: an input folder is missing or damaged.
@@ -81,6 +81,7 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     rules = read_rules(exported / ADAPTERS)
     if rules.rules:
         table[f"{ADAPTER}{AUTO}"] = _by_rules(rules, adapted, table, parts, params)
+    table = {part: {who: [_rounded(row) for row in rows] for who, rows in both.items()} for part, both in table.items()}
     fixed = {
         name: {
             "parity_mm": largest_difference(models[REFERENCE], models[name], next(iter(parts.values())), how),
@@ -94,24 +95,15 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     left_out = {name: about["reason"] for name, about in choices.items() if not about["shipped"] and name not in names}
     if choices and not rules.rules and not any(about.get("rule") for name, about in choices.items() if name in names):
         left_out[AUTO] = "no shipped adapter has a rule that is sure to help"
-    asked, unshipped = split_rules(params.validate_.gates, left_out)
-    gate = evaluate(asked, table, fixed, params.validate_)
-    gate["not_shipped"] = [
-        {"adapter": name, "reason": reason, "rules": [_dumped(rule) for rule in unshipped[name]]}
-        for name, reason in left_out.items()
-        if name != AUTO or unshipped[name]
-    ]
-    gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)}
-    gate["exported"] = {"sha256": sha256_folder(exported)}
+    measured = {
+        "left_out": left_out,
+        "test_data": {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)},
+        "exported": {"sha256": sha256_folder(exported)},
+    }
     with atomic_folder(out) as folder:
-        write_json(folder / "gate.json", gate)
+        write_json(folder / "measured.json", measured)
         write_json(folder / "metrics.json", summary(table, fixed))
-        write_csv(_rows(table), folder / "scenes.csv")
-    for rule in gate["rules"]:
-        (log.info if rule["passed"] else log.warning)("%s: %s", "met" if rule["passed"] else "not met", rule["text"])
-    for one in gate["not_shipped"]:
-        log.info("not shipped: adapter %s: %s", one["adapter"], one["reason"])
-    log.info("verdict: %s", gate["verdict"])
+        write_csv(_rows(table), folder / SCENES)
 
 
 def _adapted(exported: Path, name: str) -> tuple[FieldModel, Spread]:
@@ -191,8 +183,9 @@ def summary(table: Table, fixed: Any) -> dict[str, Any]:
     return found
 
 
-def _dumped(rule: FieldGate) -> dict[str, Any]:
-    return rule.model_dump(exclude_none=True)
+def _rounded(row: Figures) -> Figures:
+    """Return a scene's figures as `scenes.csv` has them, by which the gates are judged."""
+    return {metric: round(row[metric], 5) for metric in METRICS}
 
 
 def _densities(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
@@ -203,7 +196,7 @@ def _densities(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
 
 def _rows(table: Table) -> list[dict[str, Any]]:
     return [
-        {"slice": part, "model": who, "scene": number, **{metric: round(row[metric], 5) for metric in METRICS}}
+        {"slice": part, "model": who, "scene": number, **row}
         for part, everyone in table.items()
         for who, rows in everyone.items()
         for number, row in enumerate(rows)
@@ -226,7 +219,7 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     if sha256_folder(prepared / "test") != verify_fields(candidate).hashes.get("test_data"):
         raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
     parts, how = by_domain(load_scenes(prepared / "test"), params), settings_of(params)
-    rules = [rule for rule in params.validate_.gates if rule.max_ratio_to == CHAMPION]
+    rules = [rule for rule in params.gate.rules if rule.max_ratio_to == CHAMPION]
     opened = {"fp16": open_fields(candidate)}
     verify_fields(champion)
     try:
@@ -242,16 +235,16 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
         ]
         for name, model in opened.items()
     }
-    gate = evaluate(rules, {ALL: both}, {}, params.validate_)
+    gate = evaluate(rules, {ALL: both}, {}, params.gate)
     if not rules:
         if parts:
             log.warning("No rule compares with the champion; it is replaced without a comparison.")
         gate["verdict"] = "not compared"
     rows = [{"model": who, "scene": n, **row} for who, own in both.items() for n, row in enumerate(own)]
     with atomic_folder(out) as folder:
-        write_json(folder / "gate.json", gate)
+        write_json(folder / GATE, gate)
         if rows:
-            write_csv(rows, folder / "scenes.csv")
+            write_csv(rows, folder / SCENES)
     if gate["verdict"] == "fail":
         raise GateRefused(f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.")
     return out
@@ -260,19 +253,24 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
 RECORD = "record.json"
 
 
-def package(prepared: Path, exported: Path, validated: Path, params: RestorationParams, out: Path) -> None:
-    """Write the model package, if the verdict of the stage `validate` is `pass`.
+def package(
+    prepared: Path,
+    exported: Path,
+    validated: Path,
+    gated: Path,
+    approved: Path,
+    params: RestorationParams,
+    out: Path,
+) -> None:
+    """Write the model package of what the stage `approve` approved.
 
     Raises:
-        GateRefused: it is not; the message names every failed rule with its figure and bound.
-        InputError: an input is missing or damaged, or the evidence is of other test data or other models.
+        GateRefused: a model or the verdict is another than was approved.
+        InputError: an input is missing or damaged, or the evidence is of other test data or figures.
     """
-    gate = read_json(validated / "gate.json")
-    require_pass(gate, validated / "gate.json")
+    gate = approved_gate(approved / APPROVAL, gated / GATE, exported)
     test_data = sha256_folder(prepared / "test")
-    for what, key, found in (("test data", "test_data", test_data), ("models", "exported", sha256_folder(exported))):
-        if gate.get(key, {}).get("sha256") != found:
-            raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
+    check_evidence(gate, gated / GATE, test_data=test_data, validated=sha256_folder(validated))
     metrics = read_json(validated / "metrics.json")
     records = {"train": read_json(prepared.with_name("train") / RECORD)} | record_of_lock(validated)
     content = {

@@ -152,7 +152,7 @@ def _accuracy_at(confidence_B: Float, right_B: NDArray[np.bool_], share: float) 
 RESAMPLES = 2000
 """Enough for a 95 % bound: by chance of the draws it moves by about 3 % of its distance to the drop."""
 SEED = 0
-CELLS = 1 << 20
+CELLS = 1 << 18
 """Resamples times buildings held at a time: bounds the memory to some tens of MB, whatever the test split."""
 
 

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.errors import InputError
-from plumbline.params import Gate, Validate
+from plumbline.params import Gate, Gates
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
-from plumbline.prepare.features.shards import SequenceSet
+from plumbline.validate.evidence import Evidence
 from plumbline.validate.gates.bootstrap import Pair, resampled_drops, upper_bound
-from plumbline.validate.metrics import Judged
+from plumbline.validate.gates.verdict import FORMAT
 
-FORMAT = 2
-"""Of `gate.json`: 2 has the confidence bounds of drops; 1, which did not say so, had none."""
 WORST = "worst"
 """The slice of a rule that holds on every slice with enough buildings; the worst of them is the one reported."""
 EACH = ":*"
@@ -31,11 +28,11 @@ Drops = Mapping[str, Mapping[Pair, NDArray[np.floating]]]
 """slice -> what is compared -> (R,) drops in resamples, see `bootstrap.resampled_drops`."""
 
 
-def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
     """Return the verdict over `rules`: `pass` only if at least one rule exists and all are met.
 
     Args:
-        params: section `validate`, for the confidence, and for the slices that `worst` and `city:*` look at.
+        params: section `gate`, for the confidence, and for the slices that `worst` and `city:*` look at.
 
     Returns:
         `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes the fields of a rule.
@@ -45,49 +42,28 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Validate
     return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
 
 
-def failed_rules(gate: Mapping[str, Any]) -> list[str]:
-    """Return the sentences of the failed rules; one sentence if the gate has no rules."""
-    if not gate["rules"]:
-        return ["no rule of validate.gates is asked here, and without one nothing passes"]
-    return [str(rule["text"]) for rule in gate["rules"] if not rule["passed"]]
-
-
-def check_format(gate: Mapping[str, Any], path: object) -> None:
-    """Refuse a gate.json of an unknown format: a `pass` there may mean something else.
-
-    Raises:
-        InputError: it is of another format than 1 or 2.
-    """
-    found = gate.get("format", 1)
-    if isinstance(found, bool) or found not in (1, FORMAT):
-        raise InputError(
-            f"{path}: gate of format {found!r} found, 1 to {FORMAT} are known. Use the version of "
-            "Plumbline that wrote it, or run `plumbline validate` again."
-        )
-
-
 def covers(rule: Gate, part: str) -> bool:
     """Return whether the rule applies to the slice `part`."""
     return rule.slice in (part, WORST) or (rule.slice.endswith(EACH) and part.startswith(rule.slice.removesuffix("*")))
 
 
-def _one(rule: Gate, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+def _one(rule: Gate, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
     judge = _absolute if rule.max_drop_vs is None else _compared
     if rule.slice != WORST and not rule.slice.endswith(EACH):
         return _told(judge(rule, rule.slice, table, drops, params))
     counted = "buildings_with_quadrant" if rule.metric in OF_QUADRANTS else "buildings"
-    least = max(params.min_slice, params.min_worst_slice)
+    least = params.min_worst_slice
     large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= least]
     results = [judge(rule, part, table, drops, params) for part in large if covers(rule, part)]
     if not results:
         nothing = judge(rule, rule.slice, table, drops, params)
-        few = f"no such slice has {least} test {counted.replace('_', ' ')}, which validate.min_worst_slice asks for"
+        few = f"no such slice has {least} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
         return _told({**nothing, "words": f"{nothing['words']}; {few}"})
     worst = max(results, key=lambda result: result["excess"])
     return _told({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
 
 
-def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
     """Compare a figure with a bound."""
     value = _figure(table, part, rule.artifact, rule.metric)
     kind, bound = ("min", rule.min) if rule.min is not None else ("max", rule.max)
@@ -99,7 +75,7 @@ def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Validat
     return _result(rule, part, about, excess, excess <= 0, f"{relation} {_show(bound)} ({kind}) needed")
 
 
-def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
     """Compare a drop with its margin: by its confidence bound, or directly for a metric that is not over buildings."""
     against = str(rule.max_drop_vs)
     value, reference = (_figure(table, part, who, rule.metric) for who in (rule.artifact, against))
@@ -148,28 +124,16 @@ def _show(value: float | None) -> str:
     return "no figure" if value is None else f"{value:.4g}"
 
 
-def drops_of(
-    rules: Sequence[Gate],
-    everyone: Mapping[str, Judged],
-    test: SequenceSet,
-    parts: Mapping[str, NDArray[np.bool_]],
-    min_slice: int,
-) -> Drops:
-    """Return resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers.
-
-    Args:
-        everyone: what each artifact and reference said of the B buildings of `test`. parts: slice -> (B,) which.
-        min_slice: a slice with fewer buildings has no drops, as it has no figures.
-    """
+def drops_of(rules: Sequence[Gate], evidence: Evidence) -> Drops:
+    """Return resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers."""
     drops = {}
-    for part, inside in parts.items():
+    for part, inside in evidence.parts.items():
         pairs = {
             Pair(rule.metric, rule.artifact, str(rule.max_drop_vs))
             for rule in rules
             if rule.max_drop_vs and rule.metric in OF_BUILDINGS and covers(rule, part)
         }
-        if pairs and inside.sum() >= min_slice:
-            said = {name: one.take(inside) for name, one in everyone.items()}
-            quadrant, severity = np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
-            drops[part] = resampled_drops(sorted(pairs), said, quadrant, severity)
+        if pairs and inside.any():
+            said = {name: one.take(inside) for name, one in evidence.everyone.items()}
+            drops[part] = resampled_drops(sorted(pairs), said, evidence.quadrant[inside], evidence.severity[inside])
     return drops

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.params.validate import OF_BUILDINGS
-from plumbline.prepare.features.shards import Shards
 from plumbline.reporting.charts import Line, line_chart
+from plumbline.validate.evidence import Evidence
 from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
 from plumbline.validate.metrics import Figures, Float, Judged, accuracy_by_coverage, confidence_bins, share_error
 
 SHARE = 0.95
-"""Of the resamples that lie within a figure's interval."""
+"""Share of the resamples within a figure's interval, and confidence of each bound of a difference."""
 
 
 class Interval(NamedTuple):
@@ -38,18 +38,16 @@ def intervals(
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
     reference: str,
-    confidence: float = SHARE,
 ) -> tuple[Intervals, Intervals]:
     """Return 95 % intervals of each contender's metrics over buildings, and bounds of the difference from a reference.
 
-    Each end of a difference is a one-sided bound with `confidence`, as a rule `max_drop_vs` asks for it: the end on the
-    worse side *is* that rule's `drop_bound`, of the same resamples. (The two together hold `2 confidence - 1`.)
+    Each end of a difference is a one-sided bound with 95 % confidence: the end on the worse side *is* the `drop_bound`
+    of a rule `max_drop_vs` with that confidence, of the same resamples. (The two together hold 90 %.)
 
     Args:
         everyone: contender -> what it said of the B buildings.
         quadrant_true: (B,) code, -1 below category 1. severity_true: (B,) permille.
         reference: the contender whose figures are taken from those of the others.
-        confidence: `validate.confidence`.
 
     Returns:
         The figures' intervals, and those of the figures less the reference's; without those that cannot be told.
@@ -61,7 +59,7 @@ def intervals(
     for (metric, name), figures in found.items():
         own[name] |= _told(metric, figures, (1 + SHARE) / 2)
         if name != reference and (metric, reference) in found:
-            less[name] |= _told(metric, figures - found[metric, reference], confidence)
+            less[name] |= _told(metric, figures - found[metric, reference], SHARE)
     return own, less
 
 
@@ -93,8 +91,6 @@ COSTS = (
     "judged_severity_mae",
     "size_bytes",
     "weight_bytes",
-    "latency_ms",
-    "buildings_per_second",
     "parity_probability",
     "parity_severity_permille",
     "novelty_change",
@@ -105,35 +101,22 @@ REFERENCE = "float32"
 BASELINE, CHAMPION = "baseline", "champion"
 
 
-def report_content(
-    test: Shards,
-    everyone: Mapping[str, Judged],
-    table: Mapping[str, Mapping[str, Figures]],
-    gate: Mapping[str, Any],
-    confidence: float = SHARE,
-    reference: str = REFERENCE,
+def report_figures(
+    evidence: Evidence, table: Mapping[str, Mapping[str, Figures]], reference: str = REFERENCE
 ) -> dict[str, Any]:
-    """Return the whole content of the report, as strict JSON.
+    """Return the figures of the report, as strict JSON; `with_verdict` completes its content.
 
     Args:
-        test: B labelled buildings. everyone: contender -> what it said of them.
-        table: slice -> contender -> figures; a champion has its place in it where one is known.
-        gate: verdict and rules, see `rules.evaluate`; of a rule only `metric, artifact, slice, value, bound, kind,
-            passed, text` are read.
-        confidence: of the bounds of differences, see `intervals`. reference: from whom they are told.
+        evidence: answers for B buildings. table: slice -> contender -> figures; a champion has its place in it where
+            one is known. reference: the contender from which differences are told.
     """
-    quadrant, severity = np.asarray(test.quadrant), np.asarray(test.severity)
-    own, less = intervals(everyone, quadrant, severity, reference, confidence)
+    everyone, quadrant, severity = evidence.everyone, evidence.quadrant, evidence.severity
+    own, less = intervals(everyone, quadrant, severity, reference)
     names = sorted(table["all"], key=(BASELINE, CHAMPION).__contains__)  # stable: artifacts first
     return {
-        "verdict": gate["verdict"],
-        "rules": sorted(gate["rules"], key=lambda rule: bool(rule["passed"])),  # stable: failed first
-        "left_for_promotion": gate.get("left_for_promotion", []),
-        "test_data": gate.get("test_data", {}),
         "contenders": names,
-        "champion": gate.get("champion", ""),
         "reference": reference,
-        "confidence": confidence,
+        "confidence": SHARE,
         "metrics": {
             metric: {
                 name: _with_ends(table["all"][name][metric], own.get(name, {}).get(metric))
@@ -153,6 +136,23 @@ def report_content(
         },
         "costs": {name: {key: table["all"][name][key] for key in COSTS if key in table["all"][name]} for name in names},
         "judged": {name: _judged(judged, quadrant, severity) for name, judged in everyone.items()},
+    }
+
+
+def with_verdict(figures: Mapping[str, Any], gate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the whole content of a report, as strict JSON.
+
+    Args:
+        figures: see `report_figures`. gate: verdict and rules, see `rules.evaluate`; of a rule only `metric, artifact,
+            slice, value, bound, kind, passed, text` are read.
+    """
+    return {
+        "verdict": gate["verdict"],
+        "rules": sorted(gate["rules"], key=lambda rule: bool(rule["passed"])),  # stable: failed first
+        "left_for_promotion": gate.get("left_for_promotion", []),
+        "test_data": gate.get("test_data", {}),
+        "champion": gate.get("champion", ""),
+        **figures,
     }
 
 
@@ -194,19 +194,17 @@ def _confusion(true: NDArray[np.integer], said: NDArray[np.integer], size: int) 
     return found
 
 
-def write_evidence(
-    folder: Path, test: Shards, said: Judged, table: Mapping[str, Mapping[str, Figures]], name: str
-) -> None:
+def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping[str, Figures]], name: str) -> None:
     """Write tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage,
     interval coverage on each slice; and drawings (SVG) of reliability and coverage.
 
     Args:
-        folder: is there. test: B labelled buildings. said: what the artifact `name` said of them.
-        table: slice -> artifact -> figures.
+        folder: is there. evidence: answers for B buildings. table: slice -> artifact -> figures. name: of the artifact.
     """
+    said = evidence.everyone[name]
     # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
-    defined = (np.asarray(test.quadrant) >= 0) & np.isfinite(said.probability).all(1)
-    truth, severity = said.truth(np.asarray(test.quadrant))[defined], np.asarray(test.severity)
+    defined = (evidence.quadrant >= 0) & np.isfinite(said.probability).all(1)
+    truth, severity = said.truth(evidence.quadrant)[defined], evidence.severity
     told = np.isfinite(said.severity)
     pairs = zip(category(severity[told]).tolist(), category(said.severity[told]).tolist(), strict=True)
     _write_csv(folder / "category_confusion.csv", ("true", "said"), pairs)

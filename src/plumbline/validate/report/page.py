@@ -33,7 +33,7 @@ td{print-color-adjust:exact}
 
 
 def write_report(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write `report.json`, the `content` (see `report_content`), and the page drawn from it into `folder`."""
+    """Write `report.json`, the `content` (see `with_verdict`), and the page drawn from it into `folder`."""
     write_json(folder / "report.json", content)
     (folder / "report.html").write_text(report_page(content), encoding="utf-8")
 
@@ -113,7 +113,7 @@ def _differences(content: Mapping[str, Any]) -> str:
         [who, *(" to ".join(f"{end:+.3f}" for end in one[name]) if name in one else "–" for name in metrics)]
         for who, one in content["from_reference"].items()
     ]
-    bound = f"Each end is a bound with {100 * content['confidence']:g} % confidence, as the gates take it."
+    bound = f"Each end is a bound with {100 * content['confidence']:g} % confidence."
     head = f"<h3>Less {say(content['reference'])}, building by building</h3><p>{bound}</p>"
     return head + table(["contender", *metrics], rows)
 
@@ -123,8 +123,8 @@ def _costs(content: Mapping[str, Any]) -> str:
     keys = list(dict.fromkeys(key for one in costs.values() for key in one))
     rows = [[name, *(one.get(key) for key in keys)] for name, one in costs.items()]
     return (
-        "<h2>Size and speed</h2><p>On the machine of the stage; latency of one building of median length, through ONNX "
-        f"Runtime. Parity is with torch.</p>{table(['artifact', *keys], rows)}"
+        "<h2>Size and parity</h2><p>Each artifact through ONNX Runtime. Parity is with torch.</p>"
+        f"{table(['artifact', *keys], rows)}"
     )
 
 

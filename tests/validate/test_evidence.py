@@ -1,0 +1,46 @@
+"""What validation saw of each building: the same when it is read again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.validate.evidence import Evidence, read_answers, write_answers
+from plumbline.validate.metrics import Judged
+
+NOTHING = np.full(3, np.nan)
+EVIDENCE = Evidence(
+    {
+        "int8": Judged(np.full((3, 4), 0.25), np.array([0.1, 2.0, 3.0]), NOTHING, NOTHING, NOTHING, NOTHING, 0.4),
+        "baseline": Judged(np.eye(4)[:3], np.zeros(3), NOTHING, NOTHING),
+    },
+    np.array([-1, 2, 3]),
+    np.array([0.2, 2.2, 3.1]),
+    {"all": np.ones(3, bool), "city:Zürich/a.b": np.array([True, False, True])},
+)
+
+
+def test_all_of_it_is_read_again(tmp_path):
+    write_answers(EVIDENCE, tmp_path / "answers.npz")
+    evidence = read_answers(tmp_path / "answers.npz")
+    np.testing.assert_equal(evidence._asdict(), EVIDENCE._asdict())
+    assert isinstance(evidence.everyone["int8"], Judged)
+    assert evidence.everyone["baseline"].confidence is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "no such file"), (b"", "not readable"), (b"PK\x03\x04 and no more", "not readable")]
+)
+def test_what_is_missing_or_damaged_is_named(tmp_path, content, words):
+    path = tmp_path / "answers.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"answers\.npz: {words}.* Run `plumbline validate`"):
+        read_answers(path)
+
+
+def test_an_archive_without_the_truth_is_refused(tmp_path):
+    np.savez(tmp_path / "answers.npz", quadrant=np.zeros(3))
+    with pytest.raises(InputError, match="not readable as evidence"):
+        read_answers(tmp_path / "answers.npz")
