@@ -1,117 +1,266 @@
-"""Parts and tiles on a real Dask cluster of two workers, under a real flow."""
+"""Parts and tiles on a real Dask cluster: two worker processes, of which one is killed on the way."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from distributed import Client, LocalCluster
-from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.orchestration.portions import on_dask, score_on_dask
+from flows.orchestration.portions import check_worker, on_dask, place_here
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
-from plumbline.core.jobs import alone
+from plumbline.core.jobs import ONE_THREAD, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
-from plumbline.simulate.stage import simulate
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.ingest import ingest
-from tests.flows.conftest import Server
-from tests.serve.score.conftest import Town
-from tests.tiny import PARAMS, Tiny
+from tests.flows.conftest import ROOT, Project, make_project
+from tests.ports import free_port
+from tests.serve.score.conftest import PLACE, Town
+from tests.tiny import PARAMS, Tiny, empty_registry, run_cli
+from tests.waiting import Process, until, until_gone
 
-pytestmark = pytest.mark.slow
 ONE_CITY = {
     "simulate": {**PARAMS["simulate"], "cities": {"town": {"band": "C", "buildings": 120, "seed": 5}}},
-    "ingest": {"tile_m": 500},
+    "ingest": {"tile_m": 100},
     "prepare": {**PARAMS["prepare"], "block_m": 40},
 }
+REAL = ("simulate", "ingest", "prepare")
+"""Stages that are the package's own in the project of the pipeline; the others are stand-ins."""
 
 
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
-    simulate(load_params().simulate, tmp_path / "data" / "simulate", 1)
-    return tmp_path
+class Cluster:
+    """A scheduler, and workers that are processes of their own in one folder."""
+
+    def __init__(self, folder: Path, processes: ExitStack) -> None:
+        self._folder, self._processes = folder, processes
+        self._pids: dict[str, int] = {}
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        self._start("scheduler", "--host", self.address)
+        self.client = processes.enter_context(Client(self.address, timeout=600))
+
+    def add_worker(self) -> int:
+        """Start a worker as docs/operations/cluster.md does, and wait for it; return its process number."""
+        name = f"worker-{len(self._pids)}"
+        words = ["worker", self.address, "--name", name, "--nthreads", "1", "--host", "127.0.0.1", "--no-nanny"]
+        worker = self._start(*words)
+        self._pids[name] = worker.pid
+        until(lambda: worker.pid in self.workers().values(), "the worker", needs=worker)
+        return worker.pid
+
+    def workers(self) -> dict[str, int]:
+        """Return the address of each worker, and its process number."""
+        return {
+            address: self._pids[about["name"]]
+            for address, about in self.client.scheduler_info(n_workers=-1)["workers"].items()
+        }
+
+    def kill_at_work(self, needs: Process) -> int:
+        """Kill the first worker that is in the middle of a portion; return the number of portions that it had.
+
+        Args:
+            needs: the run whose portions they are.
+        """
+
+        def stopped() -> tuple[int, int] | None:
+            for address, pid in self.workers().items():
+                if self.client.processing([address])[address]:
+                    os.kill(pid, signal.SIGSTOP)  # now it finishes nothing while it is looked at
+                    if count := len(self.client.processing([address])[address]):
+                        return pid, count
+                    os.kill(pid, signal.SIGCONT)
+            return None
+
+        pid, count = until(stopped, "a worker with a portion", needs=needs, pause_s=0.01)
+        os.kill(pid, signal.SIGKILL)
+        until_gone(pid)
+        until(lambda: pid not in self.workers().values(), "the scheduler's knowledge of its end")
+        return count
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        return self._processes.enter_context(
+            _running(
+                [sys.executable, "-m", "dask", *words, "--dashboard-address", "127.0.0.1:0"],
+                cwd=self._folder,
+                env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+            )
+        )
 
 
 @contextmanager
-def workers(server: Server, *, processes: bool) -> Iterator[str]:
-    """The scheduler of two workers; either way each job reaches them by TCP, pickled."""
-    with (
-        temporary_settings({PREFECT_API_URL: server.url}),
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=processes,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address=None,
-        ) as local,
-    ):
-        yield local.scheduler_address
+def _running(command: list[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, **options) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def cluster_in(folder: Path) -> Iterator[Cluster]:
+    with ExitStack() as processes:
+        cluster = Cluster(folder, processes)
+        cluster.add_worker()
+        cluster.add_worker()
+        yield cluster
+
+
+def finished(run: subprocess.Popen[str]) -> str:
+    """Return what a run that ended well has printed."""
+    output, _ = run.communicate()
+    assert run.returncode == 0, output
+    return output
 
 
 @pytest.fixture
-def cluster(town: Path, prefect_server: Server) -> Iterator[str]:
-    """The scheduler of workers in this process, which stands in the project's folder."""
-    with workers(prefect_server, processes=False) as address:
-        yield address
+def project(tmp_path: Path) -> Project:
+    """A project whose first three stages are real."""
+    project = make_project(tmp_path / "project")
+    graph = yaml.safe_load((project.folder / "dvc.yaml").read_text())
+    original = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    for name in REAL:
+        stage = original[name]
+        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith(("data/simulate", "data/ingest"))]
+        graph["stages"][name] = stage
+    graph["stages"]["train"]["deps"] = ["stage.py", "data/prepare"]
+    (project.folder / "dvc.yaml").write_text(yaml.safe_dump(graph))
+    wishes = yaml.safe_load((project.folder / "params.yaml").read_text())
+    (project.folder / "params.yaml").write_text(yaml.safe_dump(wishes | PARAMS | ONE_CITY))
+    project.commit()
+    return project
 
 
-@pytest.fixture
-def cluster_of_processes(town: Path, prefect_server: Server) -> Iterator[str]:
-    """The scheduler of two processes in the project's folder, each of which loads for seconds."""
-    with workers(prefect_server, processes=True) as address:
-        with Client(address) as client:
-            client.run(os.chdir, str(town))
-            assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
-        yield address
-
-
-def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, cluster, caplog):
+@pytest.mark.slow
+def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_same_bytes(project: Project):
+    project.environment |= {"OMP_NUM_THREADS": "1"}
+    with cluster_in(project.folder) as cluster:
+        project.environment["PLUMBLINE_DASK"] = cluster.address
+        run = project.start("-m", "flows.pipeline")
+        try:
+            lost = cluster.kill_at_work(run)
+            pid = cluster.add_worker()
+            done = project.folder / "data/ingest/town"
+            until(done.is_dir, "the end of ingest", needs=run)
+            lost += cluster.kill_at_work(run)
+            assert lost >= 2
+            output = finished(run)
+        finally:
+            run.kill()
+        assert len(cluster.workers()) == 1, pid
+    for stage in ("ingest", "prepare"):
+        assert f"portions done on {cluster.address}" in output
+        assert f"{stage}: going on, " in output
+    os.chdir(project.folder)
     params = load_params()
-    for stage, run in (
-        ("ingest", lambda out: ingest(city_folders(Path("data")), params.ingest, out, 1)),
-        ("prepare", lambda out: prepare(Path("data/ingest"), params.prepare, out, 1)),
-    ):
-        with alone(stage), pytest.raises(InputError, match=f"{stage}: another process is at it"):
-            on_dask(stage, cluster)
-        portions = on_dask(stage, cluster)
-        assert portions >= 2
-        with Client(cluster) as client:
-            assert len(client.scheduler_info()["workers"]) == 2
-        caplog.clear()
-        with caplog.at_level("INFO", "plumbline"):
-            run(Path("data") / stage)
-        assert f"{stage}: going on, {portions} of {portions} portions are there from before" in caplog.text
-        run(Path("alone") / stage)
+    ingest(city_folders(Path("data")), params.ingest, Path("alone/ingest"), 1)
+    prepare(Path("data/ingest"), params.prepare, Path("alone/prepare"), 1)
+    for stage in ("ingest", "prepare"):
         assert sha256_folder(Path("data") / stage) == sha256_folder(Path("alone") / stage)
 
-    (town / "data/simulate/cities/town/labels.csv").write_text("building_id\n")
-    with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
-        on_dask("ingest", cluster)
+
+@pytest.fixture
+def town(tiny: Tiny, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """A project with a champion, and one delivery of many tiles."""
+    town = Town(tiny, tmp_path)
+    town.settings(tile_m=100)
+    shutil.copy(empty_registry(tmp_path_factory), tmp_path)
+    assert run_cli("release", "promote", town.package, cwd=tmp_path).code == 0
+    town.deliver("first")
+    return town
 
 
-@pytest.mark.chaos
-def test_a_cluster_judges_the_tiles_of_a_delivery_and_score_puts_them_together(
-    town: Path, cluster_of_processes: str, tiny: Tiny
-):
-    place = Town(tiny, town)
-    place.settings(tile_m=100)
-    place.deliver("one")
-    broken = place.deliver("broken", footprints=False)
-    tiles = score_on_dask(cluster_of_processes, str(place.package))
+def files_of_results(town: Town) -> dict[str, dict[str, str]]:
+    """Return the hash of each file of each result."""
+    manifests = {name: json.loads((path / "manifest.json").read_text()) for name, path in town.results().items()}
+    return {
+        name: {file: about["sha256"] for file, about in manifest["files"].items()}
+        for name, manifest in manifests.items()
+    }
+
+
+@pytest.mark.slow
+def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town):
+    broken = town.deliver("broken", footprints=False)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_HOME": str(town.folder / ".prefect"),
+        "OMP_NUM_THREADS": "1",
+    }
+    project = Project(town.folder)
+    project.environment = environment
+    with cluster_in(town.folder) as cluster:
+        environment["PLUMBLINE_DASK"] = cluster.address
+        run = project.start("-m", "flows.score")
+        try:
+            assert cluster.kill_at_work(run) >= 1
+            output = finished(run)
+        finally:
+            run.kill()
+        assert len(cluster.workers()) == 1
+    tiles = json.loads((town.results()["first"] / "manifest.json").read_text())["tiles"]
     assert tiles > 3
+    assert f"score: {tiles} tiles judged on {cluster.address}" in output
+    assert f"score: going on, {tiles} of {tiles} portions are there from before" in output
+    assert list(town.results()) == ["first"]
+    assert (town.out / "aside" / PLACE).is_dir(), output
+    on_cluster = files_of_results(town)
+    shutil.rmtree(town.out)
     shutil.rmtree(broken)
-    ended = place.score()
-    assert ended.code == 0, ended.err
-    assert f"score: going on, {tiles} of {tiles} portions are there from before" in ended.err
-    assert list(place.results()) == ["one"]
+    del environment["PLUMBLINE_DASK"]
+    finished(project.start("-m", "flows.score"))
+    assert files_of_results(town) == on_cluster
+
+
+@pytest.fixture
+def city(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with simulated cities, in which this test works."""
+    tiny.copy(tmp_path, "simulate")
+    monkeypatch.chdir(tmp_path)
+    for name in ONE_THREAD:
+        monkeypatch.setenv(name, "1")
+    return tmp_path
+
+
+@pytest.fixture
+def local(city: Path, harness: None) -> Iterator[str]:
+    """The scheduler of two workers in this process."""
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address=None,
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.mark.slow
+def test_bad_input_and_a_second_run_are_refused_as_by_the_stage_itself(city: Path, local: str):
+    with alone("ingest"), pytest.raises(InputError, match="ingest: another process is at it"):
+        on_dask("ingest", local)
+    (city / "data/simulate/cities/c_band/labels.csv").write_text("building_id\n")
+    with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
+        on_dask("ingest", local)
+
+
+def test_a_worker_in_another_place_than_the_run_is_refused(city: Path, monkeypatch: pytest.MonkeyPatch):
+    place = place_here()
+    check_worker(place)
+    with pytest.raises(InputError, match=f"works in {city}. Start it in /elsewhere"):
+        check_worker(place._replace(folder=Path("/elsewhere")))
+    with pytest.raises(InputError, match="same commit"):
+        check_worker(place._replace(code="another"))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
+    with pytest.raises(InputError, match="OPENBLAS_NUM_THREADS is 8"):
+        check_worker(place)

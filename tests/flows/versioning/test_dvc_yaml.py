@@ -27,7 +27,18 @@ GRAPHS: dict[Family, dict[str, Any]] = {
 DVC = GRAPHS[DIAGNOSIS]
 EACH = pytest.mark.parametrize("family", list(GRAPHS), ids=lambda family: family.name)
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
-NO_NUMBERS = {"reporting", "console", "sqlite", "errors", "extras", "files", "geopackage", "jobs", "params"}
+NO_NUMBERS = {
+    "reporting",
+    "console",
+    "sqlite",
+    "errors",
+    "extras",
+    "files",
+    "geopackage",
+    "jobs",
+    "params",
+    "source_code",
+}
 STARTS = {
     DIAGNOSIS: {"ingest": "sources", "package": "release.package", "predict": "serve"},
     RESTORATION: {
