@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 
 from flows.orchestration.portions import check_worker, on_dask, place_here
 from plumbline.core.errors import InputError
@@ -25,10 +24,10 @@ from plumbline.prepare.stage import prepare
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.ingest import ingest
 from tests.flows.conftest import ROOT, Project, make_project
-from tests.ports import free_port
+from tests.flows.orchestration.cluster import cluster_in, running
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, Tiny, empty_registry, run_cli
-from tests.waiting import Process, until, until_gone
+from tests.waiting import until
 
 ONE_CITY = {
     "simulate": {**PARAMS["simulate"], "cities": {"town": {"band": "C", "buildings": 120, "seed": 5}}},
@@ -39,87 +38,23 @@ REAL = ("simulate", "ingest", "prepare")
 """Stages that are the package's own in the project of the pipeline; the others are stand-ins."""
 
 
-class Cluster:
-    """A scheduler, and workers that are processes of their own in one folder."""
-
-    def __init__(self, folder: Path, processes: ExitStack) -> None:
-        self._folder, self._processes = folder, processes
-        self._pids: dict[str, int] = {}
-        self.address = f"tcp://127.0.0.1:{free_port()}"
-        self._start("scheduler", "--host", self.address)
-        self.client = processes.enter_context(Client(self.address, timeout=600))
-
-    def add_worker(self) -> int:
-        """Start a worker as docs/operations/cluster.md does, and wait for it; return its process number."""
-        name = f"worker-{len(self._pids)}"
-        words = ["worker", self.address, "--name", name, "--nthreads", "1", "--host", "127.0.0.1", "--no-nanny"]
-        worker = self._start(*words)
-        self._pids[name] = worker.pid
-        until(lambda: worker.pid in self.workers().values(), "the worker", needs=worker)
-        return worker.pid
-
-    def workers(self) -> dict[str, int]:
-        """Return the address of each worker, and its process number."""
-        return {
-            address: self._pids[about["name"]]
-            for address, about in self.client.scheduler_info(n_workers=-1)["workers"].items()
-        }
-
-    def kill_at_work(self, needs: Process) -> int:
-        """Kill the first worker that is in the middle of a portion; return the number of portions that it had.
-
-        Args:
-            needs: the run whose portions they are.
-        """
-
-        def stopped() -> tuple[int, int] | None:
-            for address, pid in self.workers().items():
-                if self.client.processing([address])[address]:
-                    os.kill(pid, signal.SIGSTOP)  # now it finishes nothing while it is looked at
-                    if count := len(self.client.processing([address])[address]):
-                        return pid, count
-                    os.kill(pid, signal.SIGCONT)
-            return None
-
-        pid, count = until(stopped, "a worker with a portion", needs=needs, pause_s=0.01)
-        os.kill(pid, signal.SIGKILL)
-        until_gone(pid)
-        until(lambda: pid not in self.workers().values(), "the scheduler's knowledge of its end")
-        return count
-
-    def _start(self, *words: str) -> subprocess.Popen[bytes]:
-        return self._processes.enter_context(
-            _running(
-                [sys.executable, "-m", "dask", *words, "--dashboard-address", "127.0.0.1:0"],
-                cwd=self._folder,
-                env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
-            )
-        )
-
-
 @contextmanager
-def _running(command: list[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(command, **options) as process:  # type: ignore[call-overload]
-        try:
-            yield process
-        finally:
-            process.kill()
+def run_of(project: Project, flow: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Start a flow in a project; yield its process, and the file of what it prints."""
+    log = project.folder / "run.log"
+    with (
+        log.open("w") as stream,
+        running(
+            [sys.executable, "-m", flow], cwd=project.folder, env=project.environment, stdout=stream, stderr=stream
+        ) as run,
+    ):
+        yield run, log
 
 
-@contextmanager
-def cluster_in(folder: Path) -> Iterator[Cluster]:
-    with ExitStack() as processes:
-        cluster = Cluster(folder, processes)
-        cluster.add_worker()
-        cluster.add_worker()
-        yield cluster
-
-
-def finished(run: subprocess.Popen[str]) -> str:
-    """Return what a run that ended well has printed."""
-    output, _ = run.communicate()
-    assert run.returncode == 0, output
-    return output
+def output_of(run: subprocess.Popen[bytes], log: Path) -> str:
+    """Return what a run has printed, once it has ended well."""
+    assert run.wait() == 0, log.read_text()
+    return log.read_text()
 
 
 @pytest.fixture
@@ -133,9 +68,9 @@ def project(tmp_path: Path) -> Project:
         stage["deps"] = [dep for dep in stage["deps"] if dep.startswith(("data/simulate", "data/ingest"))]
         graph["stages"][name] = stage
     graph["stages"]["train"]["deps"] = ["stage.py", "data/prepare"]
+    del graph["stages"]["predict"]["params"]  # real parameters have no such section
     (project.folder / "dvc.yaml").write_text(yaml.safe_dump(graph))
-    wishes = yaml.safe_load((project.folder / "params.yaml").read_text())
-    (project.folder / "params.yaml").write_text(yaml.safe_dump(wishes | PARAMS | ONE_CITY))
+    (project.folder / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
     project.commit()
     return project
 
@@ -145,18 +80,14 @@ def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_sa
     project.environment |= {"OMP_NUM_THREADS": "1"}
     with cluster_in(project.folder) as cluster:
         project.environment["PLUMBLINE_DASK"] = cluster.address
-        run = project.start("-m", "flows.pipeline")
-        try:
-            lost = cluster.kill_at_work(run)
-            pid = cluster.add_worker()
-            done = project.folder / "data/ingest/town"
-            until(done.is_dir, "the end of ingest", needs=run)
-            lost += cluster.kill_at_work(run)
-            assert lost >= 2
-            output = finished(run)
-        finally:
-            run.kill()
-        assert len(cluster.workers()) == 1, pid
+        with run_of(project, "flows.pipeline") as (run, log):
+            lost = cluster.kill_at_work(run, log)
+            cluster.add_worker()
+            until((project.folder / "data/ingest/town").is_dir, "the end of ingest", needs=run, found=log)
+            lost += cluster.kill_at_work(run, log)
+            output = output_of(run, log)
+        assert lost >= 2
+        assert len(cluster.workers()) == 1
     for stage in ("ingest", "prepare"):
         assert f"portions done on {cluster.address}" in output
         assert f"{stage}: going on, " in output
@@ -200,12 +131,9 @@ def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town):
     project.environment = environment
     with cluster_in(town.folder) as cluster:
         environment["PLUMBLINE_DASK"] = cluster.address
-        run = project.start("-m", "flows.score")
-        try:
-            assert cluster.kill_at_work(run) >= 1
-            output = finished(run)
-        finally:
-            run.kill()
+        with run_of(project, "flows.score") as (run, log):
+            assert cluster.kill_at_work(run, log) >= 1
+            output = output_of(run, log)
         assert len(cluster.workers()) == 1
     tiles = json.loads((town.results()["first"] / "manifest.json").read_text())["tiles"]
     assert tiles > 3
@@ -217,7 +145,8 @@ def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town):
     shutil.rmtree(town.out)
     shutil.rmtree(broken)
     del environment["PLUMBLINE_DASK"]
-    finished(project.start("-m", "flows.score"))
+    with run_of(project, "flows.score") as (run, log):
+        output_of(run, log)
     assert files_of_results(town) == on_cluster
 
 
