@@ -21,7 +21,7 @@ from typing import NamedTuple
 import psutil
 import yaml
 
-from benchmarks.common import head, line, parse, parser, stamp
+from benchmarks.common import ROOT, head, line, parse, parser, stamp
 from flows.orchestration import embedded_server
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("params.yaml").write_text(yaml.safe_dump(content))
         params = load_params()
-        os.environ["PREFECT_HOME"] = str(Path.cwd() / ".prefect")
+        os.environ |= {"PREFECT_HOME": str(Path.cwd() / ".prefect"), "PYTHONPATH": str(ROOT)}
         embedded_server.begin()
         simulate(params.simulate, Path("data/simulate"), 1)
         embedded_server.wait()

@@ -16,6 +16,8 @@ from plumbline.core.jobs import ONE_THREAD
 from tests.ports import free_port
 from tests.waiting import Process, until, until_gone
 
+ROOT = Path(__file__).parents[3]
+
 
 class Cluster:
     """A scheduler, and workers that are processes of their own in one folder."""
@@ -71,7 +73,7 @@ class Cluster:
             running(
                 [sys.executable, "-m", "dask", *words, "--dashboard-address", "127.0.0.1:0"],
                 cwd=self._folder,
-                env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+                env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), "PYTHONPATH": str(ROOT)},
             )
         )
 

@@ -26,7 +26,7 @@ from plumbline.sources.city.ingest import ingest
 from tests.flows.conftest import ROOT, Project, make_project
 from tests.flows.orchestration.cluster import cluster_in, running
 from tests.serve.score.conftest import PLACE, Town
-from tests.tiny import PARAMS, Tiny, empty_registry, run_cli
+from tests.tiny import PARAMS, City, empty_registry, run_cli
 from tests.waiting import until
 
 ONE_CITY = {
@@ -100,9 +100,9 @@ def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_sa
 
 
 @pytest.fixture
-def town(tiny: Tiny, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
+def town(city: City, package: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
     """A project with a champion, and one delivery of many tiles."""
-    town = Town(tiny, tmp_path)
+    town = Town(city, tmp_path, package)
     town.settings(tile_m=100)
     shutil.copy(empty_registry(tmp_path_factory), tmp_path)
     assert run_cli("release", "promote", town.package, cwd=tmp_path).code == 0
@@ -151,9 +151,10 @@ def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town):
 
 
 @pytest.fixture
-def city(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def simulated(city: City, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with simulated cities, in which this test works."""
-    tiny.copy(tmp_path, "simulate")
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    shutil.copytree(city.data("simulate"), tmp_path / "data/simulate")
     monkeypatch.chdir(tmp_path)
     for name in ONE_THREAD:
         monkeypatch.setenv(name, "1")
@@ -161,7 +162,7 @@ def city(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def local(city: Path, harness: None) -> Iterator[str]:
+def local(simulated: Path, harness: None) -> Iterator[str]:
     """The scheduler of two workers in this process."""
     with LocalCluster(
         n_workers=2,
@@ -175,18 +176,18 @@ def local(city: Path, harness: None) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_bad_input_and_a_second_run_are_refused_as_by_the_stage_itself(city: Path, local: str):
+def test_bad_input_and_a_second_run_are_refused_as_by_the_stage_itself(simulated: Path, local: str):
     with alone("ingest"), pytest.raises(InputError, match="ingest: another process is at it"):
         on_dask("ingest", local)
-    (city / "data/simulate/cities/c_band/labels.csv").write_text("building_id\n")
+    (simulated / "data/simulate/cities/c_band/labels.csv").write_text("building_id\n")
     with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
         on_dask("ingest", local)
 
 
-def test_a_worker_in_another_place_than_the_run_is_refused(city: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_in_another_place_than_the_run_is_refused(simulated: Path, monkeypatch: pytest.MonkeyPatch):
     place = place_here()
     check_worker(place)
-    with pytest.raises(InputError, match=f"works in {city}. Start it in /elsewhere"):
+    with pytest.raises(InputError, match=f"works in {simulated}. Start it in /elsewhere"):
         check_worker(place._replace(folder=Path("/elsewhere")))
     with pytest.raises(InputError, match="same commit"):
         check_worker(place._replace(code="another"))
