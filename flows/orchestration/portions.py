@@ -17,7 +17,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect_dask.task_runners import DaskTaskRunner
 
 from flows.orchestration.run_records import TAG
-from plumbline.core.errors import InputError
+from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import sha256_folder
 from plumbline.core.jobs import ONE_THREAD, AnyJob, alone
 from plumbline.core.source_code import PYTHON_PACKAGE
@@ -41,6 +41,12 @@ class RunPlace(NamedTuple):
     """SHA-256 of the package's modules."""
 
 
+class ForeignWorkerError(PlumblineError):
+    """A worker of the cluster is not in the place of the run. No delivery is at fault, so none is set aside for it."""
+
+    exit_code = 2
+
+
 @cache
 def source_hash() -> str:
     """Return the SHA-256 of the modules of the package that runs in this process, as they are at the first call."""
@@ -59,18 +65,18 @@ def check_worker(place: RunPlace) -> None:
         place: that of the run.
 
     Raises:
-        InputError: this worker has another folder or other code, or its linear algebra uses several threads.
+        ForeignWorkerError: this worker has another folder or other code, or its linear algebra uses several threads.
     """
     worker = f"Dask worker {os.getpid()} on {os.uname().nodename}"
     if Path.cwd() != place.folder:
-        raise InputError(f"{worker} works in {Path.cwd()}. Start it in {place.folder}, the folder of the run.")
+        raise ForeignWorkerError(f"{worker} works in {Path.cwd()}. Start it in {place.folder}, the folder of the run.")
     if source_hash() != place.code:
-        raise InputError(
+        raise ForeignWorkerError(
             f"{worker} runs other source code than the run: {PYTHON_PACKAGE}. Put it on the same "
             "commit, and start it again."
         )
     if several := [name for name in ONE_THREAD if os.environ.get(name) != "1"]:
-        raise InputError(
+        raise ForeignWorkerError(
             f"{worker}: {several[0]} is {os.environ.get(several[0])}, and 1 is needed: else sums depend on the "
             "machine. Export it, and start the worker again."
         )
@@ -90,6 +96,7 @@ def portions(stage: str, params: Path = Path("params.yaml")) -> int:
 
     Raises:
         InputError: bad input, as the stage itself would say; or that is at work here, and would clear them away.
+        ForeignWorkerError: a worker is in another place.
     """
     settings = load_params(params)
     jobs: list[Any]
@@ -123,6 +130,7 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
 
     Raises:
         InputError: the settings are wrong, or the registry does not answer.
+        ForeignWorkerError: a worker is in another place.
     """
     settings = load_params(params)
     count = 0

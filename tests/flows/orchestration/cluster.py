@@ -62,7 +62,7 @@ class Cluster:
                     os.kill(pid, signal.SIGCONT)
             return None
 
-        pid, count = until(stopped, "a worker with a portion", needs=needs, found=log, pause_s=0.01)
+        pid, count = until(stopped, "a worker with a portion", needs=needs, found=log)
         os.kill(pid, signal.SIGKILL)
         until_gone(pid)
         until(lambda: pid not in self.workers().values(), "the scheduler's knowledge of its end")

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from distributed import LocalCluster
 
-from flows.orchestration.portions import check_worker, on_dask, place_here
+import plumbline
+from flows.orchestration.portions import ForeignWorkerError, check_worker, on_dask, place_here
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.core.jobs import ONE_THREAD, alone
@@ -23,7 +24,7 @@ from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.ingest import ingest
-from tests.flows.conftest import ROOT, Project, make_project
+from tests.flows.conftest import ROOT, Project, Server, make_project
 from tests.flows.orchestration.cluster import cluster_in, running
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, City, empty_registry, run_cli
@@ -71,6 +72,8 @@ def project(tmp_path: Path) -> Project:
     del graph["stages"]["predict"]["params"]  # real parameters have no such section
     (project.folder / "dvc.yaml").write_text(yaml.safe_dump(graph))
     (project.folder / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
+    with (project.folder / "plumbline/__init__.py").open("a") as stream:
+        stream.write(f"__version__ = {plumbline.__version__!r}\n")  # which the package's readers import
     project.commit()
     return project
 
@@ -120,11 +123,12 @@ def files_of_results(town: Town) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town):
+def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town, prefect_server: Server):
     broken = town.deliver("broken", footprints=False)
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "PREFECT_HOME": str(town.folder / ".prefect"),
+        "PREFECT_API_URL": prefect_server.url,
         "OMP_NUM_THREADS": "1",
     }
     project = Project(town.folder)
@@ -187,10 +191,10 @@ def test_bad_input_and_a_second_run_are_refused_as_by_the_stage_itself(simulated
 def test_a_worker_in_another_place_than_the_run_is_refused(simulated: Path, monkeypatch: pytest.MonkeyPatch):
     place = place_here()
     check_worker(place)
-    with pytest.raises(InputError, match=f"works in {simulated}. Start it in /elsewhere"):
+    with pytest.raises(ForeignWorkerError, match=f"works in {simulated}. Start it in /elsewhere"):
         check_worker(place._replace(folder=Path("/elsewhere")))
-    with pytest.raises(InputError, match="same commit"):
+    with pytest.raises(ForeignWorkerError, match="same commit"):
         check_worker(place._replace(code="another"))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
-    with pytest.raises(InputError, match="OPENBLAS_NUM_THREADS is 8"):
+    with pytest.raises(ForeignWorkerError, match="OPENBLAS_NUM_THREADS is 8"):
         check_worker(place)
