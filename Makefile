@@ -3,6 +3,8 @@ PYTHON ?= $(shell sh requirements/environment.sh)
 VENV ?= .venv
 # More arguments for every `pip install`, for example another index. See CONTRIBUTING.md for PyTorch's CPU build.
 PIP_ARGS ?=
+# Names of extras of pyproject.toml that `make install` adds.
+EXTRAS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
 LOCK_ARGS ?=
@@ -27,7 +29,9 @@ PAGE := src/plumbline/serve/map/page/app.js
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
-install: $(VENV)/.run  ## Install into .venv, and nothing else
+# Also after a `pip install .` by hand: then a copy would run, and not this clone's source code.
+install: $(VENV)/.run $(PAGE)  ## Install into .venv, with the page of the map; more commands: EXTRAS="serve torch"
+	@PIP_ARGS="$(PIP_ARGS)" $(BIN)/python requirements/install.py --extras $(EXTRAS)
 
 web: $(PAGE)  ## Build the page of the map from web/, where it has changed (needs npm's registry, or one like it)
 

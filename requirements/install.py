@@ -1,5 +1,8 @@
 """Install a lock file and this clone into the environment that runs this: `python requirements/install.py LOCK`.
 
+`python requirements/install.py --extras NAME ...` adds extras of pyproject.toml to it, in the versions of the lock
+files, and makes the clone's own source code the one that runs, whatever was installed before.
+
 uv installs in a quarter of pip's time. pip does it where uv cannot, or where PIP_ARGS has arguments for pip. A step
 that fails says what failed and what to do, and the exit status is 2.
 
@@ -9,16 +12,23 @@ or a folder of wheels of its own is set up once. A file named `*.lock` is held t
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import tomllib
 from pathlib import Path
+
+from pins import read_lock
 
 ROOT = Path(__file__).parents[1]
 TORCH, UV = "requirements/torch.txt", "requirements/uv.lock"
+PINNED = ("requirements/test.lock", "requirements/serve.lock", TORCH)
+"""Files with the versions of extras. They agree on what several of them have."""
 # Python compiles what is imported, which is a small part of what is installed.
 PIP_INSTALL = ["install", "--no-compile", "--no-deps"]
 INDEX = (
@@ -82,6 +92,33 @@ def install_own() -> None:
         _stop("This clone (pyproject.toml) could not be installed, for the reason above. `make clean`, and again.")
 
 
+def runs_own() -> bool:
+    """Return whether `import plumbline` gives this clone's source code, and not a copy of it."""
+    command = [sys.executable, "-P", "-c", "import plumbline; print(plumbline.__file__)"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    imported = subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout.strip()
+    return Path(imported).resolve() == (ROOT / "src/plumbline/__init__.py").resolve()
+
+
+def check_extras(extras: list[str]) -> None:
+    """Refuse an extra that pyproject.toml does not have; pip would only warn of it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = project["optional-dependencies"]
+    if unknown := [name for name in extras if name not in known]:
+        _stop(f"EXTRAS: {' '.join(unknown)} found, one or more of {', '.join(known)} needed.")
+
+
+def install_extras(extras: list[str], pip_args: list[str]) -> None:
+    """Install extras, and this clone so that a change of its code counts at once."""
+    pins = [pin.requirement for file in PINNED for pin in read_lock((ROOT / file).read_text(encoding="utf-8"))]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as constraints:
+        constraints.write("\n".join(dict.fromkeys(pins)))
+        constraints.flush()
+        words = ["--no-compile", "--no-build-isolation", *pip_args, "--constraint", constraints.name]
+        if _pip("install", *words, "--editable", f".[{','.join(extras)}]"):
+            _stop(f"The extras {' '.join(extras)} could not be installed, for the reason above. {INDEX}")
+
+
 def check_installed() -> None:
     """Check that all packages have what they ask for, and that PyTorch is the build for CPUs."""
     check = [sys.executable, "-m", "pip", "--disable-pip-version-check", "check"]
@@ -118,17 +155,32 @@ def _stop(message: str) -> None:
     sys.exit(2)
 
 
-def main(lock: str) -> None:
+def main() -> None:
     """Install, and check what is there then."""
+    parser = argparse.ArgumentParser(description="Install a lock file and this clone, or add extras.")
+    parser.add_argument("lock", nargs="?")
+    parser.add_argument("--extras", nargs="*", default=[])
+    arguments = parser.parse_args()
+    pip_args = shlex.split(os.environ.get("PIP_ARGS", ""))
     check_python()
-    print(f"Installing {lock} into {sys.prefix}", flush=True)
-    try:
-        install_lock(lock, shlex.split(os.environ.get("PIP_ARGS", "")))
-    finally:
-        shutil.rmtree(Path(sys.prefix) / ".uv", ignore_errors=True)
-    install_own()
+    if arguments.lock is None:
+        check_extras(arguments.extras)
+        if arguments.extras:
+            print(f"Installing {', '.join(arguments.extras)} into {sys.prefix}", flush=True)
+            install_extras(arguments.extras, pip_args)
+        elif runs_own():
+            return
+        else:
+            install_own()
+    else:
+        print(f"Installing {arguments.lock} into {sys.prefix}", flush=True)
+        try:
+            install_lock(arguments.lock, pip_args)
+        finally:
+            shutil.rmtree(Path(sys.prefix) / ".uv", ignore_errors=True)
+        install_own()
     check_installed()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

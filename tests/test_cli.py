@@ -16,7 +16,7 @@ import pytest
 import typer
 
 import plumbline
-from plumbline.__main__ import _only_own_stages as only_own_stages
+from plumbline.__main__ import _check_stage as check_stage
 from plumbline.cli import app, main
 from plumbline.cli.options import repeated
 from tests.first import as_first
@@ -188,7 +188,7 @@ def test_under_dvc_a_machine_makes_no_stage_of_another(tmp_path, monkeypatch):
     assert "params.yaml: not readable" in run_process("simulate", cwd=tmp_path).stderr
     monkeypatch.setenv("PLUMBLINE_STAGES", "train")
     monkeypatch.delenv("DVC_STAGE")  # asked for by a person, who knows
-    only_own_stages()  # what the process begins with, and goes on from
+    check_stage()  # what the process begins with, and goes on from
     assert "params.yaml: not readable" in run_cli("simulate", cwd=tmp_path).err
 
 

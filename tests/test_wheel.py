@@ -140,7 +140,7 @@ def test_what_it_cannot_do_names_the_extra(base, words, extra, tmp_path):
     shutil.copy(ROOT / "params.yaml", tmp_path)
     ended = base.run(*words, cwd=tmp_path)
     assert ended.returncode == 2
-    assert f'`pip install ".[{extra}]"` in the clone' in ended.stderr
+    assert f'`pip install "./WHEEL[{extra}]"`' in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

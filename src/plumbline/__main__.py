@@ -4,14 +4,15 @@ import os
 import sys
 from contextlib import suppress
 
-from plumbline.core.errors import INTERRUPTED, is_interrupt, note_interrupts
+from plumbline.core.errors import INTERRUPTED, InputError, is_interrupt, note_interrupts
+from plumbline.core.source_code import check_code, check_map_page
 
 
 def main() -> None:
     """Run the command line. Stopped by Ctrl-C, also while its libraries load, it ends with 130 and no traceback."""
     note_interrupts()
     parent = os.getppid()  # seconds before it is asked for: another by then is not who has started this
-    _only_own_stages()  # before the rest is loaded: a pipeline that hands a stage over is told in this way that it must
+    _check_stage()  # before the rest is loaded: a pipeline learns in this way that it must hand a stage over
     try:
         from plumbline.cli import main as run
 
@@ -25,15 +26,25 @@ def main() -> None:
         os._exit(INTERRUPTED)
 
 
-def _only_own_stages() -> None:
-    """Refuse, under DVC, to make another machine's stage: DVC silently makes again what it did not find."""
+def _check_stage() -> None:
+    """Refuse, under DVC, a stage that this machine must not make or cannot finish.
+
+    DVC silently makes again what it did not find, also another machine's stage.
+    """
     own, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
-    if own is not None and stage and stage not in own.split():
-        sys.stderr.write(
-            f"ERROR PLUMBLINE_STAGES: {own or 'no stage'} found, so {stage} is not made here. Make it where it "
-            "belongs, and `dvc push --run-cache` there.\n"
-        )
-        sys.exit(2)
+    if not stage:
+        return
+    try:
+        if own is not None and stage not in own.split():
+            raise InputError(
+                f"PLUMBLINE_STAGES: {own or 'no stage'} found, so {stage} is not made here. Make it where it belongs, "
+                "and `dvc push --run-cache` there."
+            )
+        check_code(stage)
+        check_map_page(stage)
+    except InputError as error:
+        sys.stderr.write(f"ERROR {error}\n")
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

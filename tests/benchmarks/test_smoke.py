@@ -76,6 +76,9 @@ TABLES = {
         ),  # the estimated rate, too
         (tuple(name.replace("_", " ") for name in Inspection._fields), 1),
     ],
+    "cluster": [
+        (("stage", "workers", "portions", "CPU s of the workers", "CPU h per million buildings", "s"), 6),
+    ],
     "levelling": [
         (
             (
@@ -125,7 +128,7 @@ TABLES = {
         )
     ],
 }
-WORDS = {"mechanism or points", "band", "figure", "who", "own noise", "component", "of", "bar", "holds"}
+WORDS = {"workers", "mechanism or points", "band", "figure", "who", "own noise", "component", "of", "bar", "holds"}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),
@@ -133,7 +136,7 @@ TRAINED = {
     "train": ("--data", "data"),
 }
 """Those that take a run of the pipeline, where there is one; what they make for themselves without, others make too."""
-WHOLE_SYSTEM = ("handoff", "soak")
+WHOLE_SYSTEM = ("cluster", "handoff", "soak")
 PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
 SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from plumbline.core.source_code import MAP_PAGE, SOURCES
 from plumbline.params import parse_params
 from tests.flows.conftest import IDENTITY, ROOT, Project
 from tests.tiny import PARAMS
@@ -64,6 +65,7 @@ def make_real(folder: Path) -> Real:
     for name in filter(None, listed.split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / SOURCES / MAP_PAGE, folder / SOURCES / MAP_PAGE)
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
     project = Real(folder)
     # Each clone's own code, not that of the project the tests belong to.

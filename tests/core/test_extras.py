@@ -16,6 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import plumbline
+from plumbline.core import source_code
 from plumbline.core.errors import InputError
 from plumbline.core.extras import LIBRARIES, ExtraMissing, install, is_installed, missing_extra, need
 from plumbline.pretrained import PACKAGE
@@ -160,8 +161,7 @@ def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):
     ):
         assert code == 2, (words, said)
         (message,) = re.findall("^ERROR .*", said, re.MULTILINE)
-        assert f'pip install ".[{extra}]"' in message, words
-        assert f'pip install "./WHEEL[{extra}]"' in message, words
+        assert f"`make install EXTRAS={extra}" in message, words
         assert "Traceback" not in said
     assert {path.name for path in tmp_path.iterdir()} == {".block", "params.yaml"}
 
@@ -177,8 +177,14 @@ def test_need_names_the_library_the_extra_and_what_can_be_done_without(monkeypat
     monkeypatch.setitem(LIBRARIES, "torch", ("numpy", "no_such_library"))
     with pytest.raises(ExtraMissing, match=r"explain: no_such_library is not .* extra `torch`: .*\. Use predict\.$"):
         need("torch", "explain", "Use predict.")
-    assert install("torch") == (
-        '`pip install ".[torch]"` in the clone, or `pip install "./WHEEL[torch]"` with the name of your wheel'
-    )
     assert issubclass(ExtraMissing, InputError)
     assert not is_installed("no_such_library.part")
+
+
+def test_a_checkout_gets_an_extra_by_make_and_a_wheel_by_pip(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert install("torch") == f"`make install EXTRAS=torch` in {ROOT}"
+    assert install("trt", "--index I") == f'`make install EXTRAS=trt PIP_ARGS="--index I"` in {ROOT}'
+    monkeypatch.setattr(source_code, "PYTHON_PACKAGE", tmp_path / "site-packages/plumbline")
+    assert install("torch") == '`pip install "./WHEEL[torch]"` with the name of your wheel'
+    assert install("trt", "--index I").startswith('`pip install "./WHEEL[trt]" --index I`')

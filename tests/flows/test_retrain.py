@@ -34,6 +34,7 @@ def project(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))  # as a worker's: stages run their checkout's code alone
     ignore = shutil.ignore_patterns("__pycache__", "cache", "tmp", "*.pyc")
     for name in ("src", ".dvc", "data/raw", "data/borrowed"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)

@@ -13,6 +13,7 @@ import yaml
 from plumbline.cli.options import on_all_devices
 from plumbline.core.errors import InputError, ParameterError
 from plumbline.core.extras import need
+from plumbline.core.source_code import check_code
 from plumbline.params import Simulate, is_partial, load_params, load_section
 from plumbline.params.load import load_restoration
 
@@ -50,8 +51,9 @@ class Family:
         """Run a stage, which reads and writes below `data`; `more` follows the output: the number of processes.
 
         Raises:
-            InputError: see the stage.
+            InputError: see the stage; or the package that runs is not that of this checkout.
         """
+        check_code(stage)
         for extra in self.extras if stage in LEARNING else ():
             need(extra, stage)
         step = self.steps[stage]

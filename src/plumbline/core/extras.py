@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import util
 
 from plumbline.core.errors import InputError
+from plumbline.core.source_code import nearest_checkout
 
 DISTRIBUTION = "plumbline-insar"
 """Name of the package for pip."""
@@ -42,14 +43,18 @@ class ExtraMissing(InputError):
 
 
 def install(extra: str, option: str = "") -> str:
-    """Return the commands that add an extra. They name no index, because Plumbline need not be on one.
+    """Return the command that adds an extra. It names no index, because Plumbline need not be on one.
+
+    In a checkout that is `make install`, which keeps the checkout's own source code the one that runs.
 
     Args:
         extra: its name.
         option: of pip, if the extra needs one.
     """
-    end = f'[{extra}]"{option and f" {option}"}`'
-    return f'`pip install ".{end} in the clone, or `pip install "./WHEEL{end} with the name of your wheel'
+    if root := nearest_checkout():
+        arguments = option and f' PIP_ARGS="{option}"'
+        return f"`make install EXTRAS={extra}{arguments}` in {root}"
+    return f'`pip install "./WHEEL[{extra}]"{option and f" {option}"}` with the name of your wheel'
 
 
 def is_installed(library: str) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-import plumbline
 from plumbline.core.errors import InputError
-from plumbline.core.extras import DISTRIBUTION, install, is_installed
+from plumbline.core.extras import install, is_installed
+from plumbline.core.source_code import PYTHON_PACKAGE, foreign_checkout
 from plumbline.doctor.probes import Finding, Place, dvc, fault, importing, nothing, ok, run, warning
 from plumbline.params import check_sections, is_partial, load_params
 
@@ -61,7 +61,7 @@ def check_graph(place: Place) -> Iterator[Finding]:
     if unknown := [name for name in stages if name not in place.commands]:
         yield fault(
             f"{GRAPH}: no command of this version for {', '.join(unknown)}",
-            "Install the version that the checkout is of (`pip install --no-deps -e .`), or correct the names.",
+            "Install the version that the checkout is of (`make install`), or correct the names.",
         )
     if not is_installed("dvc"):
         yield nothing(f"{len(stages)} stages; DVC is not installed to read them ({install('pipeline')})")
@@ -114,30 +114,12 @@ def check_checkout(place: Place) -> Iterator[Finding]:
 
 def _code() -> Iterator[Finding]:
     """Compare the code that runs with this checkout's: an installed copy may be older, another checkout differs."""
-    sources, used = Path("src/plumbline").resolve(), Path(plumbline.__file__).resolve().parent
-    if not sources.is_dir() or sources == used:
-        return
-    if not any(
-        used.parent.glob(f"{DISTRIBUTION.replace('-', '_')}-*.dist-info")
-    ):  # pip writes it beside a copy, but not into a checkout
+    if root := foreign_checkout():
         yield warning(
-            f"the sources of this checkout are not those that run: {used} is",
-            "`pip install --no-deps -e .` in this checkout's own environment, and activate that.",
+            f"the sources of this checkout are not those that run: {PYTHON_PACKAGE} is. Stages refuse to run",
+            f"`make install` in {root}, and activate its environment. In another environment: "
+            f"`pip install --no-deps -e {root}`.",
         )
-        return
-    names = sorted(path.relative_to(sources) for path in sources.rglob("*.py"))
-    if changed := [name for name in names if _differs(sources / name, used / name)]:
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        yield warning(
-            f"sources of this checkout changed since they were installed: {changed[0]}{more}; {used} runs",
-            "`pip install .` again, or `pip install --no-deps -e .` if you change them often.",
-        )
-    else:
-        yield ok(f"{used} runs, a copy with the same sources as this checkout")
-
-
-def _differs(source: Path, copy: Path) -> bool:
-    return not copy.is_file() or copy.read_bytes() != source.read_bytes()
 
 
 OWN = Path("data/package")

@@ -182,7 +182,7 @@ def test_a_machine_without_is_told_all_that_it_needs(engine):
         this_device()
     said = str(refused.value)
     assert "needs a machine with an NVIDIA GPU and the extra `trt`; here tensorrt and torch_tensorrt are not" in said
-    assert '`pip install ".[trt]" --extra-index-url NVIDIAS_INDEX` in the clone, or' in said
+    assert '`make install EXTRAS=trt PIP_ARGS="--extra-index-url NVIDIAS_INDEX"`' in said
     assert torch.cuda.is_available() or "built without CUDA" in said or "sees no GPU" in said
     with pytest.raises(InputError, match="needs a machine with an NVIDIA GPU"):
         TensorRTModel(engine)

@@ -109,6 +109,11 @@ def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path, volume
         (home / ".new").mkdir()  # of a start that was cut short
     (origin / ".dvc").mkdir()
     (origin / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    (origin / ".gitignore").write_text("/src/plumbline/serve/map/page/\n")
+    page = tmp_path / "page"
+    page.mkdir()
+    for name in ("app.js", "app.css"):
+        (page / name).write_text(name)
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "one"]):
         subprocess.run(["git", *IDENTITY, *command], cwd=origin, check=True)
     environment = os.environ | {
@@ -116,6 +121,7 @@ def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path, volume
         "PLUMBLINE_HOME": str(home),
         "PLUMBLINE_DVC_REMOTE": "s3://bucket/dvc",
         "PLUMBLINE_DVC_ENDPOINT": "http://127.0.0.1:9",
+        "PLUMBLINE_MAP_PAGE": str(page),
     }
     command = ["sh", str(ROOT / "deploy/entrypoint.sh"), "sh", "-c", "pwd; echo $PYTHONPATH"]
     missing = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -129,7 +135,10 @@ def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path, volume
     assert "endpointurl = http://127.0.0.1:9" in told
     status = subprocess.run(["git", "status", "--porcelain"], cwd=home, capture_output=True, text=True, check=True)
     assert status.stdout in ("", "?? .dvc/config.local\n")
-    assert sorted(path.name for path in home.iterdir()) == [".dvc", ".git", *(["lost+found"] if volume else [])]
+    names = [".dvc", ".git", ".gitignore", *(["lost+found"] if volume else []), "src"]
+    assert sorted(path.name for path in home.iterdir()) == names
+    copy = home / "src/plumbline/serve/map/page"
+    assert {path.name: path.read_text() for path in copy.iterdir()} == {"app.js": "app.js", "app.css": "app.css"}
     (home / "kept").touch()
     subprocess.run(command, env=environment | {"PLUMBLINE_REPOSITORY": "/gone"}, check=True, capture_output=True)
     assert (home / "kept").exists()

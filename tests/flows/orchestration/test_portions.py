@@ -1,117 +1,200 @@
-"""Parts and tiles on a real Dask cluster of two workers, under a real flow."""
+"""Parts and tiles on a real Dask cluster: two worker processes, of which one is killed on the way."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from distributed import Client, LocalCluster
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from distributed import LocalCluster
 
-from flows.orchestration.portions import on_dask, score_on_dask
+import plumbline
+from flows.orchestration.portions import ForeignWorkerError, check_worker, on_dask, place_here
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
-from plumbline.core.jobs import alone
+from plumbline.core.jobs import ONE_THREAD, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
-from plumbline.simulate.stage import simulate
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.ingest import ingest
-from tests.flows.conftest import Server
-from tests.serve.score.conftest import Town
-from tests.tiny import PARAMS, Tiny
+from tests.flows.conftest import ROOT, Project, Server, make_project
+from tests.flows.orchestration.cluster import cluster_in, running
+from tests.serve.score.conftest import PLACE, Town
+from tests.tiny import PARAMS, City, empty_registry, run_cli
+from tests.waiting import until
 
-pytestmark = pytest.mark.slow
 ONE_CITY = {
     "simulate": {**PARAMS["simulate"], "cities": {"town": {"band": "C", "buildings": 120, "seed": 5}}},
-    "ingest": {"tile_m": 500},
+    "ingest": {"tile_m": 100},
     "prepare": {**PARAMS["prepare"], "block_m": 40},
 }
-
-
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
-    simulate(load_params().simulate, tmp_path / "data" / "simulate", 1)
-    return tmp_path
+REAL = ("simulate", "ingest", "prepare")
+"""Stages that are the package's own in the project of the pipeline; the others are stand-ins."""
 
 
 @contextmanager
-def workers(server: Server, *, processes: bool) -> Iterator[str]:
-    """The scheduler of two workers; either way each job reaches them by TCP, pickled."""
+def run_of(project: Project, flow: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Start a flow in a project; yield its process, and the file of what it prints."""
+    log = project.folder / "run.log"
     with (
-        temporary_settings({PREFECT_API_URL: server.url}),
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=processes,
-            protocol="tcp://",
-            host="127.0.0.1",
-            dashboard_address=None,
-        ) as local,
+        log.open("w") as stream,
+        running(
+            [sys.executable, "-m", flow], cwd=project.folder, env=project.environment, stdout=stream, stderr=stream
+        ) as run,
     ):
-        yield local.scheduler_address
+        yield run, log
+
+
+def output_of(run: subprocess.Popen[bytes], log: Path) -> str:
+    """Return what a run has printed, once it has ended well."""
+    assert run.wait() == 0, log.read_text()
+    return log.read_text()
 
 
 @pytest.fixture
-def cluster(town: Path, prefect_server: Server) -> Iterator[str]:
-    """The scheduler of workers in this process, which stands in the project's folder."""
-    with workers(prefect_server, processes=False) as address:
-        yield address
+def project(tmp_path: Path) -> Project:
+    """A project whose first three stages are real."""
+    project = make_project(tmp_path / "project")
+    graph = yaml.safe_load((project.folder / "dvc.yaml").read_text())
+    original = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    for name in REAL:
+        stage = original[name]
+        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith(("data/simulate", "data/ingest"))]
+        graph["stages"][name] = stage
+    graph["stages"]["train"]["deps"] = ["stage.py", "data/prepare"]
+    del graph["stages"]["predict"]["params"]  # real parameters have no such section
+    (project.folder / "dvc.yaml").write_text(yaml.safe_dump(graph))
+    (project.folder / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
+    with (project.folder / "plumbline/__init__.py").open("a") as stream:
+        stream.write(f"__version__ = {plumbline.__version__!r}\n")  # which the package's readers import
+    project.commit()
+    return project
 
 
-@pytest.fixture
-def cluster_of_processes(town: Path, prefect_server: Server) -> Iterator[str]:
-    """The scheduler of two processes in the project's folder, each of which loads for seconds."""
-    with workers(prefect_server, processes=True) as address:
-        with Client(address) as client:
-            client.run(os.chdir, str(town))
-            assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
-        yield address
-
-
-def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, cluster, caplog):
+@pytest.mark.slow
+def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_same_bytes(project: Project):
+    project.environment |= {"OMP_NUM_THREADS": "1"}
+    with cluster_in(project.folder) as cluster:
+        project.environment["PLUMBLINE_DASK"] = cluster.address
+        with run_of(project, "flows.pipeline") as (run, log):
+            lost = cluster.kill_at_work(run, log)
+            cluster.add_worker()
+            until((project.folder / "data/ingest/town").is_dir, "the end of ingest", needs=run, found=log)
+            lost += cluster.kill_at_work(run, log)
+            output = output_of(run, log)
+        assert lost >= 2
+        assert len(cluster.workers()) == 1
+    for stage in ("ingest", "prepare"):
+        assert f"portions done on {cluster.address}" in output
+        assert f"{stage}: going on, " in output
+    os.chdir(project.folder)
     params = load_params()
-    for stage, run in (
-        ("ingest", lambda out: ingest(city_folders(Path("data")), params.ingest, out, 1)),
-        ("prepare", lambda out: prepare(Path("data/ingest"), params.prepare, out, 1)),
-    ):
-        with alone(stage), pytest.raises(InputError, match=f"{stage}: another process is at it"):
-            on_dask(stage, cluster)
-        portions = on_dask(stage, cluster)
-        assert portions >= 2
-        with Client(cluster) as client:
-            assert len(client.scheduler_info()["workers"]) == 2
-        caplog.clear()
-        with caplog.at_level("INFO", "plumbline"):
-            run(Path("data") / stage)
-        assert f"{stage}: going on, {portions} of {portions} portions are there from before" in caplog.text
-        run(Path("alone") / stage)
+    ingest(city_folders(Path("data")), params.ingest, Path("alone/ingest"), 1)
+    prepare(Path("data/ingest"), params.prepare, Path("alone/prepare"), 1)
+    for stage in ("ingest", "prepare"):
         assert sha256_folder(Path("data") / stage) == sha256_folder(Path("alone") / stage)
 
-    (town / "data/simulate/cities/town/labels.csv").write_text("building_id\n")
-    with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
-        on_dask("ingest", cluster)
+
+@pytest.fixture
+def town(city: City, package: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """A project with a champion, and one delivery of many tiles."""
+    town = Town(city, tmp_path, package)
+    town.settings(tile_m=100)
+    shutil.copy(empty_registry(tmp_path_factory), tmp_path)
+    assert run_cli("release", "promote", town.package, cwd=tmp_path).code == 0
+    town.deliver("first")
+    return town
 
 
-@pytest.mark.chaos
-def test_a_cluster_judges_the_tiles_of_a_delivery_and_score_puts_them_together(
-    town: Path, cluster_of_processes: str, tiny: Tiny
-):
-    place = Town(tiny, town)
-    place.settings(tile_m=100)
-    place.deliver("one")
-    broken = place.deliver("broken", footprints=False)
-    tiles = score_on_dask(cluster_of_processes, str(place.package))
+def files_of_results(town: Town) -> dict[str, dict[str, str]]:
+    """Return the hash of each file of each result."""
+    manifests = {name: json.loads((path / "manifest.json").read_text()) for name, path in town.results().items()}
+    return {
+        name: {file: about["sha256"] for file, about in manifest["files"].items()}
+        for name, manifest in manifests.items()
+    }
+
+
+@pytest.mark.slow
+def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town, prefect_server: Server):
+    broken = town.deliver("broken", footprints=False)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_HOME": str(town.folder / ".prefect"),
+        "PREFECT_API_URL": prefect_server.url,
+        "OMP_NUM_THREADS": "1",
+    }
+    project = Project(town.folder)
+    project.environment = environment
+    with cluster_in(town.folder) as cluster:
+        environment["PLUMBLINE_DASK"] = cluster.address
+        with run_of(project, "flows.score") as (run, log):
+            assert cluster.kill_at_work(run, log) >= 1
+            output = output_of(run, log)
+        assert len(cluster.workers()) == 1
+    tiles = json.loads((town.results()["first"] / "manifest.json").read_text())["tiles"]
     assert tiles > 3
+    assert f"score: {tiles} tiles judged on {cluster.address}" in output
+    assert f"score: going on, {tiles} of {tiles} portions are there from before" in output
+    assert list(town.results()) == ["first"]
+    assert (town.out / "aside" / PLACE).is_dir(), output
+    on_cluster = files_of_results(town)
+    shutil.rmtree(town.out)
     shutil.rmtree(broken)
-    ended = place.score()
-    assert ended.code == 0, ended.err
-    assert f"score: going on, {tiles} of {tiles} portions are there from before" in ended.err
-    assert list(place.results()) == ["one"]
+    del environment["PLUMBLINE_DASK"]
+    with run_of(project, "flows.score") as (run, log):
+        output_of(run, log)
+    assert files_of_results(town) == on_cluster
+
+
+@pytest.fixture
+def simulated(city: City, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with simulated cities, in which this test works."""
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    shutil.copytree(city.data("simulate"), tmp_path / "data/simulate")
+    monkeypatch.chdir(tmp_path)
+    for name in ONE_THREAD:
+        monkeypatch.setenv(name, "1")
+    return tmp_path
+
+
+@pytest.fixture
+def local(simulated: Path, harness: None) -> Iterator[str]:
+    """The scheduler of two workers in this process."""
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address=None,
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.mark.slow
+def test_bad_input_and_a_second_run_are_refused_as_by_the_stage_itself(simulated: Path, local: str):
+    with alone("ingest"), pytest.raises(InputError, match="ingest: another process is at it"):
+        on_dask("ingest", local)
+    (simulated / "data/simulate/cities/c_band/labels.csv").write_text("building_id\n")
+    with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
+        on_dask("ingest", local)
+
+
+def test_a_worker_in_another_place_than_the_run_is_refused(simulated: Path, monkeypatch: pytest.MonkeyPatch):
+    place = place_here()
+    check_worker(place)
+    with pytest.raises(ForeignWorkerError, match=f"works in {simulated}. Start it in /elsewhere"):
+        check_worker(place._replace(folder=Path("/elsewhere")))
+    with pytest.raises(ForeignWorkerError, match="same commit"):
+        check_worker(place._replace(code="another"))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
+    with pytest.raises(ForeignWorkerError, match="OPENBLAS_NUM_THREADS is 8"):
+        check_worker(place)

@@ -15,6 +15,7 @@ from dvc.utils.hydra import apply_overrides
 
 from flows.versioning.families import DIAGNOSIS, FAMILIES, RESTORATION, Family
 from flows.versioning.stage_runner import STAGES
+from plumbline.core.source_code import MAP_PAGE, SOURCES, STAGE_OF_PAGE
 from plumbline.params.fields import RestorationParams
 from plumbline.params.load import Params, load_params, load_restoration
 from plumbline.params.prepare import JUDGED, SEQUENCES
@@ -27,7 +28,18 @@ GRAPHS: dict[Family, dict[str, Any]] = {
 DVC = GRAPHS[DIAGNOSIS]
 EACH = pytest.mark.parametrize("family", list(GRAPHS), ids=lambda family: family.name)
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
-NO_NUMBERS = {"reporting", "console", "sqlite", "errors", "extras", "files", "geopackage", "jobs", "params"}
+NO_NUMBERS = {
+    "reporting",
+    "console",
+    "sqlite",
+    "errors",
+    "extras",
+    "files",
+    "geopackage",
+    "jobs",
+    "params",
+    "source_code",
+}
 STARTS = {
     DIAGNOSIS: {
         "ingest": "sources",
@@ -165,6 +177,10 @@ def test_a_stage_depends_on_all_the_code_it_imports(
     assert all(dep.exists() for dep in named if dep.is_relative_to(ROOT / "src"))
     missing = {str(path) for path in paths if not any(path.is_relative_to(dep) for dep in named)}
     assert not missing
+
+
+def test_the_map_depends_on_the_page_that_it_is_drawn_with() -> None:
+    assert f"{SOURCES / MAP_PAGE}" in DVC["stages"][STAGE_OF_PAGE]["deps"]
 
 
 def sources(module: str) -> list[Path]:

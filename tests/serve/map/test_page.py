@@ -2,19 +2,26 @@
 
 import base64
 import hashlib
+import os
 import re
+import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from plumbline.core.errors import InputError
+from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, SOURCES
 from plumbline.reporting.page import icon
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.page import page_html, write_map
 from tests.full_disk import largest_file
 from tests.serve.made import judged_of
 from tests.serve.map.town import HOSTILE, document_in, town, track
+
+ROOT = Path(__file__).parents[3]
 
 
 class Tags(HTMLParser):
@@ -115,6 +122,24 @@ def test_without_the_built_page_it_says_what_to_do(monkeypatch: pytest.MonkeyPat
     with pytest.raises(InputError, match=r"app\.js: the map's page is not built\. Run `make web`"):
         write_map(judged_of(town()), [], tmp_path / "map.html", "Town")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_second_build_gives_the_same_bytes(tmp_path: Path) -> None:
+    """DVC files the map under their hash: another clone must find it there."""
+    shutil.copytree(ROOT / "web", tmp_path / "web", symlinks=True)
+    vite = tmp_path / "web/node_modules/vite/bin/vite.js"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    node = shutil.which("node", path=path)
+    if node is None or not vite.exists():
+        pytest.skip("the page was built elsewhere: no node, or no web/node_modules")
+    command = [node, str(vite), "build", "--logLevel", "error"]
+    subprocess.run(command, cwd=tmp_path / "web", check=True, capture_output=True)
+    page = tmp_path / SOURCES / MAP_PAGE
+    assert sorted(path.name for path in page.iterdir()) == sorted(PAGE_FILES)
+    assert {name: (page / name).read_bytes() for name in PAGE_FILES} == {
+        name: (drawing.BUILT / name).read_bytes() for name in PAGE_FILES
+    }, "if web/ has changed: `make web`"
 
 
 def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import base64
 import gzip
 import hashlib
 import html
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plumbline.core.errors import InputError
+from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, PYTHON_PACKAGE
 from plumbline.reporting.page import icon
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
@@ -22,10 +22,9 @@ from plumbline.sources.points.track import Track
 
 __all__ = ["MAX_POINTS", "check_basemap", "check_page", "page_html", "write_map"]
 
-BUILT = Path(os.environ.get("PLUMBLINE_MAP_PAGE") or Path(__file__).with_name("page"))
-"""Where `make web` puts the script and the style sheet of the page, which are third-party code and not in Git. The
-variable names another folder: an image has the page where a clone that it works in has none."""
-SCRIPT, STYLE = "app.js", "app.css"
+BUILT = PYTHON_PACKAGE / MAP_PAGE
+"""Folder of the script and the style sheet of the page."""
+SCRIPT, STYLE = PAGE_FILES
 
 
 def check_page() -> None:
