@@ -118,10 +118,14 @@ def interface() -> dict[str, Any]:
 def predictions_interface() -> dict[str, Any]:
     """Return inputs and outputs of `predictions.onnx`, which makes columns of the predictions from a network's answers.
 
-    An output of type int32 is a code: its text is `values[code]`, and -1 is an empty cell. Of float32, NaN is one.
+    Its inputs `slope` and `geometry` have the columns of the network's. An output of type int32 is a code: its text is `values[code]`, and -1 is an empty cell. Of float32, NaN is one.
     """
     network = interface()
-    inputs = [tensor for tensor in network["inputs"] if tensor["name"] != "distance"]
+    inputs = [
+        {key: value for key, value in tensor.items() if key != "columns"}
+        for tensor in network["inputs"]
+        if tensor["name"] != "distance"
+    ]
     raw = [{**tensor, "name": RAW + tensor["name"]} for tensor in network["outputs"]]
 
     def number(name: str, unit: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
             raise InputError(_refused(model, path, error)) from error
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.")
-        onnx.save(apart(program.model_proto), temporary)
+        onnx.save(softmax_in_float(apart(program.model_proto)), temporary)
         share = [round(float(value), 6) for value in model.get_buffer("category_share")]
         finish(temporary, properties(model.network.spec.max_length, model.preparation, share))
 
@@ -110,6 +110,27 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in model.graph.node:
         if node.op_type == "Add" and node.output[0] in read:
             node.op_type = "Sum"
+    return model
+
+
+def softmax_in_float(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return `model` with each softmax in fp16 between casts to float: ONNX Runtime 1.16 has none in fp16 on a CPU."""
+    half, full = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    in_half = {value.name for value in model.graph.value_info if value.type.tensor_type.elem_type == half}
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type != "Softmax" or node.output[0] not in in_half:
+            nodes.append(node)
+            continue
+        before, after = node.input[0], node.output[0]
+        node.input[0], node.output[0] = f"{after}_of", f"{after}_float"
+        nodes += [
+            onnx.helper.make_node("Cast", [before], [node.input[0]], f"{node.name}_to_float", to=full),
+            node,
+            onnx.helper.make_node("Cast", [node.output[0]], [after], f"{node.name}_to_half", to=half),
+        ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
     return model
 
 

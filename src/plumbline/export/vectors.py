@@ -22,10 +22,10 @@ N_VECTORS = 20
 """Number of buildings in the reference vectors."""
 N_CANDIDATES = 2000
 """Number of buildings among which they are chosen."""
-LONGEST = 24
+LONGEST = 64
 """Largest number of scatterers of a building that is chosen, if there are enough of them: the file stays small."""
-DAMAGE_RATE = 0.02
-"""Share of damaged buildings that the predictions stand for."""
+DAMAGE_RATES = (0.02, 0.3)
+"""Shares of damaged buildings that the predictions stand for, in turn."""
 
 
 def run_predictions(path: Path, inputs: Mapping[str, NDArray[Any]], raw: Mapping[str, NDArray[Any]]) -> Arrays:
@@ -56,9 +56,10 @@ def write_vectors(sequences: SequenceSet, network: Path, predictions: Path, out:
     lengths = np.asarray(sequences.length)
     short = np.flatnonzero(lengths <= max(LONGEST, int(np.sort(lengths)[: N_VECTORS][-1])))
     index = short[np.unique(np.linspace(0, len(short) - 1, min(N_CANDIDATES, len(short))).astype(int))]
-    _, _, found = _answer(model, predictions, sequences.pad(index))
-    index = index[_choose(found["reason"], found["burland_category"])]
-    inputs, raw, answers = _answer(model, predictions, sequences.pad(index))
+    rates = np.resize(np.array(DAMAGE_RATES, np.float32), len(index))
+    _, _, answers = _answer(model, predictions, sequences.pad(index), rates)
+    rows = _choose(answers["reason"], answers["burland_category"])
+    inputs, raw, answers = _answer(model, predictions, sequences.pad(index[rows]), rates[rows])
     inputs["hides_damage"][np.flatnonzero(answers["burland_category"] == 0)[:1]] = True  # shows what a lean does
     answers = run_predictions(predictions, inputs, raw)
     types = {tensor["name"]: tensor["type"] for tensor in _declared()}
@@ -88,14 +89,11 @@ def _declared() -> list[dict[str, Any]]:
     return [*network["inputs"], *second["inputs"], *network["outputs"], *second["outputs"]]
 
 
-def _answer(model: OnnxModel, predictions: Path, inputs: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+def _answer(
+    model: OnnxModel, predictions: Path, inputs: Arrays, rates: NDArray[np.float32]
+) -> tuple[Arrays, Arrays, Arrays]:
     raw: Arrays = model.run(inputs)._asdict()
-    count = len(inputs["mask"])
-    inputs = {
-        **inputs,
-        "damage_rate": np.full(count, DAMAGE_RATE, np.float32),
-        "hides_damage": np.zeros(count, bool),
-    }
+    inputs = {**inputs, "damage_rate": rates, "hides_damage": np.zeros(len(rates), bool)}
     return inputs, raw, run_predictions(predictions, inputs, raw)
 
 
