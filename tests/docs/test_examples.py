@@ -35,8 +35,9 @@ tensors = {name: np.array(t["data"], t["type"]).reshape(t["shape"]) for name, t 
 def run(name, prefix):
     session = onnxruntime.InferenceSession(f"{folder}/{name}", providers=["CPUExecutionProvider"])
     found = session.run(None, {value.name: tensors[value.name] for value in session.get_inputs()})
-    tensors.update({prefix + value.name: one for value, one in zip(session.get_outputs(), found)})
-    return {value.name: np.where(np.isfinite(one), one, None).tolist() for value, one in zip(session.get_outputs(), found)}
+    outputs = dict(zip([value.name for value in session.get_outputs()], found))
+    tensors.update({prefix + name: values for name, values in outputs.items()})
+    return {name: np.where(np.isfinite(values), values, None).tolist() for name, values in outputs.items()}
 raw = run(file, "raw_")
 print(json.dumps({"version": onnxruntime.__version__, "raw": raw, "predictions": run("predictions.onnx", "")}))
 """

@@ -1,5 +1,7 @@
 """The second graph of a package gives what `predict` gives after the network."""
 
+from dataclasses import replace
+
 import geopandas
 import numpy as np
 import pytest
@@ -10,16 +12,18 @@ from hypothesis import strategies as st
 from plumbline.core.strain import category_of_levels
 from plumbline.export.answers import Answers
 from plumbline.export.interface import predictions_interface
+from plumbline.export.package import VECTORS, verify_package
 from plumbline.export.second_graph import EMPTY, export_predictions
-from plumbline.export.vectors import run_predictions
+from plumbline.export.vectors import read_vectors, run_predictions
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import Asked, has_few_points, strain_error
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
+from plumbline.pretrained import PACKAGE
 from plumbline.serve.judgement import Model, judge
 from tests.serve.made import SHARE, whole_of
 
-LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
+LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.75)
 COUNT = 60
 CODES = {tensor["name"]: tensor["values"] for tensor in predictions_interface()["outputs"] if "values" in tensor}
 
@@ -65,22 +69,29 @@ def any_answers(rng) -> Answers:
     return Answers(*(part.astype(np.float32) for part in parts))
 
 
-def predicted(sequences, answers, hides_damage, rate):
+def predicted(sequences, answers, hides_damage, rate, limits=LIMITS, share=SHARE):
     """The table of `predict`, with reasons, from the same answers."""
-    squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(COUNT)]
+    count = len(sequences)
+    squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(count)]
     town = geopandas.GeoDataFrame({"building_id": sequences.building_id}, geometry=squares, crs="EPSG:3035")
-    few = has_few_points(sequences, LIMITS)
-    asked = Asked(np.arange(COUNT), np.asarray(sequences.length), few, strain_error(sequences))
-    lean = whole_of(COUNT)._replace(lean=np.where(hides_damage, 1e3, 0.0), resolution=np.full(COUNT, 1e3))
-    judged = judge(asked, answers, town, LIMITS, Model("1", SHARE), rate, whole=lean)
+    few = has_few_points(sequences, limits)
+    asked = Asked(np.arange(count), np.asarray(sequences.length), few, strain_error(sequences))
+    whole = whole_of(count)._replace(lean=np.where(hides_damage, 1e3, 0.0), resolution=np.full(count, 1e3))
+    judged = judge(asked, answers, town, limits, Model("1", share), rate, whole=whole)
     return judged.table.assign(reason=judged.reason)
 
 
-def as_text(codes, values):
-    return [None if code == EMPTY else values[code] for code in codes.tolist()]
+def check(columns, table):
+    """Each column is that of the table."""
+    for name, values in columns.items():
+        if name in CODES:
+            texts = [None if code == EMPTY else CODES[name][code] for code in values.tolist()]
+            assert texts == table[name].astype(object).where(table[name].notna(), None).tolist(), name
+        else:
+            np.testing.assert_allclose(values, table[name], rtol=0, atol=1e-6, err_msg=name)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.floats(0.001, 0.9))
 def test_it_gives_every_column_of_the_table(graph, seed, rate):
     rng, rate = np.random.default_rng(seed), float(np.float32(rate))
@@ -92,13 +103,7 @@ def test_it_gives_every_column_of_the_table(graph, seed, rate):
         "hides_damage": hides_damage,
     }
     found = run_predictions(graph, inputs, answers._asdict())
-    table = predicted(sequences, answers, hides_damage, rate)
-    for name, values in found.items():
-        if name in CODES:
-            expected = table[name].astype(object).where(table[name].notna(), None).tolist()
-            assert as_text(values, CODES[name]) == expected, name
-        else:
-            np.testing.assert_allclose(values, table[name], rtol=0, atol=1e-6, err_msg=name)
+    check(found, predicted(sequences, answers, hides_damage, rate))
 
 
 def test_a_building_has_the_share_of_its_own(graph):
@@ -115,7 +120,35 @@ def test_a_building_has_the_share_of_its_own(graph):
 
 def test_what_is_tested_has_every_status_reason_category_and_mechanism():
     rng = np.random.default_rng(0)
-    table = predicted(any_buildings(rng), any_answers(rng), rng.random(COUNT) < 0.5, 0.3)
+    table = predicted(any_buildings(rng), any_answers(rng), rng.random(COUNT) < 0.5, 0.5)
     for name in ("status", "reason", "quadrant", "burland_category"):
         assert set(table[name].dropna()) == set(CODES[name]), name
     assert table["mechanism"].nunique() > 2
+
+
+def test_the_shipped_vectors_are_what_predict_gives():
+    manifest = verify_package(PACKAGE)
+    vectors = read_vectors(PACKAGE / VECTORS)
+    inputs, answers = vectors["inputs"], Answers(**vectors["raw"])
+    length = inputs["mask"].sum(1)
+    sequences = replace(
+        any_buildings(np.random.default_rng(0)).take(np.arange(len(length))),
+        offsets=np.r_[0, np.cumsum(length)],
+        distance=inputs["distance"][inputs["mask"]],
+        slope=inputs["slope"][inputs["mask"]],
+        geometry=inputs["geometry"],
+    )
+    seen = set()
+    for rate in np.unique(inputs["damage_rate"]):
+        table = predicted(
+            sequences,
+            answers,
+            inputs["hides_damage"],
+            float(rate),
+            manifest.prepare,
+            manifest.category_share,
+        )
+        rows = np.flatnonzero(inputs["damage_rate"] == rate)
+        check({name: values[rows] for name, values in vectors["predictions"].items()}, table.iloc[rows])
+        seen |= set(table["reason"].iloc[rows])
+    assert len(seen) > 3

@@ -118,7 +118,8 @@ def interface() -> dict[str, Any]:
 def predictions_interface() -> dict[str, Any]:
     """Return inputs and outputs of `predictions.onnx`, which makes columns of the predictions from a network's answers.
 
-    Its inputs `slope` and `geometry` have the columns of the network's. An output of type int32 is a code: its text is `values[code]`, and -1 is an empty cell. Of float32, NaN is one.
+    Its inputs `slope` and `geometry` have the columns of the network's. An output of type int32 is a code: its text is
+    `values[code]`, and -1 is an empty cell. Of float32, NaN is one.
     """
     network = interface()
     inputs = [

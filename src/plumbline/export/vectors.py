@@ -54,7 +54,7 @@ def write_vectors(sequences: SequenceSet, network: Path, predictions: Path, out:
     """
     model = OnnxModel(network, threads=1)
     lengths = np.asarray(sequences.length)
-    short = np.flatnonzero(lengths <= max(LONGEST, int(np.sort(lengths)[: N_VECTORS][-1])))
+    short = np.flatnonzero(lengths <= max(LONGEST, int(np.sort(lengths)[:N_VECTORS][-1])))
     index = short[np.unique(np.linspace(0, len(short) - 1, min(N_CANDIDATES, len(short))).astype(int))]
     rates = np.resize(np.array(DAMAGE_RATES, np.float32), len(index))
     _, _, answers = _answer(model, predictions, sequences.pad(index), rates)

@@ -18,7 +18,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import check_writable, read_json, sha256_file, sha256_folder, told_unwritten
 from plumbline.core.strain import category
 from plumbline.export.onnx import export_onnx
-from plumbline.export.package import PREDICTIONS, MANIFEST, Manifest, check_replaced, verify_package, write_package
+from plumbline.export.package import MANIFEST, PREDICTIONS, Manifest, check_replaced, verify_package, write_package
 from plumbline.export.second_graph import export_predictions
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export, Prepare
