@@ -32,7 +32,9 @@ FILES = (
     "model.int8.onnx",
     "model.onnx",
     "network.json",
+    "predictions.onnx",
     "reference.json",
+    "vectors.json",
     "weights.safetensors",
 )
 ABOUT = ("name", "default_model", "category_share", "prepare", "hashes", "metrics", "gate", "records")

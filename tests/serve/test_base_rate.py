@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from plumbline.core.errors import InputError
-from plumbline.core.strain import LEVEL_EDGES_PERMILLE
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE, TOP_PERMILLE
 from plumbline.export.answers import Answers
 from plumbline.serve.base_rate import (
     HELD_RATE,
     LEAST_RATE,
     MOST_RATE,
-    TOP_PERMILLE,
     DamageRate,
     at_rate,
     estimate_rate,

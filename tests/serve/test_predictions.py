@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
+from plumbline.export.interface import SET_SHARE
 from plumbline.serve.predictions import (
     COLUMNS,
     DTYPES,
     JUDGEMENT,
-    SET_SHARE,
     STATUSES,
     SUFFIXES,
     check_output,

@@ -21,6 +21,8 @@ ACCEPTED_SHARE = 0.9
 """A quadrant with this share of the building's largest strain is a right answer, too."""
 LEVEL_EDGES_PERMILLE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
 """Lower bounds of the levels 1 to 15 of strain: finer than the categories, and each lies in one of them."""
+TOP_PERMILLE = 12.0
+"""Upper end of the last level: twice the strain of the worst building that is simulated."""
 INTERVAL_SHARE = 0.9
 """Of the true severities, that an interval is to hold."""
 

@@ -6,7 +6,7 @@ Shape legend: B buildings, L scatterers, F features.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline import __version__
-from plumbline.core.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, LEVEL_EDGES_PERMILLE, MECHANISMS
+from plumbline.prepare.abstention import ASKED_REASONS, STATUSES
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column
 
 NAME = "plumbline"
@@ -28,6 +29,22 @@ MASK_MEANING = (
     "true where there is a scatterer: in the first places of a row, where they stand in order along the building's "
     "longer side; elsewhere distance and slope may hold any finite number"
 )
+
+
+PROBABILITIES = ("p_ne", "p_nw", "p_sw", "p_se")
+"""Columns of the quadrants' probabilities, in the order of `compass.QUADRANTS`."""
+CATEGORIES = tuple(f"p_category_{number}" for number in range(5))
+"""Columns of the categories' probabilities."""
+SET_SHARE = 0.8
+"""Share of the probability of all quadrants that those of the column `quadrants` hold."""
+SURE_MECHANISM, SURE_DAMAGE = 0.6, 0.5
+"""Least probability of a mechanism that is named, and of damage where one is."""
+ROUNDING = 1e-6
+"""Largest rounding error of probabilities in float32."""
+QUADRANT_SETS = tuple(join_quadrants(bool(code >> place & 1) for place in range(4)) for code in range(16))
+"""Texts of the column `quadrants` by their codes: bit 0 is NE, bit 1 NW, bit 2 SW, bit 3 SE."""
+RAW = "raw_"
+"""Prefix of the network's outputs where they are inputs of the second graph, whose outputs have some of their names."""
 
 
 class About(BaseModel):
@@ -49,15 +66,17 @@ class About(BaseModel):
     """Of the buildings that the model was calibrated on: what its probabilities of categories stand for."""
 
 
+def _tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "shape": list(shape), **about}
+
+
 def interface() -> dict[str, Any]:
-    """Return inputs and outputs with shapes, units and order."""
+    """Return inputs and outputs of the network with shapes, units and order."""
 
     def columns(parts: tuple[Column, ...]) -> list[dict[str, str]]:
         return [{"name": column.name, "unit": column.unit} for column in parts]
 
-    def tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
-        return {"name": name, "type": kind, "shape": list(shape), **about}
-
+    tensor = _tensor
     return {
         "inputs": [
             tensor("distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)),
@@ -93,6 +112,49 @@ def interface() -> dict[str, Any]:
         ],
         "quadrants": list(QUADRANTS),
         "category_bounds_permille": list(CATEGORY_BOUNDS_PERMILLE),
+    }
+
+
+def predictions_interface() -> dict[str, Any]:
+    """Return inputs and outputs of `predictions.onnx`, which makes columns of the predictions from a network's answers.
+
+    Its inputs `slope` and `geometry` have the columns of the network's. An output of type int32 is a code: its text is
+    `values[code]`, and -1 is an empty cell. Of float32, NaN is one.
+    """
+    network = interface()
+    inputs = [
+        {key: value for key, value in tensor.items() if key != "columns"}
+        for tensor in network["inputs"]
+        if tensor["name"] != "distance"
+    ]
+    raw = [{**tensor, "name": RAW + tensor["name"]} for tensor in network["outputs"]]
+
+    def number(name: str, unit: str) -> dict[str, Any]:
+        return _tensor(name, "float32", "batch", unit=unit)
+
+    def code(name: str, values: Sequence[Any]) -> dict[str, Any]:
+        return _tensor(name, "int32", "batch", values=list(values))
+
+    return {
+        "inputs": [
+            *inputs,
+            _tensor("damage_rate", "float32", "batch", unit="1; share of damaged buildings, above 0 and below 1"),
+            _tensor("hides_damage", "bool", "batch", meaning="true where a lean may hide damage; false if not known"),
+            *(tensor for tensor in raw if tensor["name"] != f"{RAW}category_probability"),
+        ],
+        "outputs": [
+            code("status", STATUSES),
+            code("reason", ASKED_REASONS),
+            code("quadrant", QUADRANTS),
+            number("quadrant_confidence", "1; if damaged, that the quadrant is a right answer"),
+            code("quadrants", QUADRANT_SETS),
+            *(number(name, "1; if damaged") for name in PROBABILITIES),
+            *(number(f"severity_{name}", "permille of tensile strain") for name in ("permille", "low", "high")),
+            code("burland_category", range(len(CATEGORY_BOUNDS_PERMILLE) + 1)),
+            number("p_damaged", "1; that the category is 1 or above"),
+            *(number(name, "1") for name in CATEGORIES),
+            code("mechanism", MECHANISMS),
+        ],
     }
 
 

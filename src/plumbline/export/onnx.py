@@ -44,7 +44,7 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
     """
     model = model.eval()
     # Nobody asks for a gradient, and tracing what one would need takes longer; the file is the same.
-    with atomic_file(path) as temporary, _quiet(), torch.no_grad(), _uncollected():
+    with atomic_file(path) as temporary, quiet(), torch.no_grad(), _uncollected():
         try:
             program = torch.onnx.export(
                 model,
@@ -60,7 +60,7 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
             raise InputError(_refused(model, path, error)) from error
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.")
-        onnx.save(apart(program.model_proto), temporary)
+        onnx.save(softmax_in_float(apart(program.model_proto)), temporary)
         share = [round(float(value), 6) for value in model.get_buffer("category_share")]
         finish(temporary, properties(model.network.spec.max_length, model.preparation, share))
 
@@ -113,6 +113,27 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def softmax_in_float(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return `model` with each softmax in fp16 between casts to float: ONNX Runtime 1.16 has none in fp16 on a CPU."""
+    half, full = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    in_half = {value.name for value in model.graph.value_info if value.type.tensor_type.elem_type == half}
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type != "Softmax" or node.output[0] not in in_half:
+            nodes.append(node)
+            continue
+        before, after = node.input[0], node.output[0]
+        node.input[0], node.output[0] = f"{after}_of", f"{after}_float"
+        nodes += [
+            onnx.helper.make_node("Cast", [before], [node.input[0]], f"{node.name}_to_float", to=full),
+            node,
+            onnx.helper.make_node("Cast", [node.output[0]], [after], f"{node.name}_to_half", to=half),
+        ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
 def finish(path: Path, said: dict[str, str]) -> None:
     """Clean an ONNX file in place, add its metadata, and check it by `onnx.checker`.
 
@@ -128,6 +149,7 @@ def finish(path: Path, said: dict[str, str]) -> None:
     opsets = [(opset.domain, opset.version) for opset in model.opset_import if opset.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(onnx.helper.make_opsetid(*opset) for opset in sorted(opsets))
+    model.ir_version = onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
     for key in sorted(said):
         model.metadata_props.add(key=key, value=said[key])
     onnx.save(model, path)
@@ -153,7 +175,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _quiet:  # noqa: N801  (reads as a word where it is used)
+class quiet:  # noqa: N801  (reads as a word where it is used)
     """Keep the exporter's progress prints and deprecation notes, written for its own developers, off the user's log."""
 
     def __enter__(self) -> None:
@@ -191,8 +213,8 @@ def in_half(model: Diagnosis) -> Diagnosis:
 
     In float stay: standardisation, novelty, the interval and the exponentials, since they are no part of the network;
     positions, whose angles fp16 rounds by up to 1/32 at the 64th place and by more beyond; the pooling, a sum over all
-    scatterers; and the last two layers, as in int8: a step before the severity's exponential is a step of that share
-    of the severity.
+    scatterers; normalisations; and the last two layers, as in int8: a step before the severity's exponential is a step
+    of that share of the severity.
 
     Raises:
         PlumblineError: a weight is larger than fp16 can hold.
@@ -210,11 +232,20 @@ def in_half(model: Diagnosis) -> Diagnosis:
     heads = network.heads
     heads.join_pooled = nn.ModuleList(InPrecision(join, half, full) for join in heads.join_pooled)
     heads.join_geometry = InPrecision(heads.join_geometry, half, full)
+    _keep_norms_in_float(network)
     for name, parameter in model.named_parameters():
         # NaN passes: a network that diverged is for the gates to refuse, with evidence.
         if parameter.dtype == half and parameter.isinf().any():
             raise PlumblineError(f"fp16: a weight of {name} is larger than fp16 can hold.")
     return model
+
+
+def _keep_norms_in_float(network: nn.Module) -> None:
+    """Compute each normalisation of a part in fp16 in float: ONNX Runtime 1.16 has none in fp16 on a CPU."""
+    for part in list(network.modules()):
+        for name, layer in list(part.named_children()):
+            if isinstance(layer, nn.LayerNorm) and layer.weight.dtype == torch.float16:
+                setattr(part, name, InPrecision(layer, torch.float32, torch.float16))
 
 
 def _to(value: Tensor, precision: torch.dtype) -> Tensor:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
-from plumbline.export.interface import interface, same_inputs
+from plumbline.export.interface import interface, predictions_interface, same_inputs
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.weights import MANIFEST as MANIFEST
 from plumbline.params import Prepare
@@ -202,6 +202,8 @@ def _sha256(content: Any) -> str:
 
 
 FAMILY = "diagnosis"
+PREDICTIONS, VECTORS = "predictions.onnx", "vectors.json"
+"""Second graph of a package, and its reference vectors."""
 MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}
 """Files of the package and the exported artifact each of them is."""
 
@@ -211,6 +213,8 @@ class Manifest(PackageManifest):
 
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
+    predictions: dict[str, list[dict[str, Any]]]
+    """Inputs and outputs of `predictions.onnx`."""
     quadrants: list[str]
     category_bounds_permille: list[float]
     category_share: list[float] = Field(default_factory=list)
@@ -231,7 +235,8 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
         card: text of MODEL_CARD.md.
         out: folder to write.
     """
-    return write_folder(files, {"preparation": PREPARATION, **interface(), **about}, card, Manifest, out)
+    declared = {**interface(), "predictions": predictions_interface()}
+    return write_folder(files, {"preparation": PREPARATION, **declared, **about}, card, Manifest, out)
 
 
 def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:

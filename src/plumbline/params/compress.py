@@ -154,9 +154,10 @@ class Change(Section):
 class Export(Section):
     """ONNX files in float32, fp16 and int8, and engines of them."""
 
-    opset: int = Field(default=20, ge=18, le=20)
-    """Of the ONNX files. From 21 on, ONNX Runtime does not open static int8 files (1.31.1: it moves a rounding about
-    and contradicts itself, microsoft/onnxruntime 25526), and older releases take int8 for uint8 unsaid (27845)."""
+    opset: int = Field(default=18, ge=18, le=20)
+    """Operator set of the ONNX files. ONNX Runtime 1.16 reads 18 and 19. From 21 on, ONNX Runtime does not open static
+    int8 files (1.31.1: it moves a rounding about and contradicts itself, microsoft/onnxruntime 25526), and older
+    releases take int8 for uint8 unsaid (27845)."""
     quantisation: QuantisationKind = "static"
     """Products in int8 with ranges from training buildings (`static`) or of each input (`dynamic`; convolutions in
     float); or `weights` in int8 and all products in float. Weights are in 8 bits by all of them."""

@@ -139,7 +139,8 @@ class CompressFields(Section):
 class ExportFields(Section):
     """One denoising step as ONNX."""
 
-    opset: int = Field(default=20, ge=18, le=20)
+    opset: int = Field(default=18, ge=18, le=20)
+    """Operator set of the ONNX files, as in section `export` of the other family."""
     calibration_batches: int = Field(default=4, ge=1)
     """Of conditions in training, by which int8 has its ranges."""
 

@@ -75,6 +75,10 @@ UNSURE_WHERE = "unsure_where"
 """Reason of those that want a probable quadrant alone."""
 LEANING = "leaning"
 """Reason of those whose lean hides damage."""
+STATUSES = ("ok", "insufficient_points", "out_of_distribution")
+"""Statuses in the predictions. `ok`: judged. The others say why the model abstained."""
+ASKED_REASONS = ("ok", "few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE, LEANING)
+"""Reasons of the buildings that a model was asked about, in the order in which they are tried."""
 NO_MATTER = ("too_small", "too_large")
 """Reasons that more points would not change."""
 
@@ -275,12 +279,7 @@ def status_of(
     rules = [*_outsized(frames(footprints[left]).side, limits), count == 0, count < limits.min_points]
     reason = np.empty(len(status), object)
     reason[left] = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points")
-    own = np.select(
-        [asked.few, noisy, ~known, torn, leaning],
-        ["few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE, LEANING],
-        "ok",
-    )
-    reason[asked.footprint] = own
+    reason[asked.footprint] = np.select([asked.few, noisy, ~known, torn, leaning], ASKED_REASONS[1:], ASKED_REASONS[0])
     error = np.full(len(status), np.nan)
     error[asked.footprint] = asked.strain_error
     return Status(status, reason, explanations(reason, limits, error))

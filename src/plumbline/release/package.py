@@ -15,8 +15,10 @@ import plumbline
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import MODELS, origin_of, write_package
+from plumbline.export.package import MODELS, PREDICTIONS, VECTORS, origin_of, write_package
 from plumbline.export.runtime import OnnxModel
+from plumbline.export.second_graph import export_predictions
+from plumbline.export.vectors import write_vectors
 from plumbline.params import Params
 from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
 from plumbline.prepare.audit.reference import describe_conditions
@@ -249,7 +251,11 @@ def package(
         reference = Path(folder) / REFERENCE
         write_json(reference, describe_conditions(load_shards(prepared / "train")))
         card = model_card(report, read_json(audit)) + describe_origin(records)
-        write_package({**files, REFERENCE: reference}, about, card, out)
+        predictions, vectors = Path(folder) / PREDICTIONS, Path(folder) / VECTORS
+        export_predictions(params.prepare, about["category_share"], predictions, params.export.opset)
+        write_vectors(load_shards(prepared / "test"), files["model.onnx"], predictions, vectors)
+        made = {REFERENCE: reference, PREDICTIONS: predictions, VECTORS: vectors}
+        write_package({**files, **made}, about, card, out)
 
 
 def record_of_lock(validated: Path) -> dict[str, dict[str, str]]:

@@ -18,7 +18,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import check_writable, read_json, sha256_file, sha256_folder, told_unwritten
 from plumbline.core.strain import category
 from plumbline.export.onnx import export_onnx
-from plumbline.export.package import MANIFEST, Manifest, check_replaced, verify_package, write_package
+from plumbline.export.package import MANIFEST, PREDICTIONS, Manifest, check_replaced, verify_package, write_package
+from plumbline.export.second_graph import export_predictions
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export, Prepare
 from plumbline.params.prepare import JUDGED, SEQUENCES
@@ -275,7 +276,10 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
         folder = Path(temporary)
         save_diagnosis(changed, folder)
         export_onnx(changed, folder / "model.onnx", Export().opset)
-        files = {path: folder / path for path in ("model.onnx", "model.safetensors", "model.json")}
+        share = [round(float(value), 6) for value in changed.get_buffer("category_share")]
+        export_predictions(adapter.about.prepare, share, folder / PREDICTIONS, Export().opset)
+        names = ("model.onnx", PREDICTIONS, "model.safetensors", "model.json")
+        files = {name: folder / name for name in names}
         return write_package(files, _package(adapter, changed.preparation), _card(adapter.about), output)
 
 

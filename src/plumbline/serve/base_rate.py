@@ -19,16 +19,13 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, softmax
 
 from plumbline.core.errors import InputError
-from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE, category_of_levels
+from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE, TOP_PERMILLE, category_of_levels
 from plumbline.export.answers import Answers
+from plumbline.export.interface import ROUNDING
 
 Array = NDArray[np.float64]
-TOP_PERMILLE = 12.0
-"""Upper end of the last level: twice the strain of the worst building that is simulated."""
 LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
 HALVINGS = 60
-ROUNDING = 1e-6
-"""Of probabilities in float32."""
 HELD_RATE, HELD_SPREAD = 0.02, 2.0
 """What is held of a city's share before it is looked at: its log odds are normal, with this median and deviation."""
 DEVIATION = 0.15

@@ -21,19 +21,14 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
+from plumbline.export.interface import CATEGORIES as CATEGORIES
+from plumbline.export.interface import PROBABILITIES as PROBABILITIES
+from plumbline.export.interface import SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
+from plumbline.prepare.abstention import STATUSES as STATUSES
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.globe import cut, to_degrees
-
-STATUSES = ("ok", "insufficient_points", "out_of_distribution")
-"""`ok`: judged. The others say why the model abstained."""
-
-PROBABILITIES = ("p_ne", "p_nw", "p_sw", "p_se")
-"""Columns of the quadrants' probabilities, in the order of `compass.QUADRANTS`."""
-
-CATEGORIES = tuple(f"p_category_{number}" for number in range(5))
-"""Columns of the categories' probabilities."""
 
 DTYPES = {
     "building_id": "str",
@@ -71,10 +66,6 @@ WHOLE = COLUMNS[COLUMNS.index("settlement_mm") : COLUMNS.index("model_version")]
 """How a building moves as a whole, and what its points could show: whatever the status."""
 UNTOLD = ("mechanism", "cause", *WHEN)
 """Columns that are also empty where the points do not tell, or no cause is near."""
-SET_SHARE = 0.8
-"""Of the probability of all quadrants, that those of the column `quadrants` hold."""
-SURE_MECHANISM = 0.6
-"""Least probability of a mechanism that is named."""
 
 PREDICTIONS, UNJUDGED, COURSES, AREAS, CAUSES = "predictions", "not_judged", "courses", MOVING_AREAS, "causes"
 """Layers of a GeoPackage of `plumbline predict`."""
@@ -167,7 +158,7 @@ def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
 def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
     """Return (B,) the mechanism where it and damage are probable enough, else None."""
     p = np.where(np.isfinite(probability), probability, 0.0)
-    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= 0.5)
+    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= SURE_DAMAGE)
     return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 

@@ -73,6 +73,7 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
     written = program.model_proto
     about = json.loads(model.spec.model_dump_json())
     helper.set_model_props(written, {"name": "plumbline-restoration", "spec": json.dumps(about)})
+    written.ir_version = helper.find_min_ir_version_for(written.opset_import)  # older runtimes refuse a higher one
     onnx.save(written, path)
 
 
