@@ -150,13 +150,14 @@ print(hashlib.sha256(repr([math.exp(v) + math.sin(9 * v) for v in x.ravel()]).en
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="emulates an x86 processor without AVX")
 def test_another_processor_prepares_the_same_bytes(tiny, tiny_fields, tmp_path, monkeypatch):
-    """numpy, BLAS and libm compute as on a processor without AVX2 and FMA; only the last bits of their results differ."""
-    native = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True).stdout
+    """numpy, BLAS and libm compute as without AVX2 and FMA: the last bits of results differ."""
+    probe = [sys.executable, "-c", PROBE]
+    native = subprocess.run(probe, capture_output=True, text=True, check=True).stdout
     older = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
     monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", " ".join(older))
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-FMA")
-    emulated = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True).stdout
+    emulated = subprocess.run(probe, capture_output=True, text=True, check=True).stdout
     if native == emulated:
         pytest.skip("this processor computes as the emulated one")
     for number, (run, cities) in enumerate({tiny: "cities", tiny_fields: "scenes"}.items()):

@@ -53,20 +53,24 @@ class PackageManifest(BaseModel):
     """On the whole test split, per artifact, and of the baseline."""
     gate: dict[str, Any]
     records: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Stage -> record of its run: data, params, parameters, versions, curve, metrics. Of `validate` only the MD5 of its
-    output in DVC's lock (`lock_md5`). Commit, machine and time are in MLflow, with the same `run_key`."""
+    """Stage -> record of its run: data, params, parameters, versions, curve, metrics. Of `validate`
+    only the MD5 of its output in DVC's lock (`lock_md5`). MLflow has commit, machine and time,
+    under the same `run_key`."""
     files: dict[str, File]
 
 
 def origin_of(records: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the `run_key` of the training, and in DVC's lock the MD5 of the stage `validate` (`lock_md5`).
+    """Return the `run_key` of the training, and the MD5 of `validate` in DVC's lock (`lock_md5`).
 
     What is not known is left out.
 
     Args:
         records: those of a manifest.
     """
-    origin = {"run_key": records.get("train", {}).get("run_key"), "lock_md5": records.get("validate", {}).get("lock_md5")}
+    origin = {
+        "run_key": records.get("train", {}).get("run_key"),
+        "lock_md5": records.get("validate", {}).get("lock_md5"),
+    }
     return {name: str(value) for name, value in origin.items() if value}
 
 

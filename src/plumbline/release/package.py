@@ -88,12 +88,13 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
 
 
 def describe_origin(records: Mapping[str, Any]) -> str:
-    """Return the last part of a card: which lock of DVC a package comes from; empty if not known."""
+    """Return the last part of a card: the lock of DVC that a package comes from; empty if unknown."""
     md5 = origin_of(records).get("lock_md5")
     if not md5:
         return ""
     command = f"git log --reverse -S {md5} -- '*dvc.lock'"
-    return f"\n## Origin\n\n`{command}` shows first the commit whose `dvc.lock` describes this run.\n"
+    sentence = f"`{command}` shows first the commit whose `dvc.lock` describes this run."
+    return f"\n## Origin\n\n{sentence}\n"
 
 
 def _metrics(report: Mapping[str, Any]) -> list[str]:

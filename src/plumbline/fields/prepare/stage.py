@@ -75,7 +75,7 @@ def _prepare(job: _Job) -> None:
 
 
 def _shortened(figures: dict[str, float]) -> dict[str, float]:
-    """Return figures of a scene as they are written: five digits, which no processor computes otherwise."""
+    """Return the figures of a scene with the five digits that are written, on any processor."""
     return {name: float(f"{value:.5g}") for name, value in figures.items()}
 
 

@@ -324,7 +324,7 @@ def _track(
 
 TRUTH = "truth.npz"
 DECIMALS = 4
-"""Decimals of maps in files, mm: far below any noise, and far above the last bits in which processors differ."""
+"""Decimals of maps in files, mm: far below any noise, far above the last bits of a processor."""
 
 
 def round_map(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
@@ -382,8 +382,9 @@ def write_scene(scene: Scene, out: Path) -> None:
             top=top,
             cell_m=about.cell_m,
         )
-        degradation = scene.degradation and {name: round(value, 6) for name, value in vars(scene.degradation).items()}
-        write_json(folder / ABOUT, {**vars(about), "degradation": degradation})
+        drawn = vars(scene.degradation) if scene.degradation else {}
+        degradation = {name: round(value, 6) for name, value in drawn.items()}
+        write_json(folder / ABOUT, {**vars(about), "degradation": degradation or None})
 
 
 def _write_track(track: SceneTrack, number: int, seed: int, folder: Path) -> None:

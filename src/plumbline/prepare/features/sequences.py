@@ -80,9 +80,8 @@ def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
 LABELS = ("severity", "quadrant", "accepted", "mechanism", "difficulty")
 """What is true of a building, as far as it is known: a row of each array is that of a building."""
 DECIMALS = 4
-"""Decimals of the columns that the stage `prepare` writes, in each column's unit. Processors differ by about 1e-13 in
-them, so that of a hundred million values none to one is rounded the other way; a model sees steps a thousand times as
-large as noise at the least."""
+"""Decimals of the columns that the stage `prepare` writes, in each column's unit. Processors differ
+by 3e-14 in the mean, so that one of three billion values is rounded the other way."""
 UNDEFINED = -1
 """Quadrant code below category 1, and of a building without a label."""
 
@@ -137,12 +136,15 @@ class Sequences:
         )
 
     def rounded(self) -> Self:
-        """Return the same buildings with columns of `DECIMALS` decimals, which are the same on any processor."""
+        """Return the same buildings with columns of `DECIMALS` decimals, alike on all processors."""
         columns = {name: getattr(self, name) for name in ("distance", "slope", "geometry")}
         # In 64 bits, so that only the last step rounds to 32; and no zero keeps a sign.
         return replace(
             self,
-            **{name: (np.round(part.astype(float), DECIMALS) + 0.0).astype(np.float32) for name, part in columns.items()},
+            **{
+                name: (np.round(part.astype(float), DECIMALS) + 0.0).astype(np.float32)
+                for name, part in columns.items()
+            },
         )
 
     def pad(

@@ -139,7 +139,7 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
     yearly, yearly_error, _ = fit(YEARLY)
     full, full_error, rmse = fit(FULL)
     left = displacement - np.einsum("pn,tp->nt", along[:LINEAR], basis[:, :LINEAR])
-    # In 64 bits, as the rest: of 32 bits, one cell in a hundred thousand would depend on the processor.
+    # In 64 bits: of 32 bits, one cell in a hundred thousand would depend on the processor.
     phase = 4 * np.pi / wavelength_mm * left
     return {
         "rmse_ts": rmse,

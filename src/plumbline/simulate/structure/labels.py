@@ -42,10 +42,10 @@ ALONG_A_BAY = np.linspace(0, 1, 9)
 OFF = 1e6
 """Permille: more than any strain is."""
 TIE_SHARE = 1e-9
-"""Share of the largest strain by which a bay may be below it and still have the same strain. Under a shape that does
-not vary along an axis all bays of a row do, and the last bit would choose the quadrant."""
+"""Share of the largest strain by which a bay may be below it and still have the same strain. Under a
+shape that does not vary along an axis all bays of a row do: the last bit would choose the quadrant."""
 AXIS_DECIMALS = 6
-"""Decimals, m, that a bay's middle is rounded to before its quadrant is taken: one on an axis belongs to it exactly."""
+"""Decimals, m, of a bay's middle when its quadrant is taken: one on an axis is exactly on it."""
 
 
 @dataclass(frozen=True)

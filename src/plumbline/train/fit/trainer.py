@@ -180,7 +180,8 @@ def run(
     newest = Checkpoint(folder, LAST, **kept)
     module.record = begin_record(module.parameter_counts(), key, data_sha256, settings)
     place = surroundings()
-    records = loggers(name, module.record | place, WORK, (last and remembered(folder, RECORDED, dict)) or {})
+    before = (last and remembered(folder, RECORDED, dict)) or {}
+    records = loggers(name, module.record | place, WORK, before)
     # A strategy that shards the weights leaves a share of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in SHARDED else module
     quiet = not console.is_terminal

@@ -109,7 +109,7 @@ PACKAGES = ("torch", "lightning", "numpy")
 
 
 def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts that are known before the first step, the same wherever and whenever the run is.
+    """Return the facts that are known before the first step, the same in any place at any time.
 
     Args:
         parameters: how many there are, by part of the network.
@@ -128,13 +128,14 @@ def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, sett
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages behind a run's numbers."""
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
+    installed = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **installed}
 
 
 def surroundings() -> dict[str, Any]:
-    """Return what differs between runs with the same inputs: commit (`git`), `hardware` and time (`started`, UTC).
+    """Return what differs between runs of the same inputs: `git` (commit), `hardware`, `started` (UTC).
 
-    It stands in no output of a stage: DVC would see other results in the same figures.
+    No output of a stage holds it: DVC would see other results in the same figures.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return {"started": started, "git": git_commit(Path.cwd()), "hardware": hardware()}
