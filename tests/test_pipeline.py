@@ -130,8 +130,8 @@ def test_another_run_gives_the_same_bytes(tiny, tiny_fields, tmp_path, monkeypat
     monkeypatch.setattr("plumbline.fields.simulate.stage.SHOWCASE_CELLS", 64)  # as in tests/tiny_fields.py
     for number, run in enumerate((tiny, tiny_fields)):
         project = run.copy(tmp_path / f"project{number}")
-        for command in (["init"], ["add", "params.yaml"], ["commit", "--message", "first"]):
-            subprocess.run(["git", *IDENTITY, *command, "--quiet"], cwd=project, check=True)
+        for command in ("init --quiet", "add params.yaml", "commit --quiet --message first"):
+            subprocess.run(["git", *IDENTITY, *command.split()], cwd=project, check=True)
         for stage in STAGES:
             ended = run_cli(stage, cwd=project)
             assert ended.code == 0, ended.err
