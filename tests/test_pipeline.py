@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
+import subprocess
+import sys
 
 import pytest
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[attr-defined]
 
 from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.package import verify_package
 from plumbline.prepare.features.shards import load_shards
-from tests.tiny import STAGES, run_cli
+from tests.tiny import STAGES, run_cli, run_process
 
 OUTPUTS = {
     "simulate": {"cities", "showcase"},
@@ -117,17 +121,55 @@ def test_a_stage_without_its_input_says_so_and_writes_nothing(tiny, tmp_path, st
     assert not (project / "data" / stage).exists()
 
 
+IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b")
+
+
 @pytest.mark.slow
-def test_the_same_input_gives_the_same_bytes(tiny, tmp_path):
+def test_another_run_gives_the_same_bytes(tiny, tiny_fields, tmp_path, monkeypatch):
     """Between machines, outputs go by the hash of inputs: two runs that differ would give clones two models.
 
-    `simulate` is held to it in tests/simulate, and what `export` makes of a model in tests/export and tests/compress.
+    The runs differ in time, in folder, and in the commit, which only the second has.
     """
-    project = tiny.copy(tmp_path / "project", "simulate")
-    for stage in ("ingest", "prepare", "train", "compress"):
-        ended = run_cli(stage, cwd=project)
-        assert ended.code == 0, ended.err
-        assert sha256_folder(project / "data" / stage) == sha256_folder(tiny.data(stage)), stage
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr("plumbline.fields.simulate.stage.SHOWCASE_CELLS", 64)  # as in tests/tiny_fields.py
+    for number, run in enumerate((tiny, tiny_fields)):
+        project = run.copy(tmp_path / f"project{number}")
+        for command in ("init --quiet", "add params.yaml", "commit --quiet --message first"):
+            subprocess.run(["git", *IDENTITY, *command.split()], cwd=project, check=True)
+        for stage in STAGES:
+            ended = run_cli(stage, cwd=project)
+            assert ended.code == 0, ended.err
+            assert sha256_folder(project / "data" / stage) == sha256_folder(run.data(stage)), stage
+
+
+PROBE = """
+import numpy, scipy.linalg, math, hashlib
+x = numpy.random.default_rng(0).normal(size=(300, 300))
+print([hashlib.sha256(part.tobytes()).hexdigest() for part in (numpy.exp(x), x @ x, scipy.linalg.inv(x))])
+print(hashlib.sha256(repr([math.exp(v) + math.sin(9 * v) for v in x.ravel()]).encode()).hexdigest())
+"""
+"""Program whose output is another on another processor."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="emulates an x86 processor without AVX")
+def test_another_processor_prepares_the_same_bytes(tiny, tiny_fields, tmp_path, monkeypatch):
+    """numpy, BLAS and libm compute as without AVX2 and FMA: the last bits of results differ."""
+    probe = [sys.executable, "-c", PROBE]
+    native = subprocess.run(probe, capture_output=True, text=True, check=True).stdout
+    older = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
+    monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", " ".join(older))
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-FMA")
+    emulated = subprocess.run(probe, capture_output=True, text=True, check=True).stdout
+    if native == emulated:
+        pytest.skip("this processor computes as the emulated one")
+    for number, (run, cities) in enumerate({tiny: "cities", tiny_fields: "scenes"}.items()):
+        project = run.copy(tmp_path / f"project{number}")
+        for stage, part in (("simulate", cities), ("ingest", ""), ("prepare", "")):
+            done = run_process(stage, cwd=project)
+            assert done.returncode == 0, done.stderr
+            assert sha256_folder(project / "data" / stage / part) == sha256_folder(run.data(stage) / part), stage
 
 
 def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, monkeypatch):

@@ -44,8 +44,6 @@ def test_it_was_made_from_the_committed_parameters():
     assert Model.model_validate(trained["model"]) == made.model
     assert Train.model_validate(trained["train"]) == Train.model_validate(pruned["train"]) == made.train
     assert Compress.model_validate(pruned["compress"]) == made.compress
-    # None: made outside of a repository, with the sources of one.
-    assert not any((manifest.records[stage]["git"] or {"changed": False})["changed"] for stage in ("train", "compress"))
 
 
 def test_predict_uses_it_unless_told_otherwise(tmp_path):

@@ -57,7 +57,7 @@ def make_package(tmp_path: Path) -> MakePackage:
             "hashes": {"data": "d" * 64},
             "metrics": METRICS,
             "gate": {"verdict": verdict, **gate},
-            "records": {"train": {"git": {"commit": "c" * 40}}, "validate": {"lock_md5": "e" * 32}},
+            "records": {"train": {"run_key": "c" * 64}, "validate": {"lock_md5": "e" * 32}},
         }
         write_package({"model.onnx": model}, about, "A card.", folder)
         return folder

@@ -85,7 +85,7 @@ def test_figures_hashes_and_origin_go_on_record(registry: Registry, make_package
     client = registry.server.client
     (item,) = client.search_model_versions("name='plumbline'")
     assert item.tags["data_hash"] == "d" * 64
-    assert (item.tags["git_commit"], item.tags["lock_md5"]) == ("c" * 40, "e" * 32)
+    assert (item.tags["run_key"], item.tags["lock_md5"]) == ("c" * 64, "e" * 32)
     assert client.get_run(item.run_id).data.metrics == dict(figures(METRICS))
 
 

@@ -37,9 +37,8 @@ def trained(folder, model=None, **changed):
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     Path("data/train").rename(folder)
-    record = json.loads((Path(folder) / "record.json").read_text())
-    assert record["hardware"]["gpus"]
     (lines,) = set(Path(".plumbline/runs").glob("*/train.jsonl")) - before
+    assert json.loads(lines.with_name("record.json").read_text())["hardware"]["gpus"]
     return [json.loads(line) for line in lines.read_text().splitlines()]
 
 

@@ -24,7 +24,7 @@ from plumbline.prepare.features.definition import PREPARATION
 CARD = "MODEL_CARD.md"
 FORMAT = 2
 EVIDENCE = ("metrics", "gate", "records")
-"""What the manifest tells about the model, with times, dates and machines in it."""
+"""What the manifest states about the model: how it was trained and measured."""
 
 
 class File(BaseModel):
@@ -53,22 +53,25 @@ class PackageManifest(BaseModel):
     """On the whole test split, per artifact, and of the baseline."""
     gate: dict[str, Any]
     records: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Stage -> record of its run: data, commit, params, parameters, hardware, curve, metrics. Of `validate` only the
-    MD5 of its output in DVC's lock (`lock_md5`)."""
+    """Stage -> record of its run: data, params, parameters, versions, curve, metrics. Of `validate`
+    only the MD5 of its output in DVC's lock (`lock_md5`). MLflow has commit, machine and time,
+    under the same `run_key`."""
     files: dict[str, File]
 
 
 def origin_of(records: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the commit of training (`git_commit`), and in DVC's lock the MD5 of the stage `validate` (`lock_md5`).
+    """Return the `run_key` of the training, and the MD5 of `validate` in DVC's lock (`lock_md5`).
 
     What is not known is left out.
 
     Args:
         records: those of a manifest.
     """
-    commit = (records.get("train", {}).get("git") or {}).get("commit")
-    known = {"git_commit": commit, "lock_md5": records.get("validate", {}).get("lock_md5")}
-    return {name: str(value) for name, value in known.items() if value}
+    origin = {
+        "run_key": records.get("train", {}).get("run_key"),
+        "lock_md5": records.get("validate", {}).get("lock_md5"),
+    }
+    return {name: str(value) for name, value in origin.items() if value}
 
 
 class SharedManifest(PackageManifest):

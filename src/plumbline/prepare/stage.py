@@ -39,6 +39,8 @@ from plumbline.sources.city.ingested import Ingested, open_ingested, open_profil
 
 STAGE = "prepare"
 AUDIT, MOTION = "audit", "motion"
+MOTION_DECIMALS = 6
+"""Decimals of velocities in the tables of motion, mm/yr: the same on any processor."""
 WORTHWHILE_POINTS = 200_000
 """Fewer are prepared before other processes have loaded their libraries."""
 
@@ -143,11 +145,11 @@ def _places(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDA
 
 
 def _chosen(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
-    """Yield the `wanted` (B,) buildings of every portion, in order."""
+    """Yield the `wanted` (B,) buildings of every portion, in order, rounded as they are written."""
     start = 0
     for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
         sequences = Sequences.load(folder / "sequences")
-        yield sequences.take(np.flatnonzero(wanted[start : start + len(sequences)]))
+        yield sequences.take(np.flatnonzero(wanted[start : start + len(sequences)])).rounded()
         start += len(sequences)
 
 
@@ -166,7 +168,10 @@ def _write_motion(plan: PreparePlan, folder: Path) -> None:
         own = [tile.folder for tile in plan.tiles if tile.city is city]
         means = TrackMeans(*(np.concatenate(arrays) for arrays in zip(*map(load_means, own), strict=True)))
         ids = np.concatenate([np.load(one / IDS) for one in own]).astype(object)
-        motion_table(ids, means).to_parquet(folder / f"{city.folder.name}.parquet", index=False)
+        table = motion_table(ids, means)
+        velocities = table.select_dtypes(float)
+        table[velocities.columns] = velocities.round(MOTION_DECIMALS) + 0.0  # no zero keeps a sign
+        table.to_parquet(folder / f"{city.folder.name}.parquet", index=False)
 
 
 def _none_left(plan: PreparePlan) -> str:

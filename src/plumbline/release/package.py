@@ -91,15 +91,13 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
 
 
 def describe_origin(records: Mapping[str, Any]) -> str:
-    """Return the last part of a card: which commit and which lock of DVC a package comes from; empty if not known."""
-    known, lines = origin_of(records), list[str]()
-    if commit := known.get("git_commit"):
-        changed = ", with changes that are in no commit" if records["train"]["git"]["changed"] else ""
-        lines += ["", f"Trained at commit `{commit}`{changed}."]
-    if md5 := known.get("lock_md5"):
-        asked = f"git log --reverse -S {md5} -- '*dvc.lock'"
-        lines += ["", f"`{asked}` shows first the commit whose `dvc.lock` describes this run."]
-    return "\n".join(["", "## Origin", *lines, ""]) if lines else ""
+    """Return the last part of a card: the lock of DVC that a package comes from; empty if unknown."""
+    md5 = origin_of(records).get("lock_md5")
+    if not md5:
+        return ""
+    command = f"git log --reverse -S {md5} -- '*dvc.lock'"
+    sentence = f"`{command}` shows first the commit whose `dvc.lock` describes this run."
+    return f"\n## Origin\n\n{sentence}\n"
 
 
 def _metrics(report: Mapping[str, Any]) -> list[str]:

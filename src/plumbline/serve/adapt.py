@@ -47,7 +47,7 @@ from plumbline.train.adapt.adapter import (
 )
 from plumbline.train.adapt.fit import TooFewLabels
 from plumbline.train.adapt.fit import adapt as fit
-from plumbline.train.monitor.record import git_commit, surroundings
+from plumbline.train.monitor.record import surroundings, versions
 
 
 def base_of(model: str) -> Path:
@@ -184,8 +184,8 @@ def _record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, 
     return {
         "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
         "window": window.record(),
-        "git": git_commit(Path.cwd()),
         "params": {"adapt": params.model_dump(mode="json")},
+        "versions": versions(),
         **surroundings(),
     }
 

@@ -29,7 +29,6 @@ def test_the_record_says_what_went_in_and_what_came_out(work):
     # Of attention the key's bias is never trained.
     still = [name for name, _ in network.named_parameters() if name.startswith("geometry.") or "key.bias" in name]
     frozen = sum(network.get_parameter(name).numel() for name in still)
-    assert record["git"] == {"commit": git("rev-parse", "HEAD"), "changed": False}
     assert record["data_sha256"] == sha256_folder(Path("data/prepare"))
     prepare = params.prepare.model_dump(include=set(SEQUENCES))
     assert record["params"] == json.loads(
@@ -37,11 +36,16 @@ def test_the_record_says_what_went_in_and_what_came_out(work):
     )
     assert record["parameters"]["total"] == sum(p.numel() for p in network.parameters())
     assert record["parameters"]["trained"] == record["parameters"]["total"] - frozen
-    assert record["hardware"] == hardware()
     assert record["curve"] == history()
     best = max(record["curve"], key=lambda row: row["score"])
     assert record["best_epoch"] == best["epoch"]
     assert record["metrics"]["score"] == pytest.approx(best["score"], abs=1e-5)
+    (path,) = Path(".plumbline/runs").glob("train-*/record.json")
+    place = json.loads(path.read_text())
+    assert record.items() <= place.items()
+    assert place["git"] == {"commit": git("rev-parse", "HEAD"), "changed": False}
+    assert place["hardware"] == hardware()
+    assert set(place) - set(record) == {"git", "hardware", "started"}
 
 
 def test_changed_files_and_no_repository_are_told(tmp_path, monkeypatch):

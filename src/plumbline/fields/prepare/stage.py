@@ -17,7 +17,7 @@ from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
-from plumbline.fields.simulate.scene import read_truth
+from plumbline.fields.simulate.scene import read_truth, round_map
 from plumbline.params.fields import PrepareFields, Shares
 from plumbline.sources.points.points_table import load_points
 
@@ -65,13 +65,18 @@ def _prepare(job: _Job) -> None:
     told = {
         **{name: about[name] for name in ("name", "domain", "level", "tracks")},
         "density": 1e6 * len(found) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
-        "covariance": covariance._asdict(),
-        "evidence": evidence_of(found, covariance)._asdict(),
+        "covariance": _shortened(covariance._asdict()),
+        "evidence": _shortened(evidence_of(found, covariance)._asdict()),
     }
     with atomic_folder(job.folder) as folder:
-        np.save(folder / MAPS_FILE, maps)
-        np.save(folder / TRUTH_FILE, truth)
+        np.save(folder / MAPS_FILE, round_map(maps))
+        np.save(folder / TRUTH_FILE, round_map(truth))
         write_json(folder / SCENES_FILE, told)
+
+
+def _shortened(figures: dict[str, float]) -> dict[str, float]:
+    """Return the figures of a scene with the five digits that are written, on any processor."""
+    return {name: float(f"{value:.5g}") for name, value in figures.items()}
 
 
 def _split(names: list[str], shares: Shares) -> dict[str, list[str]]:

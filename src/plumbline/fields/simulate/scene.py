@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -323,6 +323,13 @@ def _track(
 
 
 TRUTH = "truth.npz"
+DECIMALS = 4
+"""Decimals of maps in files, mm: far below any noise, far above the last bits of a processor."""
+
+
+def round_map(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Return a map as it is written: `DECIMALS` decimals, and no zero with a sign."""
+    return np.asarray(np.round(np.asarray(values, float), DECIMALS) + 0.0, np.float32)
 
 
 class Truth(NamedTuple):
@@ -369,15 +376,15 @@ def write_scene(scene: Scene, out: Path) -> None:
         left, top = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2
         np.savez_compressed(
             folder / TRUTH,
-            up_mm=moved[..., 2].astype(np.float32),
-            east_mm=moved[..., 0].astype(np.float32),
+            up_mm=round_map(moved[..., 2]),
+            east_mm=round_map(moved[..., 0]),
             left=left,
             top=top,
             cell_m=about.cell_m,
         )
-        write_json(
-            folder / ABOUT, {**vars(about), "degradation": vars(scene.degradation) if scene.degradation else None}
-        )
+        drawn = vars(scene.degradation) if scene.degradation else {}
+        degradation = {name: round(value, 6) for name, value in drawn.items()}
+        write_json(folder / ABOUT, {**vars(about), "degradation": degradation or None})
 
 
 def _write_track(track: SceneTrack, number: int, seed: int, folder: Path) -> None:

@@ -92,7 +92,7 @@ def train_adapter(
         out: folder, which exists.
 
     Returns:
-        Figures for the record: share of parameters that are trained, seconds an epoch, bytes, and those of `choose`.
+        Figures for the record: share of parameters that are trained, bytes, and those of `choose`.
 
     Raises:
         InputError: there are no scenes of the domain.
@@ -133,13 +133,14 @@ def train_adapter(
     trained = done.module.record["parameters"]["trained"]
     figures = {
         "trained_share": trained / whole,
-        "seconds_an_epoch": (time.monotonic() - began) / max(1, len(done.module.history)),
         "bytes": path.stat().st_size,
         **done.module.record["metrics"],
         **choice,
     }
     log.info(
-        "adapter %s: %.1f %% of the parameters, %d bytes", domain, 100 * figures["trained_share"], figures["bytes"]
+        "adapter %s: %.1f %% of the parameters, %d bytes, %.1f s an epoch",
+        *(domain, 100 * figures["trained_share"], figures["bytes"]),
+        (time.monotonic() - began) / max(1, len(done.module.history)),
     )
     return figures
 

@@ -139,10 +139,11 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
     yearly, yearly_error, _ = fit(YEARLY)
     full, full_error, rmse = fit(FULL)
     left = displacement - np.einsum("pn,tp->nt", along[:LINEAR], basis[:, :LINEAR])
-    phase = (4 * np.pi / wavelength_mm * left).astype(np.float32)
+    # In 64 bits: of 32 bits, one cell in a hundred thousand would depend on the processor.
+    phase = 4 * np.pi / wavelength_mm * left
     return {
         "rmse_ts": rmse,
-        "temporal_coherence": np.hypot(np.cos(phase).mean(axis=1), np.sin(phase).mean(axis=1)).astype(float),
+        "temporal_coherence": np.hypot(np.cos(phase).mean(axis=1), np.sin(phase).mean(axis=1)),
         "mean_velocity": yearly[1],
         "mean_velocity_std": yearly_error[1],
         "acceleration": 2 * full[4],

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, quadrant_code
 from plumbline.core.strain import ACCEPTED_SHARE, BAY_M, CATEGORY_BOUNDS_PERMILLE, principal_tensile_strain
-from plumbline.simulate.structure.layout import inside, tilts_over
+from plumbline.simulate.structure.layout import EDGE_M, inside, tilts_over
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -41,6 +41,11 @@ ALONG_A_BAY = np.linspace(0, 1, 9)
 """Places of a bay that have to be on such a footprint."""
 OFF = 1e6
 """Permille: more than any strain is."""
+TIE_SHARE = 1e-9
+"""Share of the largest strain by which a bay may be below it and still have the same strain. Under a
+shape that does not vary along an axis all bays of a row do: the last bit would choose the quadrant."""
+AXIS_DECIMALS = 6
+"""Decimals, m, of a bay's middle when its quadrant is taken: one on an axis is exactly on it."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ def _spacing(side: Array, spacing: float) -> Array:
 
 def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[np.object_]) -> Array:
     """Return tilts (b, 2) of the planes over footprints, by the middles of equal cells."""
-    cell = side / np.ceil(side / _spacing(side, CELL_M))
+    cell = side / np.ceil(side / _spacing(side, CELL_M) - 1e-9)
     middle = _rectangles((cell - side) / 2, (side - cell) / 2, cell)
     kept = inside(outline, part[middle.building], *middle.at)
     own, at = middle.building[kept], middle.at[:, kept]
@@ -142,12 +147,14 @@ def _worst(fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArr
             found = np.where(np.all(within, axis=0), found, found - OFF)
         building.append(own)
         strain.append(found)
-        quadrant.append(quadrant_code(*(start + shift / 2)))
+        quadrant.append(quadrant_code(*np.round(start + shift / 2, AXIS_DECIMALS)))
     own, every = np.concatenate(building), np.concatenate(strain)
+    largest = np.full(len(part), -np.inf)
+    np.maximum.at(largest, own, every)
     # The first of the largest, the first axis before the second: as the definition has it.
-    order = np.lexsort((np.arange(len(own)), -every, own))
-    best = order[np.flatnonzero(np.diff(own[order], prepend=-1))]
-    severity = np.where(every[best] < 0, every[best] + OFF, every[best])
+    equal = np.flatnonzero(every >= (largest - TIE_SHARE * np.abs(largest))[own])
+    best = equal[np.unique(own[equal], return_index=True)[1]]
+    severity = np.where(largest < 0, largest + OFF, largest)
     code = np.concatenate(quadrant)
     by_quadrant = np.full((len(part), len(QUADRANTS)), -OFF)
     np.maximum.at(by_quadrant, (own, code), every)
@@ -160,7 +167,9 @@ def _with_vertices(
     own: Index, start: Array, outline: NDArray[np.object_], axis: int, bay: Array
 ) -> tuple[Index, Array]:
     """Add bays that begin or end at a vertex, because the lattice may miss the corner with the largest strain."""
-    vertex, building = shapely.get_coordinates(outline, return_index=True)
+    # Within the outline: of a bay along its very edge, the last bit would decide whether it counts.
+    within = shapely.buffer(outline, -EDGE_M / 2, join_style="mitre")
+    vertex, building = shapely.get_coordinates(within, return_index=True)
     back = vertex.T - (np.arange(2) == axis)[:, None] * bay[building]
     return np.concatenate([own, building, building]), np.concatenate([start, vertex.T, back], axis=1)
 

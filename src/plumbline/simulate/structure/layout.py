@@ -117,8 +117,9 @@ def tilts_over(up: Array, building: Index, at: Array, count: int) -> Array:
         right[:, i] = np.bincount(building, columns[i] * up, count)
         for j in range(i, 3):
             normal[:, i, j] = normal[:, j, i] = np.bincount(building, columns[i] * columns[j], count)
-    # Cells all on one line tell no tilt across it: the least solution has none.
-    return np.asarray((np.linalg.pinv(normal, hermitian=True) @ right[..., None])[:, 1:, 0], float)
+    # Cells all on one line tell no tilt across it, only its rounding: the least solution has none.
+    inverse = np.linalg.pinv(normal, rcond=1e-9, hermitian=True)
+    return np.asarray((inverse @ right[..., None])[:, 1:, 0], float)
 
 
 DISTRICT_BUILDINGS = 60

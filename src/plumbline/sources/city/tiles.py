@@ -110,6 +110,8 @@ def make_tiles(
 
 ABOUT = "about.json"
 NEIGHBOURS = "neighbours"
+COORDINATE_DECIMALS = 4
+"""Decimals of the corners of labelled footprints, m."""
 Objects = NDArray[np.object_]
 
 
@@ -135,6 +137,12 @@ def read_city(plan: CityPlan) -> None:
     """
     files, crs = plan.files, plan.crs
     buildings = read_buildings(files.footprints, crs, stated=plan.params.footprints)
+    if files.labels:
+        # Training data are known by their bytes; projections differ in a processor's last bits.
+        drawn = np.asarray(buildings.geometry.values, object)
+        rounded = shapely.transform(drawn, lambda at: np.round(at, COORDINATE_DECIMALS))
+        column = geopandas.GeoSeries(rounded, buildings.index, buildings.crs)
+        buildings[buildings.geometry.name] = column
     labels = read_labels(files.labels) if files.labels else no_labels()
     row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
     if files.labels:

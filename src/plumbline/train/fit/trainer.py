@@ -56,7 +56,7 @@ from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, monitors
-from plumbline.train.monitor.record import begin_record, rounded
+from plumbline.train.monitor.record import begin_record, rounded, surroundings
 
 
 @contextmanager
@@ -179,7 +179,9 @@ def run(
     # `save_last` of `best` would write only when there is a new best.
     newest = Checkpoint(folder, LAST, **kept)
     module.record = begin_record(module.parameter_counts(), key, data_sha256, settings)
-    records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED, dict)) or {})
+    place = surroundings()
+    before = (last and remembered(folder, RECORDED, dict)) or {}
+    records = loggers(name, module.record | place, WORK, before)
     # A strategy that shards the weights leaves a share of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in SHARDED else module
     quiet = not console.is_terminal
@@ -246,7 +248,8 @@ def run(
         "curve": rounded(module.history, module.metrics),
         "metrics": {name: round(row[name], 5) for name in module.metrics},
     }
-    log_record(records, whole.record)
+    write_json(WORK / "runs" / label / "record.json", whole.record | place)
+    log_record(records, whole.record | place)
     log.info(
         "%s: best score %.3f at epoch %d of %d, %.0f s",
         name,

@@ -9,6 +9,7 @@ import platform
 import resource
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,7 +109,7 @@ PACKAGES = ("torch", "lightning", "numpy")
 
 
 def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts that are known before the first step.
+    """Return the facts that are known before the first step, the same in any place at any time.
 
     Args:
         parameters: how many there are, by part of the network.
@@ -119,17 +120,25 @@ def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, sett
     return {
         "run_key": key,
         "data_sha256": data_sha256,
-        "git": git_commit(Path.cwd()),
         "params": settings,
         "parameters": dict(parameters),
-        **surroundings(),
+        "versions": versions(),
     }
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages behind a run's numbers."""
+    installed = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **installed}
+
+
 def surroundings() -> dict[str, Any]:
-    """Return the `hardware` of a run, and the `versions` of the packages behind its numbers."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"hardware": hardware(), "versions": {"python": platform.python_version(), **versions}}
+    """Return what differs between runs of the same inputs: `git` (commit), `hardware`, `started` (UTC).
+
+    No output of a stage holds it: DVC would see other results in the same figures.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"started": started, "git": git_commit(Path.cwd()), "hardware": hardware()}
 
 
 WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
