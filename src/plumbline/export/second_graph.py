@@ -44,6 +44,16 @@ _TRACKS, _SIDE_X, _SIDE_Y = (names(GEOMETRY).index(name) for name in ("tracks", 
 class Predictions(nn.Module):
     """Columns of the predictions from a network's answers, in double precision inside."""
 
+    share_C: Tensor
+    damaged_share_C: Tensor
+    of_level_K: Tensor
+    category_KC: Tensor
+    bottom_K: Tensor
+    width_K: Tensor
+    bounds_E: Tensor
+    bit_Q: Tensor
+    place_Q: Tensor
+
     def __init__(self, limits: Prepare, category_share: Sequence[float]) -> None:
         """Set who is judged, and the category shares of the buildings that the network was calibrated on."""
         super().__init__()
