@@ -55,7 +55,7 @@ def judge(dask: str | None = None) -> Any:
     say, lines = get_run_logger().info, list[str]()
     try:
         if dask is not None:
-            tasks.score_on_dask(dask, say)
+            tasks.on_dask("score", dask, say)
     except StageFailedError as error:
         return tasks.failed(error)
     code = process.run([sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say))

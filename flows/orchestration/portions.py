@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from prefect import flow, get_run_logger, task, unmapped
 from prefect.cache_policies import NO_CACHE
@@ -108,18 +108,6 @@ def portions(stage: str, params: Path = Path("params.yaml")) -> int:
     return len(jobs)
 
 
-def on_dask(stage: str, address: str) -> int:
-    """Do the portions of a stage on the Dask cluster at `address` (its scheduler); return their number.
-
-    Raises:
-        InputError: as `portions`.
-        OSError: no scheduler answers there.
-    """
-    runner: Any = DaskTaskRunner(address=address)
-    done: int = portions.with_options(task_runner=runner)(stage)
-    return done
-
-
 @flow(name="tiles")
 def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
     """Judge the tiles of all new deliveries; return their number.
@@ -152,13 +140,17 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
     return count
 
 
-def score_on_dask(address: str, model: str = "champion") -> int:
-    """Judge the tiles of new deliveries on the Dask cluster at `address` (its scheduler); return their number.
+def on_dask(stage: str, address: str) -> int:
+    """Do the portions of `ingest`, `prepare` or `score` on the Dask cluster at `address`; return their number.
+
+    Args:
+        address: that of its scheduler, `tcp://HOST:PORT`.
 
     Raises:
-        InputError: as `tiles`.
+        InputError, ForeignWorkerError: as `portions` and `tiles`.
         OSError: no scheduler answers there.
     """
     runner: Any = DaskTaskRunner(address=address)
-    done: int = tiles.with_options(task_runner=runner)(model)
-    return done
+    if stage == "score":
+        return cast(int, tiles.with_options(task_runner=runner)())
+    return cast(int, portions.with_options(task_runner=runner)(stage))

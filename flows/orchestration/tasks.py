@@ -116,41 +116,24 @@ def step_elsewhere(
 
 
 def on_dask(stage: str, address: str, say: Say) -> None:
-    """Do the portions of `stage` on the cluster at `address` (its scheduler), if the stage must be made.
+    """Do the portions of `stage`, or of `score`, on the cluster at `address` (its scheduler), if they must be done.
 
     Raises:
         StageFailedError: bad input, or a cluster that does not answer.
     """
-    if stage not in stage_runner.stale():
+    if stage != "score" and stage not in stage_runner.stale():
         return
     # The package's readers take seconds to load, and a run without a cluster has no need of them here.
     from flows.orchestration import portions
 
-    count = _on_cluster(stage, address, lambda: portions.on_dask(stage, address))
-    say(f"{stage}: {count} portions done on {address}")
-
-
-def score_on_dask(address: str, say: Say) -> None:
-    """Judge the tiles of new deliveries on the cluster at `address`.
-
-    Raises:
-        StageFailedError: as `on_dask`.
-    """
-    from flows.orchestration import portions
-
-    count = _on_cluster("score", address, lambda: portions.score_on_dask(address))
-    say(f"score: {count} tiles judged on {address}")
-
-
-def _on_cluster(stage: str, address: str, work: Callable[[], int]) -> int:
     try:
-        return work()
+        count = portions.on_dask(stage, address)
     except PlumblineError as error:
         raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
     except OSError as error:
-        raise StageFailedError(
-            f"{stage}: no Dask scheduler answers at {address} ({error}).", stage_runner.BAD_INPUT
-        ) from error
+        reason = f"{stage}: no Dask scheduler answers at {address} ({error})."
+        raise StageFailedError(reason, stage_runner.BAD_INPUT) from error
+    say(f"{stage}: {count} portions done on {address}")
 
 
 @_step("step for others", "{name}: restore and make")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -61,10 +61,21 @@ def run(
     )
     watcher = threading.Thread(target=_end_group_after, args=(process.pid,), daemon=True)
     watcher.start()
+    too_long = threading.Event()
+    if limit_s is not None:
+        threading.Thread(target=_end_at, args=(limit_s, process.pid, watcher, too_long), daemon=True).start()
     try:
-        attend(process.pid, process.stdout or (), watcher, say, limit_s)
+        for line in process.stdout or ():
+            say(line.rstrip())
+    except BaseException:
+        if watcher.is_alive():  # else the number may have gone to another by now
+            _end_group(process.pid, watcher)
+        raise
     finally:
+        watcher.join()
         code = process.wait()
+    if too_long.is_set():
+        raise TookTooLongError(f"not finished after {limit_s:g} s, and ended")
     return code
 
 
@@ -77,37 +88,6 @@ def variables(more: Mapping[str, str] | None = None) -> dict[str, str]:
         # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
-
-
-def attend(
-    pid: int, output: Iterable[str], watcher: threading.Thread, say: Callable[[str], None], limit_s: float | None
-) -> None:
-    """Pass on a command's output until it ends; end its group at the limit, and on any exception here.
-
-    Args:
-        pid: of the command, which leads a process group.
-        output: its lines.
-        watcher: ends when the command has ended.
-        say: is told each line.
-        limit_s: seconds after which it is ended.
-
-    Raises:
-        TookTooLongError: it was still at work at the limit.
-    """
-    too_long = threading.Event()
-    if limit_s is not None:
-        threading.Thread(target=_end_at, args=(limit_s, pid, watcher, too_long), daemon=True).start()
-    try:
-        for line in output:
-            say(line.rstrip())
-    except BaseException:
-        if watcher.is_alive():  # else the number may have gone to another by now
-            _end_group(pid, watcher)
-        raise
-    finally:
-        watcher.join()
-    if too_long.is_set():
-        raise TookTooLongError(f"not finished after {limit_s:g} s, and ended")
 
 
 def die_with_parent() -> None:
