@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.states import Cancelled, Crashed
 from prefect.workers.process import ProcessWorker
+from pydantic import BaseModel, PositiveInt, ValidationError
 
 from flows.versioning.stage_runner import BAD_INPUT, OWN_STAGES, StageFailedError
 
@@ -38,15 +39,14 @@ GONE = "The workers of this machine were stopped (`make down`)."
 ENDED = {"Completed", "Failed", "Cancelled", "Crashed", "TimedOut"}
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(BaseModel, extra="forbid", frozen=True):
     """A work pool of deploy/pools.yaml; comments there explain the entries."""
 
     name: str
-    limit: int
-    workers: int = 1
+    limit: PositiveInt
+    workers: PositiveInt = 1
     gpus: Literal["none", "share"] = "none"
-    makes: list[str] = field(default_factory=list)
+    makes: list[str] = []
     clone: bool = True
 
     def worker_names(self) -> list[str]:
@@ -66,18 +66,10 @@ def read_pools() -> list[Pool]:
         StageFailedError: the file is missing or says something else.
     """
     try:
-        told: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-        pools = [Pool(name, **(entry or {})) for name, entry in told.items()]
-    except (OSError, yaml.YAMLError, TypeError, AttributeError) as error:
+        entries = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+        return [Pool(name=name, **(entry or {})) for name, entry in entries.items()]
+    except (OSError, yaml.YAMLError, TypeError, AttributeError, ValidationError) as error:
         raise StageFailedError(f"{FILE}: {error}", BAD_INPUT) from error
-    for pool in pools:
-        if not all(isinstance(count, int) and count >= 1 for count in (pool.limit, pool.workers)):
-            raise StageFailedError(f"{FILE}: {pool.name}: `limit` and `workers` are whole numbers from 1", BAD_INPUT)
-        if not isinstance(pool.clone, bool):
-            raise StageFailedError(f"{FILE}: {pool.name}: clone: {pool.clone} found; true or false", BAD_INPUT)
-        if pool.gpus not in ("none", "share"):
-            raise StageFailedError(f"{FILE}: {pool.name}: gpus: {pool.gpus} found; none or share", BAD_INPUT)
-    return pools
 
 
 def gpus_here() -> list[str]:
