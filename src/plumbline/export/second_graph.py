@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from plumbline.core.errors import PlumblineError
 from plumbline.core.files import atomic_file
 from plumbline.core.strain import (
     CATEGORY_BOUNDS_PERMILLE,
@@ -209,7 +210,8 @@ def export_predictions(limits: Prepare, category_share: Sequence[float], path: P
             dynamic_shapes=[{i: size for i, size in enumerate(shape) if size is not None} for shape in shapes],
             verbose=False,
         )
-        assert program is not None
+        if program is None:
+            raise PlumblineError("torch.onnx.export returned no program.")
         onnx.save(program.model_proto, temporary)
         kept = limits.model_dump(include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"})
         about: dict[str, Any] = {**declared, "prepare": kept, "category_share": list(category_share)}
