@@ -20,6 +20,7 @@ from flows.orchestration.portions import ForeignWorkerError, check_worker, on_da
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.core.jobs import ONE_THREAD, alone
+from plumbline.export.package import verify_package
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
 from plumbline.sources.city.files import city_folders
@@ -107,6 +108,10 @@ def town(city: City, package: Path, tmp_path: Path, tmp_path_factory: pytest.Tem
     """A project with a champion, and one delivery of many tiles."""
     town = Town(city, tmp_path, package)
     town.settings(tile_m=100)
+    path = tmp_path / "params.yaml"
+    settings = yaml.safe_load(path.read_text())
+    settings["package"]["name"] = verify_package(package).name  # that of the registered model
+    path.write_text(yaml.safe_dump(settings))
     shutil.copy(empty_registry(tmp_path_factory), tmp_path)
     assert run_cli("release", "promote", town.package, cwd=tmp_path).code == 0
     town.deliver("first")
