@@ -23,6 +23,7 @@ from plumbline.core.jobs import ONE_THREAD, alone
 from plumbline.export.package import verify_package
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
+from plumbline.serve.score.results import ASIDE
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.ingest import ingest
 from tests.flows.conftest import ROOT, Project, Server, make_project
@@ -149,7 +150,7 @@ def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town, 
     assert f"score: {tiles} tiles judged on {cluster.address}" in output
     assert f"score: going on, {tiles} of {tiles} portions are there from before" in output
     assert list(town.results()) == ["first"]
-    assert (town.out / "aside" / PLACE).is_dir(), output
+    assert (town.out / ASIDE / PLACE).is_dir(), output
     on_cluster = files_of_results(town)
     shutil.rmtree(town.out)
     shutil.rmtree(broken)
