@@ -41,7 +41,7 @@ class RunPlace(NamedTuple):
 
 
 class ForeignWorkerError(PlumblineError):
-    """A worker of the cluster is not in the place of the run. No delivery is at fault, so none is set aside for it."""
+    """Report a worker of the cluster that is not in the place of the run; deliveries are not set aside for it."""
 
     exit_code = 2
 

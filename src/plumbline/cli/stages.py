@@ -84,7 +84,7 @@ def validate(params: ParamsOption = PARAMS) -> None:
 
 @app.command(epilog="Example: `plumbline gate`, then read data/gate/gate.json")
 def gate(params: ParamsOption = PARAMS) -> None:
-    """Judge what `validate` measured by the rules of the section `gate`; no model is run.
+    """Judge what `validate` measured by the rules of the section `gate`, without a model.
 
     Ends with 0 whatever the verdict: the verdict is the result. `plumbline approve` is what refuses.
     """

@@ -30,7 +30,7 @@ SCENES = "scenes.csv"
 
 
 def gate(validated: Path, params: FieldGates, out: Path) -> None:
-    """Write `gate.json`, verdict and rules, into `out`, also if the verdict is `fail`; no model is run.
+    """Write `gate.json`, verdict and rules, into `out`, also if the verdict is `fail`.
 
     Args:
         validated: folder of the stage `validate`. params: section `gate`. out: folder.
