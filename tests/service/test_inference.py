@@ -148,6 +148,7 @@ def test_tensors_of_files_have_the_answers_that_predict_has(served, city, packag
     prepared = read_prepared(city, manifest)
     content = told.json()
     assert content["building_id"] == prepared.sequences.building_id.tolist()
+    assert content["hides_damage"] == prepared.whole.hides_damage[prepared.footprint].tolist()
     known = read_buildings(city.footprints, read_tracks(city.products())[0].crs)["building_id"]
     assert set(content["left_out"]) == set(known) - set(content["building_id"])
     assert content["columns"] == {one["name"]: one["columns"] for one in manifest.inputs if "columns" in one}

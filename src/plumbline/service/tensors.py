@@ -40,6 +40,7 @@ class Tensors(BaseModel):
     model_version: str = Field(description="Version of the package for which the buildings were prepared.")
     inputs: list[Tensor]
     building_id: list[str] = Field(description="Building of each row of the inputs.")
+    hides_damage: list[bool] = Field(description="Input of this name of `predictions.onnx`, for each row.")
     columns: dict[str, list[TensorColumn]] = Field(description="Columns of each input, in order.")
     left_out: dict[str, str] = Field(description="`building_id` of each other footprint, and why it has no row.")
 
@@ -66,11 +67,13 @@ def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: 
         rows = values[is_finite_B]
         datatype: Literal["FP32", "BOOL"] = "BOOL" if name == MASK else "FP32"
         tensors.append(Tensor(name=name, datatype=datatype, shape=list(rows.shape), data=rows.ravel().tolist()))
+    footprint_B = prepared.footprint[is_finite_B]
     return Tensors(
         model_name=about.name,
         model_version=about.version,
         inputs=tensors,
-        building_id=names[prepared.footprint[is_finite_B]].tolist(),
+        building_id=names[footprint_B].tolist(),
+        hides_damage=prepared.whole.hides_damage[footprint_B].tolist(),
         columns={item["name"]: item["columns"] for item in about.inputs if "columns" in item},
         left_out=left_out,
     )
