@@ -71,6 +71,10 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
         )
     assert program is not None
     written = program.model_proto
+    graph = written.graph
+    # The exporter's notes hold paths of this machine, and the members of sets in any order.
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        del part.metadata_props[:]
     about = json.loads(model.spec.model_dump_json())
     helper.set_model_props(written, {"name": "plumbline-restoration", "spec": json.dumps(about)})
     written.ir_version = helper.find_min_ir_version_for(written.opset_import)  # older runtimes refuse a higher one
