@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.versioning.stage_runner import StageFailedError, _failure, begin_asking, promote, reproduce, stale
+from flows.versioning.stage_runner import StageFailedError, _failure, promote, reproduce, stale
 from tests.flows.conftest import STAGES, Project, stage_process
 from tests.waiting import until_gone
 
@@ -34,13 +34,6 @@ def test_what_is_stale_is_known_beforehand(project: Project) -> None:
     assert "simulate" in stale()
     Path("dvc.yaml").write_text("stages: [")
     assert stale() == set(STAGES)
-
-
-def test_what_was_asked_early_is_answered_once(project: Project) -> None:
-    begin_asking()
-    assert stale() == set(STAGES)
-    reproduce("simulate", str)
-    assert stale() == set(STAGES) - {"simulate"}
 
 
 @pytest.mark.parametrize(("exits", "code"), [(1, 1), (2, 2), (3, 3), (7, 1)])
