@@ -147,7 +147,7 @@ def test_score_on_a_cluster_loses_a_worker_and_makes_the_same_bytes(town: Town, 
         assert len(cluster.workers()) == 1
     tiles = json.loads((town.results()["first"] / "manifest.json").read_text())["tiles"]
     assert tiles > 3
-    assert f"score: {tiles} tiles judged on {cluster.address}" in output
+    assert f"score: {tiles} portions done on {cluster.address}" in output
     assert f"score: going on, {tiles} of {tiles} portions are there from before" in output
     assert list(town.results()) == ["first"]
     assert (town.out / ASIDE / PLACE).is_dir(), output

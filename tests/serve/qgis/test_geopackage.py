@@ -119,3 +119,12 @@ def test_a_disk_that_fills_up_within_any_layer_leaves_what_was_there(tmp_path, r
     assert ".part" not in str(said.value)
     assert [one.name for one in tmp_path.iterdir()] == ["out.gpkg"]
     assert path.read_bytes() == b"yesterday's"
+
+
+def test_a_stated_date_stands_in_for_the_clock(tmp_path, monkeypatch):
+    """GDAL's own setting; the stage `predict` sets it, so that the same inputs give the same bytes."""
+    monkeypatch.setenv("OGR_CURRENT_DATE", "2000-01-01T00:00:00.000Z")
+    path, table_of_six = tmp_path / "out.gpkg", table()
+    write_predictions(table_of_six, path, layers_of(table_of_six))
+    dates = rows(path, "SELECT last_change FROM gpkg_contents") + rows(path, "SELECT update_time FROM layer_styles")
+    assert set(dates) == {("2000-01-01T00:00:00.000Z",)}

@@ -6,7 +6,6 @@ import sqlite3
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -384,15 +383,16 @@ def add_styles(path: Path, styles: Mapping[str, Style]) -> None:
     Raises:
         sqlite3.Error: the disk refused.
     """
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     with closing(sqlite3.connect(path)) as database, database:
+        # The time of the layers, so that GDAL's OGR_CURRENT_DATE holds for the styles, too.
+        (changed,) = database.execute("SELECT max(last_change) FROM gpkg_contents").fetchone()
         geometry = dict(database.execute("SELECT table_name, column_name FROM gpkg_geometry_columns"))
         database.execute(TABLE)
-        database.execute(CONTENTS, (STYLES, STYLES, now))
+        database.execute(CONTENTS, (STYLES, STYLES, changed))
         database.executemany(
             INSERT_STYLE,
             [
-                (layer, geometry[layer], STYLE_NAME, style.qml, style.sld, style.about, now)
+                (layer, geometry[layer], STYLE_NAME, style.qml, style.sld, style.about, changed)
                 for layer, style in styles.items()
             ],
         )
