@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from prefect import flow, get_run_logger, task, unmapped
 from prefect.cache_policies import NO_CACHE
@@ -152,5 +152,5 @@ def on_dask(stage: str, address: str) -> int:
     """
     runner: Any = DaskTaskRunner(address=address)
     if stage == "score":
-        return cast(int, tiles.with_options(task_runner=runner)())
-    return cast(int, portions.with_options(task_runner=runner)(stage))
+        return tiles.with_options(task_runner=runner)()
+    return portions.with_options(task_runner=runner)(stage)
