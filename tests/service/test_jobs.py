@@ -232,7 +232,7 @@ def test_a_window_reaches_the_job(served, city):
     assert "up to 1999-12-31" in failed["problem"]["detail"]
     bodies = client.get("/openapi.json").json()["components"]["schemas"]
     bodies = [one["properties"] for title, one in bodies.items() if title.startswith("Body_")]
-    assert len(bodies) == 2
+    assert len(bodies) == 3
     assert all(body[name]["format"] == "date" for body in bodies for name in ("since", "until"))
 
 

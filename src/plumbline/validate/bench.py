@@ -23,7 +23,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.jobs import cores
 from plumbline.export.answers import Answers, Released
 from plumbline.export.interface import signature
-from plumbline.export.package import MODELS, Manifest
+from plumbline.export.package import MODELS, PREDICTIONS, Manifest
 from plumbline.export.runtime import CPU, OnnxModel, installed_versions
 from plumbline.export.weights import Trained, network_files
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
@@ -228,8 +228,11 @@ class Row:
 
 
 def artifacts(manifest: Manifest) -> list[str]:
-    """List the ONNX files of a package, its default model first."""
-    return sorted((n for n in manifest.files if n.endswith(".onnx")), key=lambda n: (n != manifest.default_model, n))
+    """List the ONNX files of the network in a package, its default model first."""
+    return sorted(
+        (n for n in manifest.files if n.endswith(".onnx") and n != PREDICTIONS),
+        key=lambda n: (n != manifest.default_model, n),
+    )
 
 
 def bench(
