@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.orchestration import tasks
 from flows.restoration import restoration
 from flows.stage import stage
 from flows.versioning import remote
@@ -21,12 +22,12 @@ STAGES = (*RUN, "restore")
 
 def test_other_machines_need_a_commit() -> None:
     state = restoration.fn(elsewhere={"train": "stage/restoration-train"})
-    assert (state.name, state.result(raise_on_failure=False)) == ("BadInput", 2)
+    assert (state.name, tasks.exit_code(state)) == ("BadInput", 2)
 
 
 def test_a_stage_of_no_known_family_is_refused(project: Project) -> None:
     state = stage.fn("train", "HEAD", family="forecast")
-    assert (state.name, state.result(raise_on_failure=False)) == ("BadInput", 2)
+    assert (state.name, tasks.exit_code(state)) == ("BadInput", 2)
     assert state.message.startswith("family: forecast found")
 
 

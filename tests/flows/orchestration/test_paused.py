@@ -76,9 +76,9 @@ def test_a_paused_automation_is_paused_again_where_it_is_made_anew(client: SyncP
 
 
 def test_a_paused_pool_stays_paused_and_its_limit_is_brought_up_to_date(client: SyncPrefectClient) -> None:
-    create_pools(client, [Pool("rests", 2), Pool("works", 1)])
+    create_pools(client, [Pool(name="rests", limit=2), Pool(name="works", limit=1)])
     client.update_work_pool("rests", WorkPoolUpdate(is_paused=True))
-    create_pools(client, [Pool("rests", 3), Pool("works", 4)])
+    create_pools(client, [Pool(name="rests", limit=3), Pool(name="works", limit=4)])
     found = {name: client.read_work_pool(name) for name in ("rests", "works")}
     assert {name: pool.is_paused for name, pool in found.items()} == {"rests": True, "works": False}
     assert {name: pool.concurrency_limit for name, pool in found.items()} == {"rests": 3, "works": 4}
