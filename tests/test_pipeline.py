@@ -59,6 +59,8 @@ OUTPUTS = {
         "model.onnx",
         "model.fp16.onnx",
         "model.int8.onnx",
+        "predictions.onnx",
+        "vectors.json",
         "weights.safetensors",
         "network.json",
         "manifest.json",

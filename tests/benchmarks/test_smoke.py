@@ -43,7 +43,7 @@ TABLES = {
             2,
         )
     ],
-    "flow": [(("", "s", "ratio", "bar"), 13)],
+    "flow": [(("", "s", "ratio", "bar"), 15)],
     "floor": [
         (
             ("city", "mechanism or points", "buildings", "bound", "could show", "resolution", "error at bound", "ours"),

@@ -19,14 +19,20 @@ from plumbline.prepare.features.shards import load_shards
 from tests.export.model_config import ENUMS, parse
 from tests.tiny import run_cli
 
-MODELS = {"plumbline": "model.onnx", "plumbline_fp16": "model.fp16.onnx", "plumbline_int8": "model.int8.onnx"}
-OF_ORT = {"tensor(float)": "TYPE_FP32", "tensor(bool)": "TYPE_BOOL"}
+NETWORKS = {"plumbline": "model.onnx", "plumbline_fp16": "model.fp16.onnx", "plumbline_int8": "model.int8.onnx"}
+MODELS = {**NETWORKS, "plumbline_predictions": "predictions.onnx"}
+OF_ORT = {"tensor(float)": "TYPE_FP32", "tensor(bool)": "TYPE_BOOL", "tensor(int32)": "TYPE_INT32"}
 
 
 @pytest.fixture(scope="module")
 def repository(tiny, tmp_path_factory):
     out = tmp_path_factory.mktemp("triton") / "models"
-    assert write_repository(tiny.data("package"), out, Settings()) == ["plumbline_fp16", "plumbline_int8", "plumbline"]
+    assert write_repository(tiny.data("package"), out, Settings()) == [
+        "plumbline_fp16",
+        "plumbline_int8",
+        "plumbline",
+        "plumbline_predictions",
+    ]
     return out
 
 
@@ -50,7 +56,7 @@ def test_the_config_is_the_signature_that_onnx_runtime_sees(tiny, repository, na
             assert list(ours.reshape.shape) == []
     kinds = {one.name: (one.data_type, list(one.dims)) for one in message.input}
     assert kinds["mask"] == (ENUMS["DataType"]["TYPE_BOOL"], [-1])
-    assert kinds["distance"][1][0] == -1
+    assert kinds["slope"][1][0] == -1
 
 
 def test_a_request_as_the_config_describes_it_gets_the_answers_of_the_package(tiny, repository):

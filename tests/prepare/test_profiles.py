@@ -317,7 +317,7 @@ def test_rows_reach_the_shards_as_the_library_makes_them(prepared, ingested):
         rows = read_profiles(ingested.parent / "old" / name, labelled=True)
         ids = np.array([f"{name}:{line}" for line in rows.line])
         judged = rows_left_out(rows, PARAMS).judged
-        wanted = profile_sequences(rows, ids, YEARS, judged, PARAMS.max_points, "old")
+        wanted = profile_sequences(rows, ids, YEARS, judged, PARAMS.max_points, "old").rounded()
         severity, quadrant = profile_labels(rows, 1.0, {code: q for code, q in CODES.items() if q in QUADRANTS})
         assert 30 < len(judged) < 60
         for number, row in enumerate(judged):

@@ -93,7 +93,7 @@ def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
 
 
 def model_names(manifest: Manifest) -> dict[str, str]:
-    """Return file -> model name: that of the package, and the part between `model.` and `.onnx`.
+    """Return file -> model name: that of the package, and what tells the file from `model.onnx`.
 
     Raises:
         InputError: the package's name cannot be that of a folder.
@@ -101,7 +101,7 @@ def model_names(manifest: Manifest) -> dict[str, str]:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", manifest.name):
         raise InputError(f"manifest.json: name: {manifest.name!r} cannot be the name of a model on a server.")
     return {
-        file: "_".join([manifest.name, *Path(file).stem.split(".")[1:]])
+        file: "_".join([manifest.name, *(part for part in Path(file).stem.split(".") if part != "model")])
         for file in sorted(manifest.files)
         if file.endswith(".onnx")
     }

@@ -70,6 +70,7 @@ class Checkout:
 def checkout(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     """A project with a good package."""
     monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))  # its own code, as `make install` would have it
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     made = request.getfixturevalue("tiny" if request.param == DIAGNOSIS else "tiny_fields")
     return Checkout(request.param, made, tmp_path)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import mlflow
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.core.console import hidden, log
@@ -111,6 +112,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         log.warning("%s; this run is not recorded there", told)
     finally:
         # Lightning makes the address that of the whole process: what it did next in another project went to this one.
+        mlflow.set_tracking_uri(None)
         os.environ.pop("MLFLOW_TRACKING_URI", None)
         if named is not None:
             os.environ["MLFLOW_TRACKING_URI"] = named
