@@ -15,6 +15,7 @@ import yaml
 
 from flows.versioning import clones
 from plumbline.core.files import sha256_folder
+from plumbline.params.fields import RestorationParams
 from tests import tiny_fields
 from tests.flows.conftest import IDENTITY, ROOT, Project
 from tests.flows.orchestration.test_system import ENDED, SYSTEM, System
@@ -43,7 +44,9 @@ def make_clone(folder: Path) -> Project:
             shutil.copy(ROOT / name, folder / name)
     shutil.copytree(ROOT / clones.PAGE, folder / clones.PAGE)
     (folder / "params.yaml").write_text(yaml.safe_dump(SMALL))
-    (folder / "restoration/params.yaml").write_text(yaml.safe_dump(tiny_fields.PARAMS))
+    # With every default: DVC asks for the parameters by name.
+    fields = RestorationParams.model_validate(tiny_fields.PARAMS).model_dump(mode="json", by_alias=True)
+    (folder / "restoration/params.yaml").write_text(yaml.safe_dump(fields))
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
     project = Project(folder)
     project.commit()
@@ -149,7 +152,7 @@ def test_a_delivery_is_judged_and_one_unlike_the_training_data_trains_a_model(sy
     ours = {"deployments": {"id": {"any_": [deployment]}}}
     (run,) = until(lambda: system.ask("/flow_runs/filter", **ours), "a run of retrain", pause_s=1.0)
     ended = wait_for_end(system, run["id"])
-    assert ended["state"]["type"] == "COMPLETED", system.said(run["id"])
+    assert ended["state"]["type"] == "COMPLETED", "\n".join([ended["state"]["message"] or "", *system.said(run["id"])])
     assert ended["state"]["message"].startswith(f"{PLACE} lends its points")
 
 
@@ -166,12 +169,13 @@ def test_a_worker_without_the_page_refuses_before_it_computes_and_says_so_in_one
     (project.folder / "params.yaml").write_text(yaml.safe_dump(SMALL | {"train": {**SMALL["train"], "seed": 5}}))
     project.commit()
     page = home / clones.PAGE
-    page.rename(page.with_name("away"))
+    away = home.with_name("page")
+    page.rename(away)
     try:
         run = system.start("pipeline/nightly")
         state = wait_for_end(system, run)["state"]
     finally:
-        page.with_name("away").rename(page)
+        away.rename(page)
     assert state["name"] == "BadInput", state
     assert "make web" in state["message"]
     assert not any("Traceback" in line for line in system.said(run))
