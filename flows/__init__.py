@@ -24,7 +24,8 @@ def configure() -> None:
     """Set the variables that are not set yet; call this before Prefect is imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("prefect.engine").addFilter(shorten_failure)
+    for name in ("prefect.engine", "prefect.flow_runs"):  # the worker's log, and that of the run
+        logging.getLogger(name).addFilter(shorten_failure)
 
 
 def shorten_failure(record: logging.LogRecord) -> bool:

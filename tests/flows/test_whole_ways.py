@@ -28,6 +28,8 @@ pytestmark = pytest.mark.slow
 SMALL = PARAMS | {
     "prepare": {**PARAMS["prepare"], "buffer_m": 2.0, "min_points": 5, "max_points": 128},  # DVC looks for them
     "score": {"settle_s": 0, "drift": {"min_buildings": 15}},
+    # A model of two epochs may be worse than the one before by chance.
+    "gate": {"rules": [rule for rule in PARAMS["gate"]["rules"] if rule.get("max_drop_vs") != "champion"]},
 }
 LEFT_OUT = ("tests", "benchmarks", "docs")
 
