@@ -93,7 +93,7 @@ def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
 
 
 def model_names(manifest: Manifest) -> dict[str, str]:
-    """Return file -> model name: that of the package, and what tells the file from `model.onnx`.
+    """Return file -> model name: that of the package, and the part of the name of the file other than `model`.
 
     Raises:
         InputError: the package's name cannot be that of a folder.

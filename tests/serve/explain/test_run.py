@@ -23,9 +23,10 @@ from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.serve.columns import WHOLE
 from plumbline.serve.explain import attribution
 from plumbline.serve.explain.run import buildings_path, explain
-from plumbline.serve.predictions import WHOLE, read_predictions
+from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.in_memory import read_tracks
 from tests.prepare.made import PARAMS, make_scene
 from tests.tiny import City, run_cli
