@@ -25,11 +25,11 @@ from PIL import Image
 
 from benchmarks.common import head, line, parse, parser, stamp
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import UNSURE_WHERE, explanations
+from plumbline.prepare.abstention import STATUSES, UNSURE_WHERE, explanations
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.page import write_map
-from plumbline.serve.predictions import STATUSES, make_predictions
+from plumbline.serve.predictions import make_predictions
 from plumbline.sources.points.track import Track
 
 FLAGS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
@@ -113,6 +113,7 @@ def made_city(count: int) -> Judged:
     table = make_predictions(
         buildings,
         status.tolist(),
+        reason.tolist(),
         rng.integers(6, 60, count),
         quadrant,
         quadrant.max(axis=1),

@@ -26,8 +26,8 @@ from benchmarks.heldout.scores import (
 )
 from plumbline.core.files import atomic_file, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
+from plumbline.prepare.abstention import STATUSES
 from plumbline.reporting.charts import Line, Mark, line_chart
-from plumbline.serve.predictions import STATUSES
 from plumbline.validate.measure import AREA_BOUNDS_M2, POINT_BOUNDS
 from plumbline.validate.metrics import COVERED, accuracy_by_coverage, share_error
 

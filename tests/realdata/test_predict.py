@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.serve.predictions import STATUSES, read_predictions
+from plumbline.prepare.abstention import STATUSES
+from plumbline.serve.predictions import read_predictions
 from plumbline.sources.points.read import read_points
 from tests.tiny import run_cli
 

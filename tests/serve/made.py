@@ -16,8 +16,9 @@ from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import fixed_rate
+from plumbline.serve.columns import WHOLE
 from plumbline.serve.judgement import Judged
-from plumbline.serve.predictions import WHOLE, make_predictions
+from plumbline.serve.predictions import make_predictions
 
 OF_LEVEL = category_of_levels()
 SHARE = [0.2, 0.1, 0.2, 0.25, 0.25]
@@ -105,12 +106,15 @@ def table_of(
     p_damaged: ArrayLike | None = None,
     mechanism: ArrayLike | None = None,
     rate: float = 0.1,
+    reason: Sequence[str] | None = None,
 ) -> geopandas.GeoDataFrame:
-    """A table of predictions; see `answers_of`."""
+    """A table of predictions; see `answers_of`. Without reasons, those of `insufficient_points` have few points."""
     said = answers_of(np.nan_to_num(np.asarray(probability, float)), severity, p_damaged=p_damaged, mechanism=mechanism)
+    reasons = {"insufficient_points": "few_points"} if reason is None else {}
     return make_predictions(
         buildings,
         status,
+        [reasons.get(name, name) for name in (status if reason is None else reason)],
         n_points,
         probability,
         np.asarray(probability, float).max(1),
@@ -131,7 +135,8 @@ def judged_of(
     rate: float = 0.1,
     prepare: Prepare = Prepare(),  # noqa: B008
 ) -> Judged:
-    """The same with the reason of each; without, those of `insufficient_points` have few points."""
+    """The same with the reason of each, if it is not that of the table."""
     if reason is None:
-        reason = table["status"].replace("insufficient_points", "few_points").to_numpy(object)
+        reason = table["reason"].to_numpy(object)
+    table = table.assign(reason=reason)
     return Judged(table, reason, explanations(reason, prepare, np.full(len(table), np.nan)), fixed_rate(rate))

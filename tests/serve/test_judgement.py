@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.console import log
+from plumbline.export.interface import PROBABILITIES
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
     LEANING,
@@ -27,9 +28,10 @@ from plumbline.prepare.abstention import (
 )
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
+from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.judgement import Model, OpenModel, ask, judge, say_damaged, say_unjudged
 from plumbline.serve.place.local_rate import Where
-from plumbline.serve.predictions import JUDGEMENT, PROBABILITIES, UNTOLD, write_predictions
+from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
 from tests.prepare.features.test_strain_resolution import buildings
 from tests.serve.made import SHARE, answers_of
@@ -274,8 +276,9 @@ def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
     assert table["building_id"].tolist() == footprints["building_id"].tolist()
     assert ok.sum() > 150
     assert (table.loc[ok, "damage_rate"] == result.rate.rate).all()
-    assert table.loc[~ok, list(JUDGEMENT)].isna().all(axis=None)
-    assert table.loc[ok, [name for name in JUDGEMENT if name not in UNTOLD]].notna().all(axis=None)
+    assert table.loc[~ok, [name for name in JUDGEMENT if name not in ASKED]].isna().all(axis=None)
+    assert table.index[table["p_damaged"].notna()].tolist() == asked.footprint.tolist()
+    assert table.loc[ok, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert (result.reason[~np.isin(np.arange(400), asked.footprint)] == "no_points").all()
     categories = table.loc[ok, [f"p_category_{number}" for number in range(5)]].to_numpy(float)
     np.testing.assert_allclose(categories.sum(1), 1, atol=1e-6)
@@ -352,10 +355,10 @@ def said():
 
 def test_how_many_are_damaged_is_said_with_the_way_to_go_on(result, said):
     say_damaged(result, "Rome: ")
-    p = result.table["p_damaged"].dropna()
+    p = result.table.loc[has_answer(result.table), "p_damaged"]
     share = str(result.rate)[:1].upper() + str(result.rate)[1:]
     assert said == [
-        f"Rome: {share}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
+        f"Rome: {share}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} answered, "
         f"0.5 or more for {(p >= 0.5).sum()}. Sort by p_damaged to triage"
     ]
     say_damaged(judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL))

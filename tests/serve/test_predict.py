@@ -20,8 +20,10 @@ from shapely import affinity
 from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
+from plumbline.prepare.abstention import STATUSES
+from plumbline.serve.columns import COLUMNS, JUDGEMENT, OPTIONAL
 from plumbline.serve.map import page as drawing
-from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, UNTOLD, read_predictions
+from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.in_memory import read_tracks, warn_of_short
 from tests.full_disk import largest_file
 from tests.prepare.made import make_track
@@ -113,7 +115,7 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
     assert set(table["model_version"]) == {verify_package(case.model).version}
     judged = table["status"] == "ok"
     assert judged.any()
-    assert table.loc[judged, [name for name in JUDGEMENT if name not in UNTOLD]].notna().all(axis=None)
+    assert table.loc[judged, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert table.loc[judged, "damage_rate"].nunique() == 1
     assert re.search(r"INFO .* damaged.* \(90 % interval .* to .* %\)", ended.err)
     assert table.loc[~judged, list(JUDGEMENT)].isna().all(axis=None)
@@ -354,7 +356,7 @@ def test_a_building_is_judged_alike_without_the_others(case):
     alone = np.bincount(near[near != other], minlength=len(footprints)) == 0
     judged = (plain["status"] == "ok").to_numpy() & alone
     assert judged.sum() >= 2
-    numbers = [name for name in JUDGEMENT if name not in ("quadrant", "quadrants", *UNTOLD)]
+    numbers = [name for name in JUDGEMENT if name not in ("quadrant", "quadrants", *OPTIONAL)]
     for row in np.flatnonzero(judged)[:3]:
         footprints.iloc[[row]].to_file(case.buildings, driver="GeoJSON")
         (single,) = answers(case).itertuples()

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.export.interface import SET_SHARE
+from plumbline.prepare.abstention import STATUSES
+from plumbline.serve.columns import COLUMNS, DTYPES, JUDGEMENT, LIST_ORDER, has_answer
 from plumbline.serve.predictions import (
-    COLUMNS,
-    DTYPES,
-    JUDGEMENT,
-    STATUSES,
     SUFFIXES,
     check_output,
     make_predictions,
@@ -32,11 +30,11 @@ from tests.full_disk import largest_file
 from tests.serve.made import table_of
 
 CONTRACT = (
-    "building_id status n_points quadrant quadrant_confidence quadrants p_ne p_nw p_sw p_se severity_permille "
+    "building_id status reason n_points quadrant quadrant_confidence quadrants p_ne p_nw p_sw p_se severity_permille "
     "severity_low severity_high burland_category p_damaged p_category_0 p_category_1 p_category_2 p_category_3 "
     "p_category_4 mechanism damage_rate cause begins begins_early begins_late "
     "severity_rate severity_rate_low severity_rate_high p_accelerating settlement_mm settlement_std_mm "
-    "settlement_rate_mm_year tilt_mm_m tilt_std_mm_m tilt_towards against_neighbours_mm "
+    "settlement_rate_mm_year settlement_direction tilt_mm_m tilt_std_mm_m tilt_towards against_neighbours_mm "
     "against_neighbours_std_mm strain_resolution_permille model_version geometry"
 )
 AWKWARD_IDS = ["007", "NA", "2024-01-01", '{"a": 1}', 'comma, "quote"\nline', "Straße 7", "𠠀", "<script>"]
@@ -47,7 +45,9 @@ def buildings(ids: list[str], crs: str = "EPSG:32633") -> geopandas.GeoDataFrame
     return geopandas.GeoDataFrame({"building_id": ids}, geometry=boxes, crs=crs)
 
 
-def predictions(ids: list[str], status: list[str] | None = None, seed: int = 0) -> geopandas.GeoDataFrame:
+def predictions(
+    ids: list[str], status: list[str] | None = None, seed: int = 0, reason: list[str] | None = None
+) -> geopandas.GeoDataFrame:
     rng = np.random.default_rng(seed)
     count = len(ids)
     severity = rng.uniform(0, 5, count)
@@ -62,6 +62,7 @@ def predictions(ids: list[str], status: list[str] | None = None, seed: int = 0) 
         "3",
         p_damaged=rng.random(count),
         mechanism=rng.dirichlet(np.full(6, 0.3), count),
+        reason=reason,
     )
 
 
@@ -112,6 +113,7 @@ def test_answers_become_judgements_and_abstentions_become_nulls() -> None:
     table = make_predictions(
         buildings(["a", "b", "c"]),
         ["ok", "insufficient_points", "ok"],
+        ["ok", "no_points", "ok"],
         [12, 2, 40],
         [[0.1, 0.2, 0.6, 0.1], [np.nan] * 4, [0.7, 0.1, 0.1, 0.1]],
         [0.65, np.nan, 0.8],
@@ -135,6 +137,25 @@ def test_answers_become_judgements_and_abstentions_become_nulls() -> None:
     assert table.loc[1, list(JUDGEMENT)].isna().all()
     assert table["n_points"].tolist() == [12, 2, 40]
     assert (table["model_version"] == "7").all()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_building_that_is_unsure_where_keeps_its_answer_in_every_format(tmp_path: Path, suffix: str) -> None:
+    status = ["ok", *["insufficient_points"] * 3, "out_of_distribution"]
+    reason = ["ok", "unsure_where", "leaning", "no_points", "out_of_distribution"]
+    p = [0.4, 0.9, 0.2, np.nan, 0.7]
+    severity = [0.4, 2.0, 0.2, np.nan, 1.0]
+    quadrants = np.full((5, 4), 0.25)
+    places = buildings(list("abcde"))
+    written = table_of(places, status, [9] * 5, quadrants, severity, severity, severity, p_damaged=p, reason=reason)
+    write_predictions(written, tmp_path / f"out{suffix}")
+    table = read_predictions(tmp_path / f"out{suffix}")
+    assert table["reason"].tolist() == reason
+    np.testing.assert_allclose(table["p_damaged"], p, atol=1e-6)
+    assert table["severity_permille"].notna().tolist() == [True, True, False, False, False]
+    assert table["p_ne"].notna().tolist() == has_answer(table).tolist() == [True, True, False, False, False]
+    order = table.sort_values(list(LIST_ORDER), ascending=False, na_position="last")
+    assert order["building_id"].tolist() == ["b", "e", "a", "c", "d"]
 
 
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ".GPKG"])
@@ -207,8 +228,10 @@ def test_csv_is_plain(tmp_path: Path) -> None:
     write_predictions(predictions(["a", "b"], ["insufficient_points", "ok"]), path)
     header, abstained, judged = path.read_text(encoding="utf-8").splitlines()
     assert header == ",".join(CONTRACT.split())
-    assert abstained.split(",")[3:21] == [""] * 18
-    assert judged.split(",")[13] in "01234"
+    cells = dict(zip(header.split(","), abstained.split(","), strict=False))
+    assert {name for name in JUDGEMENT if cells[name]} == {"p_damaged", "damage_rate"}
+    assert cells["reason"] == "few_points"
+    assert judged.split(",")[14] in "01234"
     assert "POLYGON ((" in judged
 
 
@@ -220,6 +243,8 @@ def test_csv_is_plain(tmp_path: Path) -> None:
         ("burland_category", 0, 4, "building b0: burland_category is not the one"),
         ("quadrant", 0, "N", "building b0: quadrant is none of"),
         ("status", 0, "fine", "building b0: status is none of"),
+        ("reason", 0, "few_points", "building b0: status and reason contradict"),
+        ("reason", 1, "tired", "building b1: reason is none of"),
         ("geometry", 1, None, "building b1: geometry is empty"),
     ],
 )

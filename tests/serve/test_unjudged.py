@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import geopandas
-import numpy as np
 import pyogrio
 
 from plumbline.params import Prepare
@@ -24,8 +23,8 @@ def town(reasons):
         "ok",
         *("out_of_distribution" if one == "out_of_distribution" else "insufficient_points" for one in reasons),
     ]
-    table = predictions([f"b{number}" for number in range(len(status))], status)
-    return judged_of(table, np.array(["ok", *reasons], object))
+    names = [f"b{number}" for number in range(len(status))]
+    return judged_of(predictions(names, status, reason=["ok", *reasons]))
 
 
 def test_every_building_that_is_not_judged_has_a_row_that_says_why(tmp_path):

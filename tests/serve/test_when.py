@@ -8,8 +8,8 @@ import shapely
 
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import Asked
+from plumbline.serve.columns import WHEN
 from plumbline.serve.judgement import Model, judge
-from plumbline.serve.predictions import WHEN
 from plumbline.serve.when import DATES, FIGURES, RATES, Severity, course_rows, when_columns
 from tests.serve.made import PERIOD, SHARE, answers_of, courses_of
 

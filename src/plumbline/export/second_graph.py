@@ -31,7 +31,7 @@ from plumbline.core.strain import (
 from plumbline.export.interface import ROUNDING, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM, predictions_interface
 from plumbline.export.onnx import LIMIT_BATCH, finish, quiet
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import ASKED_REASONS, STATUSES
+from plumbline.prepare.abstention import ASKED_REASONS, OK, STATUSES, UNSURE_WHERE
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 
 EMPTY = -1
@@ -126,17 +126,17 @@ class Predictions(nn.Module):
         reason_B = torch.zeros_like(status_B)
         for code in range(len(ASKED_REASONS) - 1, 0, -1):
             reason_B = torch.where(rules[code - 1], code, reason_B)
-        judged_B = status_B == STATUSES.index("ok")
+        answered_B = (status_B == STATUSES.index(OK)) | (reason_B == ASKED_REASONS.index(UNSURE_WHERE))
 
         sure_B = (mechanism_BM.amax(1) >= SURE_MECHANISM) & (damaged_B >= SURE_DAMAGE)
         mechanism_B = torch.where(sure_B, mechanism_BM.argmax(1), EMPTY)
         category_B = (severity_at_B[:, None] >= self.bounds_E).long().sum(1)
 
         def number(value_B: Tensor) -> Tensor:
-            return torch.where(judged_B, value_B.float(), torch.nan)
+            return torch.where(answered_B, value_B.float(), torch.nan)
 
         def code_of(value_B: Tensor) -> Tensor:
-            return torch.where(judged_B, value_B, EMPTY).int()
+            return torch.where(answered_B, value_B, EMPTY).int()
 
         return (
             status_B.int(),
@@ -147,7 +147,7 @@ class Predictions(nn.Module):
             *(number(quadrant_BQ[:, place]) for place in range(4)),
             *(number(value_B) for value_B in (severity_at_B, low_at_B, high_at_B)),
             code_of(category_B),
-            number(damaged_B),
+            damaged_B.float(),
             *(number(category_BC[:, place]) for place in range(category_BC.shape[1])),
             code_of(mechanism_B),
         )

@@ -75,12 +75,16 @@ UNSURE_WHERE = "unsure_where"
 """Reason of those that want a probable quadrant alone."""
 LEANING = "leaning"
 """Reason of those whose lean hides damage."""
-STATUSES = ("ok", "insufficient_points", "out_of_distribution")
+OK = "ok"
+"""Status and reason of the buildings that are judged."""
+STATUSES = (OK, "insufficient_points", "out_of_distribution")
 """Statuses in the predictions. `ok`: judged. The others say why the model abstained."""
-ASKED_REASONS = ("ok", "few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE, LEANING)
+ASKED_REASONS = (OK, "few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE, LEANING)
 """Reasons of the buildings that a model was asked about, in the order in which they are tried."""
 NO_MATTER = ("too_small", "too_large")
 """Reasons that more points would not change."""
+ABSTENTIONS = ("no_points", *NO_MATTER, *ASKED_REASONS[1:])
+"""Reasons for which a building is not judged."""
 
 
 class Answered(Protocol):

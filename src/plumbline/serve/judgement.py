@@ -31,6 +31,7 @@ from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, with_odds
+from plumbline.serve.columns import has_answer
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.place.causes import found_table
 from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
@@ -209,6 +210,7 @@ def judge(
     table = make_predictions(
         footprints,
         list(found.status),
+        list(found.reason),
         asked.n_points,
         spread(answers.quadrant_probability),
         spread(quadrant_confidence(answers)),
@@ -248,12 +250,11 @@ def say_unjudged(judged: Judged, where: str = "") -> None:
 
 def say_damaged(judged: Judged, where: str = "") -> None:
     """Log how many buildings are damaged, and how to go on. `where`: begins the line."""
-    ok = judged.table["status"] == "ok"
-    if not ok.any():
+    p_damaged = judged.table.loc[has_answer(judged.table), "p_damaged"].to_numpy(float)
+    if not len(p_damaged):
         return
-    p_damaged = judged.table.loc[ok, "p_damaged"].to_numpy(float)
     log.info(
-        "%s%s. p_damaged is 0.9 or more for %d of the %d judged, 0.5 or more for %d. Sort by p_damaged to triage",
+        "%s%s. p_damaged is 0.9 or more for %d of the %d answered, 0.5 or more for %d. Sort by p_damaged to triage",
         where,
         str(judged.rate)[:1].upper() + str(judged.rate)[1:],
         int((p_damaged >= 0.9).sum()),

@@ -18,6 +18,7 @@ from plumbline.prepare.abstention import LEANING, NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
+from plumbline.serve.columns import has_answer
 from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.predictions import AREAS, CAUSES, COURSES, SCATTERERS, UNJUDGED
 from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, causes_style, scatterers_style, unjudged_style
@@ -91,8 +92,8 @@ def scatterer_layers(
         owners: of each track (N,) the row of each point's building in `predictions`, `UNASSIGNED` without one.
         predictions: see `make_predictions`.
     """
-    judged = (predictions["status"] == "ok").to_numpy()
-    chosen = [_usable(track, owner, judged) for track, owner in zip(tracks, owners, strict=True)]
+    answered = has_answer(predictions)
+    chosen = [_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)]
     chosen = _bounded(chosen, [len(_days(track)[0]) for track in tracks], predictions)
     names = layer_names([track.name for track in tracks])
     limit = colour_limit(
@@ -120,9 +121,9 @@ def layer_names(tracks: Sequence[str]) -> list[str]:
     return found
 
 
-def _usable(track: Track, owner: Index, judged: NDArray[np.bool_]) -> _Chosen:
-    """Choose the points used for judged buildings, piece by piece to avoid a copy of all series."""
-    mine = np.flatnonzero((owner != UNASSIGNED) & judged[owner]) if len(judged) else np.zeros(0, np.intp)
+def _usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> _Chosen:
+    """Choose the points used for answered buildings, piece by piece to avoid a copy of all series."""
+    mine = np.flatnonzero((owner != UNASSIGNED) & answered[owner]) if len(answered) else np.zeros(0, np.intp)
     rows: list[Index] = [np.zeros(0, np.intp)]
     velocities: list[NDArray[np.floating[Any]]] = [np.zeros(0)]
     for start in range(0, len(mine), PIECE):

@@ -82,8 +82,8 @@ def predict(
     say_damaged(judged)
     if torn:
         log.info(
-            "%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
-            "(--min-quadrant-confidence 0 judges them too)",
+            "%d of the insufficient_points may be damaged, but no quadrant of theirs is probable enough: "
+            "they have their p_damaged all the same",
             torn,
         )
     return table

@@ -21,51 +21,14 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
-from plumbline.export.interface import CATEGORIES as CATEGORIES
-from plumbline.export.interface import PROBABILITIES as PROBABILITIES
-from plumbline.export.interface import SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
-from plumbline.prepare.abstention import STATUSES as STATUSES
+from plumbline.export.interface import CATEGORIES, PROBABILITIES, SET_SHARE, SURE_MECHANISM
+from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
+from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, WHEN, WHOLE, has_answer, shows_quadrant
+from plumbline.serve.qgis.descriptions import describe
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.globe import cut, to_degrees
-
-DTYPES = {
-    "building_id": "str",
-    "status": "str",
-    "n_points": "int64",
-    "quadrant": "str",
-    "quadrant_confidence": "float64",
-    "quadrants": "str",
-    **dict.fromkeys(PROBABILITIES, "float64"),
-    "severity_permille": "float64",
-    "severity_low": "float64",
-    "severity_high": "float64",
-    "burland_category": "Int64",  # nullable: an abstention has none, and 0 is a judgement
-    "p_damaged": "float64",
-    **dict.fromkeys(CATEGORIES, "float64"),
-    "mechanism": "str",
-    "damage_rate": "float64",
-    "cause": "str",
-    **dict.fromkeys(("begins", "begins_early", "begins_late"), "str"),
-    **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), "float64"),
-    **dict.fromkeys(("settlement_mm", "settlement_std_mm", "settlement_rate_mm_year"), "float64"),
-    **dict.fromkeys(("tilt_mm_m", "tilt_std_mm_m", "tilt_towards"), "float64"),
-    **dict.fromkeys(("against_neighbours_mm", "against_neighbours_std_mm"), "float64"),
-    "strain_resolution_permille": "float64",
-    "model_version": "str",
-}
-COLUMNS = (*DTYPES, "geometry")
-"""All columns, in the contract's order; the footprint last."""
-
-JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("settlement_mm")]
-"""Columns that are empty where the status is not `ok`, and full where it is, but for `UNTOLD`."""
-WHEN = COLUMNS[COLUMNS.index("begins") : COLUMNS.index("settlement_mm")]
-"""When damage began, and how fast it grows."""
-WHOLE = COLUMNS[COLUMNS.index("settlement_mm") : COLUMNS.index("model_version")]
-"""How a building moves as a whole, and what its points could show: whatever the status."""
-UNTOLD = ("mechanism", "cause", *WHEN)
-"""Columns that are also empty where the points do not tell, or no cause is near."""
 
 PREDICTIONS, UNJUDGED, COURSES, AREAS, CAUSES = "predictions", "not_judged", "courses", MOVING_AREAS, "causes"
 """Layers of a GeoPackage of `plumbline predict`."""
@@ -79,6 +42,7 @@ SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
 def make_predictions(
     buildings: geopandas.GeoDataFrame,
     status: Sequence[str],
+    reason: Sequence[str],
     n_points: ArrayLike,
     probability: ArrayLike,
     confidence: ArrayLike,
@@ -98,6 +62,7 @@ def make_predictions(
     Args:
         buildings: `building_id` and footprint, with a CRS.
         status: (B,) of `STATUSES`.
+        reason: (B,) `ok`, or one of `ABSTENTIONS`.
         n_points: (B,) usable points.
         probability: (B, 4) of the quadrants, in the order of `compass.QUADRANTS`.
         confidence: (B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
@@ -109,7 +74,7 @@ def make_predictions(
         cause: (B,) name of the cause that reaches a building, or None.
         whole: columns `WHOLE` (B,), as `when`.
 
-    What the others hold where the status is not `ok` does not matter: it is left out.
+    The judgement is left out where the reason is none of `ANSWERED_REASONS`, but for the columns `ASKED`.
     """
     p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
     severity = np.asarray(severity_permille, float)
@@ -119,6 +84,7 @@ def make_predictions(
         {
             "building_id": buildings["building_id"].to_numpy(),
             "status": np.asarray(status, object),
+            "reason": np.asarray(reason, object),
             "n_points": np.asarray(n_points),
             "quadrant": np.array(QUADRANTS, object)[best],
             "quadrant_confidence": np.asarray(confidence, float),
@@ -134,14 +100,16 @@ def make_predictions(
             "damage_rate": damage_rate,
             "cause": np.full(len(p), None, object) if cause is None else cause,
             **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
-            **{name: whole.get(name, np.full(len(p), np.nan)) for name in WHOLE},
+            **{name: whole.get(name, np.full(len(p), None, object)) for name in WHOLE},
             "model_version": model_version,
         },
         geometry=buildings.geometry.to_numpy(),
         crs=buildings.crs,
     )
     table = table.astype({"burland_category": "Int64"})
-    table.loc[table["status"] != "ok", list(JUDGEMENT)] = None
+    unanswered, asked = ~has_answer(table), table["p_damaged"].notna().to_numpy()
+    table.loc[unanswered, [name for name in JUDGEMENT if name not in ASKED]] = None
+    table.loc[unanswered & ~asked, list(ASKED)] = None
     return _typed(table)
 
 
@@ -158,7 +126,7 @@ def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
 def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
     """Return (B,) the mechanism where it and damage are probable enough, else None."""
     p = np.where(np.isfinite(probability), probability, 0.0)
-    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= SURE_DAMAGE)
+    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & shows_quadrant(p_damaged)
     return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 
@@ -209,6 +177,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: S
                 table.to_file(temporary, driver="GPKG", layer=PREDICTIONS)
                 styles = {PREDICTIONS: predictions_style(PREDICTIONS), **add_layers(temporary, layers)}
                 add_styles(temporary, styles)
+                describe(temporary)
             elif suffix == ".geojson":
                 temporary.write_text(geojson_text(table), encoding="utf-8")
             else:
@@ -254,25 +223,29 @@ def _typed(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
 def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     """Return the table with the contract's columns and types, and refuse contradictory rows."""
     table = _typed(predictions)
-    judged = (table["status"] == "ok").to_numpy()
-    empty = table[list(JUDGEMENT)].isna().to_numpy()
-    for name in ("building_id", "status", "model_version", "geometry"):
-        _refuse(table, table[name].isna().to_numpy(), f"{name} is empty")
-    _refuse(table, ~table["status"].isin(STATUSES).to_numpy(), f"status is none of {', '.join(STATUSES)}")
-    for i, name in enumerate(JUDGEMENT):
-        if name not in UNTOLD:
-            _refuse(table, judged & empty[:, i], f"{name} is empty although the status is ok")
-        _refuse(table, ~judged & ~empty[:, i], f"{name} is given although the status is not ok")
-    _refuse(table, judged & ~table["quadrant"].isin(QUADRANTS).to_numpy(), f"quadrant is none of {QUADRANTS}")
+    answered = has_answer(table)
+    empty = table[list(JUDGEMENT)].isna()
+    for name in ("building_id", "status", "reason", "model_version", "geometry"):
+        _refuse(table, table[name].isna(), f"{name} is empty")
+    _refuse(table, ~table["status"].isin(STATUSES), f"status is none of {', '.join(STATUSES)}")
+    _refuse(table, ~table["reason"].isin((OK, *ABSTENTIONS)), f"reason is none of {', '.join((OK, *ABSTENTIONS))}")
+    _refuse(table, (table["status"] == OK) != (table["reason"] == OK), "status and reason contradict each other")
+    for name in JUDGEMENT:
+        if name not in OPTIONAL:
+            _refuse(table, answered & empty[name], f"{name} is empty although the reason is {OK} or unsure_where")
+        if name not in ASKED:
+            _refuse(table, ~answered & ~empty[name], f"{name} is given although the building has no answer")
+    _refuse(table, answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}")
     expected = category(table["severity_permille"])
-    found = table["burland_category"].fillna(-1).to_numpy(np.int64)
-    _refuse(table, judged & (found != expected), "burland_category is not the one of severity_permille")
+    categories = table["burland_category"].fillna(-1).to_numpy(np.int64)
+    _refuse(table, answered & (categories != expected), "burland_category is not the one of severity_permille")
     return table
 
 
-def _refuse(table: geopandas.GeoDataFrame, bad: NDArray[np.bool_], what: str) -> None:
-    if bad.any():
-        raise ValueError(f"building {table['building_id'].iloc[int(bad.argmax())]}: {what}")
+def _refuse(table: geopandas.GeoDataFrame, is_wrong: ArrayLike, what: str) -> None:
+    wrong = np.asarray(is_wrong, bool)
+    if wrong.any():
+        raise ValueError(f"building {table['building_id'].iloc[int(wrong.argmax())]}: {what}")
 
 
 def geojson_text(table: geopandas.GeoDataFrame) -> str:

@@ -25,6 +25,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, why_unwritten
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.scatterers import check_epochs
+from plumbline.serve.columns import has_answer
 from plumbline.serve.judgement import OpenModel, answer, open_model
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import BUILDINGS, check_inputs, check_outputs, geojson_text
@@ -125,7 +126,7 @@ def _judge(
     for day in track(dates, len(dates), "replay"):
         with _without_repeats(said):
             judged = answer(replace(city, points=until(city.points, day)), model, options).judged
-        p_damaged_F = np.asarray(judged.table["p_damaged"], float)
+        p_damaged_F = judged.table["p_damaged"].where(has_answer(judged.table)).to_numpy(float)
         flagged = p_damaged_F >= threshold
         log.info(
             "%s: %d judged, %d flagged (p_damaged %g or more), %d of them for the first time; share of damaged "
@@ -243,8 +244,7 @@ def _say_doubts(judged: Sequence[_AsOf], options: Options) -> None:
         )
     if judged[-1].unsure_where:
         log.info(
-            "%d of %d buildings are unsure_where at the last date: they may be damaged, and have no p_damaged "
-            "(--min-quadrant-confidence 0 judges them too)",
+            "%d of %d buildings are unsure_where at the last date: the points do not show where they are damaged",
             judged[-1].unsure_where,
             len(judged[-1].p_damaged_F),
         )

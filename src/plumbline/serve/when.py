@@ -17,7 +17,7 @@ from plumbline.export.answers import Answers
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, prior_beginnings, prior_quickens
 from plumbline.prepare.strain_course import StrainCourses, strain_courses
-from plumbline.serve.predictions import WHEN
+from plumbline.serve.columns import WHEN
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]

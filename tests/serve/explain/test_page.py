@@ -233,11 +233,11 @@ def test_strain_over_time_is_drawn_where_it_is_known(tmp_path):
         parse(svg)
 
 
-def test_the_most_severe_are_drawn_and_the_others_counted(tmp_path, monkeypatch):
+def test_the_most_probably_damaged_are_drawn_and_the_others_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(explain_page, "MOST_DRAWN", 2)
     page = page_of(tmp_path, *tables(5))
     assert re.findall(r"<b>(b\d)</b>", page) == ["b4", "b3"]
-    assert "3 less severe buildings" in page
+    assert "3 less probably damaged buildings" in page
 
 
 def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_path):

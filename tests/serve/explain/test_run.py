@@ -23,9 +23,10 @@ from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.serve.columns import ASKED, WHOLE
 from plumbline.serve.explain import attribution
 from plumbline.serve.explain.run import buildings_path, explain
-from plumbline.serve.predictions import WHOLE, read_predictions
+from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.in_memory import read_tracks
 from tests.prepare.made import PARAMS, make_scene
 from tests.tiny import City, run_cli
@@ -75,7 +76,8 @@ def buildings(folder):
 def test_the_rows_are_those_of_predict_at_the_same_share(folder, judged, buildings):
     """By default both estimate the share of damaged buildings from all answers, and say so."""
     columns = [name for name in judged if name not in ("building_id", "geometry")]
-    texts = dict.fromkeys(("mechanism", "cause", "begins", "begins_early", "begins_late"), "")
+    names = ("mechanism", "cause", "settlement_direction", "begins", "begins_early", "begins_late")
+    texts = dict.fromkeys(names, "")
     found, wanted = (pd.DataFrame(table[columns]).fillna(texts) for table in (buildings, judged))
     pd.testing.assert_frame_equal(found, wanted, check_dtype=False, check_index_type=False)
     (share,) = re.findall(r"INFO (.* % of the .*)\. p_damaged is 0\.9", (folder / "predict.log").read_text())
@@ -209,7 +211,8 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(city, folder,
     rows = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
     assert set(rows.index) == set(asked)
     assert rows.loc[asked[0], "status"] == left["status"].iloc[0]
-    assert rows.drop(columns=["status", "n_points", "model_version", *WHOLE]).loc[asked[0]].isna().all()
+    kept = ["status", "reason", "n_points", "model_version", *ASKED, *WHOLE]
+    assert rows.drop(columns=kept).loc[asked[0]].isna().all()
     scatterers = geopandas.read_file(tmp_path / "e.gpkg", layer="scatterers")
     assert set(scatterers["building_id"]) == {asked[1]}
     assert "Not judged" in (tmp_path / "e.html").read_text()
@@ -229,22 +232,21 @@ def test_each_building_has_the_reason_of_its_own_footprint(city, tmp_path):
     assert re.findall(r"not judged \(its shorter side is below 2 m, .*\): (.*)", ended.err) == [last]
 
 
-def test_the_limit_of_what_is_judged_is_that_of_predict(city, tmp_path):
+def test_who_is_unsure_where_is_explained_as_well(city, tmp_path):
     def explained(bound):
         words = ["--model", "pretrained", "--min-quadrant-confidence", bound]
         ended = run_cli(*arguments(city, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
         assert ended.code == 0, ended.err
-        return ended, geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
+        return geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
 
-    _, loose = explained(0)
+    loose = explained(0)
     elsewhere = loose["p_damaged"] * (1 - loose["quadrant_confidence"])
     limit = 1 - float(elsewhere.quantile(0.7))
-    ended, strict = explained(limit)
-    (told,) = re.findall(r"not judged \(it may be damaged, .* 0 explains them too\): (.*)", ended.err)
-    assert set(told.split(", ")) == set(loose.index) - set(strict.index)
-    sure = elsewhere <= 1 - limit
-    assert 0 < sure.sum() < len(sure)
-    assert set(strict.index) == set(loose.index[sure])
+    strict = explained(limit)
+    assert set(strict.index) == set(loose.index)
+    is_unsure = (strict["reason"] == "unsure_where")[loose.index]
+    assert 0 < is_unsure.sum() < len(is_unsure)
+    assert is_unsure.tolist() == (elsewhere > 1 - limit).tolist()
 
 
 def test_nobody_judged_is_an_empty_table_and_a_reason(city, tmp_path, predicted):

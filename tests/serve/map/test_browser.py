@@ -14,10 +14,10 @@ import pytest
 import shapely
 
 from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.serve.columns import DTYPES, JUDGEMENT
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
 from plumbline.serve.place.causes import FoundCause, found_table
-from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
 from tests.serve.map.test_over_time import rows
 from tests.serve.map.town import EAST, HOSTILE, NORTH, town, track

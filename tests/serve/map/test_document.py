@@ -9,13 +9,14 @@ import pytest
 import shapely
 
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import STATUSES
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.columns import DTYPES, OPTIONAL
 from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map import document as making
 from plumbline.serve.map import histories as chosen
 from plumbline.serve.map.content import MapPoints
 from plumbline.serve.map.document import as_json, make_document, velocity_limit
-from plumbline.serve.predictions import DTYPES, STATUSES, UNTOLD
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
 
@@ -41,7 +42,7 @@ def test_every_building_has_its_columns_and_a_place_in_longitude_and_latitude() 
         if row.status == "ok":
             assert own["p_damaged"] == pytest.approx(row.p_damaged, abs=1e-4)
             assert own["burland_category"] == row.burland_category
-            assert set(own) - OF_MAP | set(said["constants"]) >= set(DTYPES) - set(UNTOLD)
+            assert set(own) - OF_MAP | set(said["constants"]) >= set(DTYPES) - set(OPTIONAL)
         else:
             assert "p_damaged" not in own
             assert own["reason"] in REASON_GROUPS

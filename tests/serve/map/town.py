@@ -11,7 +11,7 @@ import geopandas
 import numpy as np
 import shapely
 
-from plumbline.serve.predictions import STATUSES
+from plumbline.prepare.abstention import STATUSES
 from plumbline.sources.points.track import Track
 from tests.serve.made import table_of
 

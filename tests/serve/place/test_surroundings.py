@@ -6,8 +6,8 @@ import pytest
 import shapely
 
 from plumbline.prepare.response.whole_building import WholeBuildings
+from plumbline.serve.columns import WHOLE
 from plumbline.serve.place.surroundings import Comparable, medians_around, whole_columns
-from plumbline.serve.predictions import WHOLE
 
 LOS = np.array([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]])
 YEARS = 4.0

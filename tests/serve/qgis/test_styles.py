@@ -7,15 +7,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.prepare.abstention import STATUSES, UNSURE_WHERE
+from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
+from plumbline.serve.columns import COLUMNS
 from plumbline.serve.layers import HATCHINGS, unjudged_layer
 from plumbline.serve.place.causes import FoundCause
 from plumbline.serve.place.moving_areas import COLUMNS as AREAS
-from plumbline.serve.predictions import COLUMNS, STATUSES
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis.styles import (
     NOT_JUDGED,
     SCATTERER_ALIASES,
+    UNSURE_LABEL,
     areas_style,
     causes_style,
     field_style,
@@ -97,7 +99,7 @@ def test_categories_have_the_colours_of_the_map():
     symbols = list(parsed(style.qml).find("renderer-v2/symbols"))
     for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True)):
         assert rules[code].get("label") == f"{code} {name}"
-        assert rules[code].get("filter") == f'"status" = \'ok\' AND "burland_category" = {code}'
+        assert rules[code].get("filter") == f'"burland_category" = {code}'
         assert option(symbols[code], "color") == [qml.rgba(colour)]
     fills = [one.text for one in parsed(style.sld).iterfind(".//se:Fill/se:SvgParameter", SLD)]
     assert fills[:5] == list(CATEGORY_COLOURS)
@@ -110,7 +112,15 @@ def test_what_is_not_judged_is_hatched_grey_and_each_status_otherwise():
     assert brushes == ["b_diagonal", "diagonal_x"]
     assert all(option(one, "color")[-1] == qml.rgba(GREY) for one in symbols)
     shapes = [one.text for one in parsed(predictions_style("p").sld).iterfind(".//se:WellKnownName", SLD)]
-    assert shapes == ["slash", "x"]
+    assert shapes == ["slash", "x", "backslash"]
+
+
+def test_a_building_that_is_unsure_where_has_the_colour_of_its_category_and_orange_lines():
+    rules = {rule.get("label"): rule for rule in parsed(predictions_style("p").qml).iter("rule")}
+    assert rules[UNSURE_LABEL].get("filter") == f"\"reason\" = '{UNSURE_WHERE}'"
+    assert "IS NULL" in rules[NOT_JUDGED["insufficient_points"][0]].get("filter")
+    symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))
+    assert option(symbols[7], "color") == [qml.rgba(ORANGE)]
 
 
 def test_each_group_of_reasons_has_a_hatching():

@@ -12,13 +12,15 @@ import shapely
 
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
+from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.features.definition import GEOMETRY
 from plumbline.reporting.charts import course_chart
 from plumbline.reporting.page import number, say, table
 from plumbline.reporting.plans import DrawnBuilding, draw_building, legend
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.columns import LIST_ORDER
 from plumbline.serve.map.content import description, isolated
-from plumbline.serve.predictions import PROBABILITIES, write_text
+from plumbline.serve.predictions import write_text
 
 MOST_DRAWN = 200
 """Most buildings on a page, so that a browser can still open it."""
@@ -57,7 +59,7 @@ def write_page(
     rate: DamageRate,
     courses: pd.DataFrame | None = None,
 ) -> None:
-    """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
+    """Draw the buildings, the most probably damaged first, into one HTML file that loads nothing from elsewhere.
 
     Args:
         buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
@@ -72,11 +74,11 @@ def write_page(
     Raises:
         InputError: the file cannot be written.
     """
-    ordered = buildings.sort_values("severity_permille", ascending=False, na_position="last", kind="stable")
+    ordered = buildings.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
     shown = ordered.head(MOST_DRAWN)
     left = len(ordered) - len(shown)
     if left:
-        log.warning("--plan: the %d most severe of %d buildings are drawn", len(shown), len(ordered))
+        log.warning("--plan: of %d buildings, the %d most probably damaged are drawn", len(ordered), len(shown))
     moved = scatterers.loc[scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"].abs()
     limit = float(max(LEAST_LIMIT_MM, np.ceil(moved.quantile(0.98)))) if len(moved) else LEAST_LIMIT_MM
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
@@ -87,7 +89,7 @@ def write_page(
         _section(row, shape, groups.get(row.building_id), limit, why, of.get(row.building_id))
         for row, shape, why in zip(shown.itertuples(index=False), drawn, explanation[shown.index], strict=True)
     ]
-    more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
+    more = f"<p>{left:,} less probably damaged buildings are in the table, and not drawn.</p>" if left else ""
     version = ", ".join(sorted(set(shown["model_version"])))
     share = say(f"Severities and probabilities are for a city like this: {rate}.")
     about = f"<p>Model version {say(version)}. {share}</p><p>{say(_ABOUT)}</p>{more}{legend(limit)}"
@@ -109,7 +111,7 @@ def _section(
     course: pd.DataFrame | None,
 ) -> str:
     """Write drawing and figures of one building; the reason, if it was not judged."""
-    if row.status != "ok" or scatterers is None:
+    if scatterers is None:
         return f'<section><div class="said">{description(row, why)}</div></section>'
     # Below category 1 the quadrant is undefined: then the severity is what there is to explain.
     question, unit = ("quadrant", "logits") if row.burland_category >= 1 else ("severity", "log permille")

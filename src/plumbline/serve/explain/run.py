@@ -19,10 +19,11 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, why_unwritten
 from plumbline.export.weights import load_network
-from plumbline.prepare.abstention import UNSURE_WHERE, reason_sentences
+from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
+from plumbline.serve.columns import ANSWERED_REASONS, has_answer
 from plumbline.serve.explain.attribution import Moved, Reasons, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.judgement import Judged, answer, open_model, say_damaged
@@ -196,7 +197,7 @@ class Explained(NamedTuple):
     """Tables of the explained buildings."""
 
     scatterers: geopandas.GeoDataFrame
-    """Of those that were judged; see `scatterer_table`."""
+    """Of those that have an answer; see `scatterer_table`."""
     buildings: pd.DataFrame
     """All of them; see `building_table`."""
 
@@ -217,7 +218,7 @@ def explain(
         buildings: footprints.
         package: model package folder; its default model answers, and its network in float32 is explained.
         output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
-        chosen: `building_id` of those to explain; all that are judged without.
+        chosen: `building_id` of those to explain; all that have an answer without.
         plan: HTML file.
         options: as of `predict`.
 
@@ -235,13 +236,13 @@ def explain(
     rows = rows_named(names, chosen, buildings) if chosen else np.arange(len(names))
     judged, prepared = answer(city, model, options)
     say_damaged(judged)
-    is_ok = judged.reason == "ok"
-    place = np.flatnonzero(is_ok[prepared.footprint] & np.isin(prepared.footprint, rows))
+    answered = has_answer(judged.table)
+    place = np.flatnonzero(answered[prepared.footprint] & np.isin(prepared.footprint, rows))
     sequences = prepared.sequences.take(place)
     found = reasons(network, sequences)
     _tell(footprints["building_id"].iloc[rows], judged, reason_sentences(options.limits(model.prepare)))
     of_rows = product_points(prepared, place, city.points)
-    shown = rows if chosen else rows[is_ok[rows]]
+    shown = rows if chosen else rows[answered[rows]]
     table = pd.DataFrame(judged.table.drop(columns="geometry")).iloc[shown].reset_index(drop=True)
     whole = Explained(
         scatterer_table(sequences, of_rows, found, footprints.crs), building_table(table, sequences, found)
@@ -258,13 +259,12 @@ def explain(
 
 
 def _tell(names: pd.Series, judged: Judged, said: dict[str, str]) -> None:
-    """Log which of the buildings are not explained, by reason; `names`: with the rows of `judged` as its index."""
+    """Log which of the buildings are explained, by reason. `names`: with the rows of `judged` as index."""
     for reason, own in names.groupby(judged.reason[names.index]):
-        if reason == "ok":
-            log.info("%d buildings explained", len(own))
+        if reason in ANSWERED_REASONS:
+            log.info("%d buildings explained (%s)", len(own), reason)
             continue
         more = f" and {len(own) - NAMED} others" if len(own) > NAMED else ""
-        hint = "; --min-quadrant-confidence 0 explains them too" if reason == UNSURE_WHERE else ""
         why = judged.explanation[own.index[0]] if len(own) == 1 else said[reason]
         named = ", ".join(own[:NAMED]) + more
-        log.warning("not explained, because not judged (%s%s): %s", why, hint, named)
+        log.warning("not explained, because not judged (%s): %s", why, named)

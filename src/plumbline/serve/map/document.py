@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.columns import DTYPES, WHOLE
 from plumbline.serve.judgement import Judged
 from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map.content import (
@@ -29,7 +31,6 @@ from plumbline.serve.map.content import (
 )
 from plumbline.serve.map.histories import histories
 from plumbline.serve.map.over_time import courses
-from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES, WHOLE
 from plumbline.sources.globe import TURN_DEG, to_degrees
 from plumbline.sources.points.track import Track
 

@@ -240,6 +240,11 @@ def compared(operator: str, field: str, value: str) -> ET.Element:
     return node(f"ogc:{operator}", {}, node("ogc:PropertyName", text=field), node("ogc:Literal", text=value))
 
 
+def is_null(field: str) -> ET.Element:
+    """Make the condition that a field is empty."""
+    return node("ogc:PropertyIsNull", {}, node("ogc:PropertyName", text=field))
+
+
 def has_dimension(number: int) -> ET.Element:
     """Make the condition that a geometry is a point (0), a line (1) or a polygon (2)."""
     of = node("ogc:Function", {"name": "dimension"}, node("ogc:PropertyName", text="geom"))

@@ -13,57 +13,21 @@ import geopandas
 import pandas as pd
 import pyogrio
 
-from plumbline.core.compass import QUADRANTS
-from plumbline.reporting.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, TEAL
+from plumbline.export.interface import SURE_DAMAGE
+from plumbline.prepare.abstention import OK, UNSURE_WHERE
+from plumbline.reporting.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE, TEAL
+from plumbline.serve.columns import ALIASES
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis import documents as sld
 
 ROW = "fid"
 """Column that a GeoPackage adds by itself."""
-ALIASES = {
-    ROW: "Row",
-    "building_id": "Building",
-    "status": "Status",
-    "n_points": "Usable scatterers",
-    "quadrant": "Most probable quadrant",
-    "quadrant_confidence": "Probability that the quadrant is right (0-1)",
-    "quadrants": "Quadrants that hold 80 % of the probability",
-    **{f"p_{name.lower()}": f"Probability of quadrant {name} (0-1)" for name in QUADRANTS},
-    "severity_permille": "Severity (permille)",
-    "severity_low": "Severity, lower end of the 90 % interval (permille)",
-    "severity_high": "Severity, upper end of the 90 % interval (permille)",
-    "burland_category": "Burland category (0-4)",
-    "p_damaged": "Probability of damage, category 1 or above (0-1)",
-    **{
-        f"p_category_{number}": f"Probability of category {number}, {name} (0-1)"
-        for number, name in enumerate(CATEGORY_NAMES)
-    },
-    "mechanism": "Mechanism of failure",
-    "damage_rate": "Share of damaged buildings that is assumed (0-1)",
-    "cause": "Possible cause that is near",
-    "begins": "Damage began, most probable date",
-    "begins_early": "Damage began, earliest date of the 90 % interval",
-    "begins_late": "Damage began, latest date of the 90 % interval",
-    "severity_rate": "Growth of the severity in the last year (permille a year)",
-    "severity_rate_low": "Growth, lower end of the 90 % interval (permille a year)",
-    "severity_rate_high": "Growth, upper end of the 90 % interval (permille a year)",
-    "p_accelerating": "Probability of faster growth in the last year than before (0-1)",
-    "settlement_mm": "Settlement over the record, negative: down (mm)",
-    "settlement_std_mm": "Settlement, standard error (mm)",
-    "settlement_rate_mm_year": "Mean rate of settlement (mm a year)",
-    "tilt_mm_m": "Tilt over the record (mm/m)",
-    "tilt_std_mm_m": "Tilt, standard error (mm/m)",
-    "tilt_towards": "Side that sinks by the tilt (degrees from north, clockwise)",
-    "against_neighbours_mm": "Settlement less the median of the neighbours (mm)",
-    "against_neighbours_std_mm": "The same, standard error (mm)",
-    "strain_resolution_permille": "Smallest severity that its points could show (permille)",
-    "model_version": "Version of the model",
-}
+PREDICTIONS_ALIASES = {ROW: "Row", **ALIASES}
 """Field of the predictions -> its name with its unit."""
 NOT_JUDGED = {
     "insufficient_points": (
         "not judged: too little data",
-        "its points are too few, too noisy or do not tell its quadrant; or its size is out of range",
+        "its points are too few or too noisy, or it leans; or its size is out of range",
         "b_diagonal",
         "slash",
     ),
@@ -75,10 +39,12 @@ NOT_JUDGED = {
     ),
 }
 """Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
-DAMAGED = '"status" = \'ok\' AND "p_damaged" >= 0.5'
+DAMAGED = f'"severity_permille" IS NOT NULL AND "p_damaged" >= {SURE_DAMAGE}'
+"""Condition of QGIS: a quadrant is shown, see `columns.shows_quadrant`."""
 NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 """Expression of QGIS: the building's name as HTML."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
+UNSURE_LABEL = "not known where"
 QUARTER = """
 with_variable('box', oriented_bbox($geometry),
 with_variable('angle', 90 - degrees(CASE
@@ -95,8 +61,7 @@ with_variable('quarter', rotate(bounds(make_line(@middle, make_point(
 """Expression of QGIS: the part of a footprint that lies in its quadrant, as `core.compass.frames` defines it: the
 smallest rectangle's axis turned by at most 45 degrees from east (`turn`, counter-clockwise) is x."""
 UNJUDGED_ALIASES = {
-    **{name: ALIASES[name] for name in (ROW, "building_id", "n_points")},
-    "reason": "Reason",
+    **{name: PREDICTIONS_ALIASES[name] for name in (ROW, "building_id", "n_points", "reason")},
     "explanation": "Explanation",
 }
 """Field of the buildings that are not judged -> its name."""
@@ -181,23 +146,29 @@ def predictions_style(layer: str) -> Style:
     rules, lines = [], []
     for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True)):
         label = f"{code} {name}"
-        condition = f'"status" = \'ok\' AND "burland_category" = {code}'
+        condition = f'"burland_category" = {code}'
         rules.append(qml.Rule(label, condition, qml.symbol("fill", qml.simple_fill(colour, BROWN))))
         is_it = sld.compared("PropertyIsEqualTo", "burland_category", str(code))
         lines.append(sld.rule(label, is_it, sld.polygon(sld.solid(colour), BROWN)))
     for status, (label, _, brush, shape) in NOT_JUDGED.items():
         fills = (qml.simple_fill("#ffffff", None), qml.simple_fill(GREY, GREY, brush))
-        rules.append(qml.Rule(label, f"\"status\" = '{status}'", qml.symbol("fill", *fills)))
-        is_it = sld.compared("PropertyIsEqualTo", "status", status)
+        condition = f'"status" = \'{status}\' AND "burland_category" IS NULL'
+        rules.append(qml.Rule(label, condition, qml.symbol("fill", *fills)))
+        is_it = sld.both(sld.compared("PropertyIsEqualTo", "status", status), sld.is_null("burland_category"))
         lines.append(sld.rule(label, is_it, sld.polygon(sld.hatched(shape, GREY), GREY)))
+    hatching = qml.symbol("fill", qml.simple_fill(ORANGE, ORANGE, "f_diagonal"))
+    rules.append(qml.Rule(UNSURE_LABEL, f"\"reason\" = '{UNSURE_WHERE}'", hatching))
+    is_unsure = sld.compared("PropertyIsEqualTo", "reason", UNSURE_WHERE)
+    lines.append(sld.rule(UNSURE_LABEL, is_unsure, sld.polygon(sld.hatched("backslash", ORANGE), ORANGE)))
     quarter = qml.generated(QUARTER, qml.simple_fill("#000000", None, opacity=0.6))
-    rules.append(qml.Rule(QUADRANT_LABEL, DAMAGED, qml.symbol("fill", quarter)))
+    judged = f"{DAMAGED} AND \"reason\" = '{OK}'"
+    rules.append(qml.Rule(QUADRANT_LABEL, judged, qml.symbol("fill", quarter)))
     is_damaged = sld.both(
-        sld.compared("PropertyIsEqualTo", "status", "ok"),
-        sld.compared("PropertyIsGreaterThanOrEqualTo", "p_damaged", "0.5"),
+        sld.compared("PropertyIsEqualTo", "reason", OK),
+        sld.compared("PropertyIsGreaterThanOrEqualTo", "p_damaged", str(SURE_DAMAGE)),
     )
     lines.append(sld.rule(QUADRANT_LABEL, is_damaged, sld.text("quadrant")))
-    drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, ALIASES, '"building_id"', map_tip())
+    drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, PREDICTIONS_ALIASES, '"building_id"', map_tip())
     return Style(drawn, sld.document(layer, lines), "Burland categories, abstentions and damaged quadrants")
 
 
@@ -210,10 +181,14 @@ def map_tip() -> str:
         "'<br>Severity ' || format_number(\"severity_permille\", 1) || ' permille (' || "
         'format_number("severity_low", 1) || \' to \' || format_number("severity_high", 1) || \')'
         "<br>Damaged with ' || format_number(100 * \"p_damaged\", 0) || ' %' || "
-        "if(\"p_damaged\" >= 0.5, '<br>Quadrant ' || replace(\"quadrants\", '|', ' or '), '') || "
+        f"if(\"p_damaged\" >= {SURE_DAMAGE}, '<br>Quadrant ' || replace(\"quadrants\", '|', ' or '), '') || "
         "coalesce('<br>Fails like: ' || \"mechanism\", '')"
     )
-    said = f"if(\"status\" = 'ok', {judged}, 'Not judged: ' || CASE {reasons} ELSE \"status\" END)"
+    unsure = f"if(\"reason\" = '{UNSURE_WHERE}', '<br>Where is not known', '')"
+    said = (
+        f'if("severity_permille" IS NOT NULL, {judged} || {unsure}, '
+        f"'Not judged: ' || CASE {reasons} ELSE \"status\" END)"
+    )
     return f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% {said} %]<br>[% "n_points" %] points</div>'
 
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from plumbline import __version__
 from plumbline.core.compass import QUADRANTS, Frames, frames, quadrant_code
 from plumbline.core.console import track as progress
+from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, GREY
 from plumbline.serve.judgement import Answered
-from plumbline.serve.predictions import PROBABILITIES
 from plumbline.serve.report import drawings
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
 from plumbline.serve.report.words import (

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.compass import QUADRANTS, quadrant_code
+from plumbline.export.interface import CATEGORIES
 from plumbline.serve.map.over_time import when_text
-from plumbline.serve.predictions import CATEGORIES
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
 from plumbline.sources.points.track import Track

@@ -19,6 +19,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, read_json, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.params.serve import Alarm
+from plumbline.serve.columns import ASKED, has_answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score.changes import same_ground
 from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, results
@@ -121,6 +122,8 @@ def derive(rules: list[Alarm], known: list[DeliveryResult], params: Params) -> p
             chosen = chosen_by(rule, table, areas)
             met |= {rule.name} if chosen.any() else set()
             column = table[rule.column].to_numpy(float, na_value=np.nan)
+            if rule.column in ASKED:  # a building without an answer is to be looked at, and raises no alarm
+                chosen &= has_answer(table)
             values = pd.Series(column, table.index)[chosen].dropna()
             for name, state, since in watch.take(values, date, moved):
                 value = np.nan if state == ENDED and name in moved else values.get(name, np.nan)

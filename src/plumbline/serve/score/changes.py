@@ -10,7 +10,18 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-COMPARED = ("status", "burland_category", "quadrant", "severity_permille", "severity_low", "severity_high", "n_points")
+from plumbline.serve.columns import has_answer
+
+COMPARED = (
+    "status",
+    "reason",
+    "burland_category",
+    "quadrant",
+    "severity_permille",
+    "severity_low",
+    "severity_high",
+    "n_points",
+)
 KINDS = ("status", "category", "quadrant")
 """What can have changed, in the order in which `what` names it."""
 COLUMNS = (
@@ -40,14 +51,14 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
 
     A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order
     gives them, and the order may be another one. A quadrant counts from category 1 in both, below which there is none.
-    Intervals can be compared where both are judged. Whether they overlap is a rule of thumb and no test: two deliveries
-    share most of their epochs, so what differs by chance differs less than two independent intervals would say.
+    Intervals can be compared where both have an answer. Whether they overlap is a rule of thumb and no test: two
+    deliveries share most of their epochs, so what differs by chance differs less than two independent intervals would.
     """
     old, new = before.set_index("building_id"), after.set_index("building_id")
     met = same_ground(old.geometry, new.geometry)
     kept = met.index[met]
     old, new = old.loc[kept], new.loc[kept]
-    judged = ((old["status"] == "ok") & (new["status"] == "ok")).to_numpy()
+    judged = has_answer(old) & has_answer(new)
     was, now = (part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new))
     changed = {
         "status": (old["status"] != new["status"]).to_numpy(),

@@ -19,6 +19,7 @@ import pandas as pd
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.params.serve import Alarm
+from plumbline.serve.columns import ANSWERED_REASONS
 from plumbline.serve.score.alarms import Alarms, read_alarms
 from plumbline.serve.score.changes import COMPARED
 from plumbline.serve.score.results import (
@@ -148,8 +149,8 @@ def _line(row: Any) -> str:
 
 def _state(row: Any, when: str) -> str:
     said = {name: getattr(row, f"{name}_{when}") for name in COMPARED}
-    if said["status"] != "ok":
-        return str(said["status"])
+    if said["reason"] not in ANSWERED_REASONS:
+        return str(said["reason"])
     number = int(said["burland_category"])
     severity, low, high = (said[f"severity_{name}"] for name in ("permille", "low", "high"))
     told = f"category {number}, {severity:.2g} ({low:.2g} to {high:.2g}) permille"

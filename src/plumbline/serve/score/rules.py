@@ -15,7 +15,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file, sha256_folder
 from plumbline.params import Footprints, Params
 from plumbline.params.serve import Alarm
-from plumbline.serve.predictions import DTYPES
+from plumbline.serve.columns import DTYPES
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.buildings import check_crs, reprojected
 from plumbline.sources.footprints.geometry import take_polygons, unlike_polygons

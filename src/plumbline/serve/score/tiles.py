@@ -20,7 +20,6 @@ import plumbline
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_folder, sha256_folder, sha256_path, write_json
 from plumbline.core.jobs import WORK, clear, run_jobs
-from plumbline.core.strain import category
 from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.params import Ingest, Score
@@ -283,9 +282,9 @@ def _whole(tile: ScoreTile) -> WholeBuildings:
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
-    """Count the buildings by status, and the judged ones by category."""
-    judged = table.loc[table["status"] == "ok", "severity_permille"].to_numpy(float)
-    numbers = np.bincount(category(judged).astype(int), minlength=5)
+    """Count the buildings by status, and the answered ones by category."""
+    categories = table["burland_category"].dropna().to_numpy(int)
+    numbers = np.bincount(categories, minlength=5)
     return {
         "statuses": {str(name): int(count) for name, count in table["status"].value_counts().items()},
         "categories": {str(number): int(count) for number, count in enumerate(numbers)},

@@ -1,0 +1,355 @@
+"""Declare each column of the predictions once: its type, unit, title, sentence and decimals, and the rules that it has.
+
+The types of the table, the names and descriptions in a GeoPackage, the decimals of the map's data, and the table of
+`docs/answers.md` are made from these declarations.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from plumbline.core.compass import QUADRANTS
+from plumbline.export.interface import CATEGORIES, PROBABILITIES, SURE_DAMAGE
+from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES, UNSURE_WHERE
+from plumbline.reporting.colours import CATEGORY_NAMES
+
+ANSWERED_REASONS = (OK, UNSURE_WHERE)
+"""Reasons of the buildings that have all columns of the judgement: where damage is may be unknown, but not whether."""
+
+Group = Literal["building", "judgement", "when", "whole"]
+
+
+class AnswerColumn(NamedTuple):
+    """Declaration of a column."""
+
+    name: str
+    dtype: str
+    group: Group
+    title: str
+    """Short name, as programs show it; the unit follows in brackets."""
+    sentence: str
+    """Meaning in plain text, as the documentation and a GeoPackage give it."""
+    unit: str = ""
+    decimals: int = 3
+    """Decimals in the map's data; files have all of them."""
+    is_optional: bool = False
+    """Whether an answered building may have none."""
+
+    @property
+    def alias(self) -> str:
+        """Title with the unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+DECLARED = (
+    AnswerColumn("building_id", "str", "building", "Building", "Identifier of the building in the file of footprints."),
+    AnswerColumn(
+        "status",
+        "str",
+        "building",
+        "Status",
+        f"Whether the building is judged: {', '.join(STATUSES)}.",
+    ),
+    AnswerColumn(
+        "reason",
+        "str",
+        "building",
+        "Reason",
+        f"Why the building is not judged: {', '.join(ABSTENTIONS)}. ok if it is judged.",
+    ),
+    AnswerColumn(
+        "n_points", "int64", "building", "Usable scatterers", "Number of usable scatterers, all tracks together."
+    ),
+    AnswerColumn(
+        "quadrant",
+        "str",
+        "judgement",
+        "Most probable quadrant",
+        "Quadrant of the building's own plan that most probably has the largest strain. "
+        f"Read it where p_damaged is {SURE_DAMAGE} or more.",
+    ),
+    AnswerColumn(
+        "quadrant_confidence",
+        "float64",
+        "judgement",
+        "Probability that the quadrant is right",
+        "Probability, if the building is damaged, that quadrant is right: its strain is at least 90 % of the largest.",
+        unit="0-1",
+        decimals=4,
+    ),
+    AnswerColumn(
+        "quadrants",
+        "str",
+        "judgement",
+        "Quadrants that hold 80 % of the probability",
+        "Fewest quadrants that together hold 80 % of the probability, as NE|NW. If a whole end fails, two are right.",
+    ),
+    *(
+        AnswerColumn(
+            column,
+            "float64",
+            "judgement",
+            f"Probability of quadrant {quadrant}",
+            "Probability of each quadrant, if the building is damaged.",
+            unit="0-1",
+            decimals=4,
+        )
+        for column, quadrant in zip(PROBABILITIES, QUADRANTS, strict=True)
+    ),
+    AnswerColumn(
+        "severity_permille",
+        "float64",
+        "judgement",
+        "Severity",
+        "Most probable largest tensile strain of the building, permille (mm/m).",
+        unit="permille",
+    ),
+    *(
+        AnswerColumn(
+            f"severity_{end}",
+            "float64",
+            "judgement",
+            f"Severity, {word} end of the 90 % interval",
+            "90 % interval of severity_permille. severity_low is 0 if the building may be sound.",
+            unit="permille",
+        )
+        for end, word in (("low", "lower"), ("high", "upper"))
+    ),
+    AnswerColumn(
+        "burland_category",
+        "Int64",  # nullable: an abstention has none, and 0 is a judgement
+        "judgement",
+        "Burland category",
+        "Category of severity_permille alone: 0 below 0.5 permille, 1 below 0.75, 2 below 1.5, 3 below 3, 4 from 3.",
+        unit="0-4",
+    ),
+    AnswerColumn(
+        "p_damaged",
+        "float64",
+        "judgement",
+        "Probability of damage",
+        "Probability of category 1 or above, of every building that the model could be asked about. "
+        "Of ten buildings with 0.8, about eight should be damaged. Sort by it.",
+        unit="0-1",
+        decimals=4,
+    ),
+    *(
+        AnswerColumn(
+            column,
+            "float64",
+            "judgement",
+            f"Probability of category {number}, {CATEGORY_NAMES[number]}",
+            "Probability of each category.",
+            unit="0-1",
+            decimals=4,
+        )
+        for number, column in enumerate(CATEGORIES)
+    ),
+    AnswerColumn(
+        "mechanism",
+        "str",
+        "judgement",
+        "Mechanism of failure",
+        "What fails. Empty if unsure, or if the building is probably sound.",
+        is_optional=True,
+    ),
+    AnswerColumn(
+        "damage_rate",
+        "float64",
+        "judgement",
+        "Share of damaged buildings that is assumed",
+        "Share of damaged buildings that the probabilities stand for, estimated or given; "
+        "where damage gathers, the building's own.",
+        unit="0-1",
+        decimals=5,
+    ),
+    AnswerColumn(
+        "cause",
+        "str",
+        "judgement",
+        "Possible cause that is near",
+        "Name of the possible cause that reaches the building. Empty without a file of causes, or if nothing does.",
+        is_optional=True,
+    ),
+    AnswerColumn(
+        "begins",
+        "str",
+        "when",
+        "Damage began, most probable date",
+        "Most probable date at which the damaging movement began; on the first day of the record: then or earlier.",
+        is_optional=True,
+    ),
+    *(
+        AnswerColumn(
+            f"begins_{end}",
+            "str",
+            "when",
+            f"Damage began, {word} date of the 90 % interval",
+            "90 % interval of begins.",
+            is_optional=True,
+        )
+        for end, word in (("early", "earliest"), ("late", "latest"))
+    ),
+    AnswerColumn(
+        "severity_rate",
+        "float64",
+        "when",
+        "Growth of the severity in the last year",
+        "Growth of the severity in the last year, permille a year.",
+        unit="permille a year",
+        is_optional=True,
+    ),
+    *(
+        AnswerColumn(
+            f"severity_rate_{end}",
+            "float64",
+            "when",
+            f"Growth, {word} end of the 90 % interval",
+            "90 % interval of severity_rate.",
+            unit="permille a year",
+            is_optional=True,
+        )
+        for end, word in (("low", "lower"), ("high", "upper"))
+    ),
+    AnswerColumn(
+        "p_accelerating",
+        "float64",
+        "when",
+        "Probability of faster growth in the last year than before",
+        "Probability that the strain grew faster in the last year than before.",
+        is_optional=True,
+        unit="0-1",
+        decimals=4,
+    ),
+    AnswerColumn(
+        "settlement_mm",
+        "float64",
+        "whole",
+        "Settlement over the record, negative: down",
+        "Movement of the whole building over the record; negative: down, or away from the satellite.",
+        unit="mm",
+    ),
+    AnswerColumn(
+        "settlement_std_mm",
+        "float64",
+        "whole",
+        "Settlement, standard error",
+        "Standard error of settlement_mm; 1.645 of it on either side hold 90 %.",
+        unit="mm",
+    ),
+    AnswerColumn(
+        "settlement_rate_mm_year",
+        "float64",
+        "whole",
+        "Mean rate of settlement",
+        "Mean settlement a year.",
+        unit="mm a year",
+    ),
+    AnswerColumn(
+        "settlement_direction",
+        "str",
+        "whole",
+        "Direction of the settlement",
+        "Direction of settlement_mm, vertical or line of sight: the second where only one side sees the building.",
+    ),
+    AnswerColumn("tilt_mm_m", "float64", "whole", "Tilt over the record", "Tilt over the record.", unit="mm/m"),
+    AnswerColumn(
+        "tilt_std_mm_m",
+        "float64",
+        "whole",
+        "Tilt, standard error",
+        "Standard error of tilt_mm_m; 1.645 of it on either side hold 90 %.",
+        unit="mm/m",
+    ),
+    AnswerColumn(
+        "tilt_towards",
+        "float64",
+        "whole",
+        "Side that sinks by the tilt",
+        "Side that sinks: compass degrees, 0 is north, clockwise.",
+        unit="degrees from north, clockwise",
+    ),
+    AnswerColumn(
+        "against_neighbours_mm",
+        "float64",
+        "whole",
+        "Settlement less the median of the neighbours",
+        "settlement_mm less the median of the neighbours.",
+        unit="mm",
+    ),
+    AnswerColumn(
+        "against_neighbours_std_mm",
+        "float64",
+        "whole",
+        "Settlement less the median of the neighbours, standard error",
+        "Standard error of against_neighbours_mm; 1.645 of it on either side hold 90 %.",
+        unit="mm",
+    ),
+    AnswerColumn(
+        "strain_resolution_permille",
+        "float64",
+        "whole",
+        "Smallest severity that its points could show",
+        "Smallest severity that the points could show. From 3 up, category 0 says little.",
+        unit="permille",
+    ),
+    AnswerColumn("model_version", "str", "building", "Version of the model", "Hash of the model package."),
+)
+"""Columns in the contract's order; the footprint comes last."""
+
+
+def _names(*groups: Group) -> tuple[str, ...]:
+    return tuple(column.name for column in DECLARED if column.group in groups)
+
+
+DTYPES = {column.name: column.dtype for column in DECLARED}
+COLUMNS = (*DTYPES, "geometry")
+"""All columns, the footprint last."""
+JUDGEMENT, WHEN, WHOLE = _names("judgement", "when"), _names("when"), _names("whole")
+"""Columns that are empty where the reason is none of `ANSWERED_REASONS`, but for `ASKED`; of those, when damage began
+and how fast it grows; and how a building moves as a whole, whatever the reason."""
+ASKED = ("p_damaged", "damage_rate")
+"""Columns of the judgement that every building has about which the model was asked."""
+OPTIONAL = tuple(column.name for column in DECLARED if column.is_optional)
+"""Columns of the judgement that an answered building may lack: the points do not show it, or no cause is near."""
+ALIASES = {column.name: column.alias for column in DECLARED}
+"""Name -> title with unit."""
+DECIMALS = {column.name: column.decimals for column in DECLARED if column.dtype == "float64"}
+"""Decimals in the map's data."""
+
+
+LIST_ORDER = ("p_damaged", "severity_permille")
+"""Columns by which every list of buildings is sorted, the largest first."""
+
+
+def has_answer(table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return which buildings (B,) have a severity and quadrants: the judged ones, and those unsure where."""
+    return np.asarray(table["reason"].isin(ANSWERED_REASONS), bool)
+
+
+@overload
+def shows_quadrant(p_damaged: float) -> bool: ...
+@overload
+def shows_quadrant(p_damaged: NDArray[Any]) -> NDArray[Any]: ...
+def shows_quadrant(p_damaged: Any) -> Any:
+    """Return whether a quadrant is shown for a probability of damage, or for each of an array (B,)."""
+    return p_damaged >= SURE_DAMAGE
+
+
+def format_share(share: float) -> str:
+    """Return a probability in percent, never 0 or 100."""
+    return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
+def markdown_table() -> str:
+    """Return the columns as the table of `docs/answers.md`; columns with one sentence share a row."""
+    lines = ["| column | unit | meaning |", "|---|---|---|"]
+    for (sentence, unit), columns in groupby(DECLARED, key=lambda column: (column.sentence, column.unit)):
+        names = ", ".join(f"`{column.name}`" for column in columns)
+        lines.append(f"| {names} | {unit} | {sentence.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
