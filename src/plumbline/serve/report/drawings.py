@@ -32,6 +32,12 @@ MOST_DRAWN = 6000
 MOST_LINES, MOST_STEPS = 10, 80
 """Points of a track that are drawn, and values of each."""
 EPOCH = date(1970, 1, 1).toordinal()
+PROBABILITY_BOUNDS = (0.1, 0.3, 0.5, 0.9)
+"""Probabilities of damage between the colours of the map; from 0.5 on, damage is as probable as not."""
+PROBABILITY_COLOURS = dict(
+    zip(("below 10 %", "10 to 30 %", "30 to 50 %", "50 to 90 %", "90 % and more"), CATEGORY_COLOURS, strict=True)
+)
+"""Name of each class of probability, and its colour."""
 BESIDE, OTHERS = "#c46a3d", "#2f6c9e"
 """Of the points in the damaged quadrant, and of the rest."""
 
@@ -128,11 +134,18 @@ def course(title: str, days: Sequence[str], low: Any, value: Any, high: Any) -> 
     return document(course_chart(title, days, low, value, high, CHART_PX), 13)
 
 
-def city(outlines: NDArray[np.object_], category: NDArray[np.intp], listed: Sequence[int]) -> str:
-    """Draw the map of the list: footprints coloured by category, those of the list with their numbers.
+def probability_colour(p_damaged: float) -> str:
+    """Return the colour of a probability of damage; grey where there is none."""
+    if math.isnan(p_damaged):
+        return GREY
+    return [*PROBABILITY_COLOURS.values()][int(np.searchsorted(PROBABILITY_BOUNDS, p_damaged, side="right"))]
+
+
+def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> str:
+    """Draw the map of the list: footprints coloured by probability of damage, those of the list with their numbers.
 
     Args:
-        outlines: (F,) polygons, m. category: (F,) 0 to 4; -1: not judged.
+        outlines: (F,) polygons, m. p_damaged: (F,) NaN where there is none.
         listed: rows of the F, in the order of the list.
     """
     rows = list(listed)
@@ -149,7 +162,7 @@ def city(outlines: NDArray[np.object_], category: NDArray[np.intp], listed: Sequ
     drawn = [*others[:: max(1, -(-len(others) // MOST_DRAWN))].tolist(), *rows]
     named = set(rows)
     parts = [
-        f'<path d="{outline_path(outlines[row], at)}" fill="{[*CATEGORY_COLOURS, GREY][category[row]]}" '
+        f'<path d="{outline_path(outlines[row], at)}" fill="{probability_colour(p_damaged[row])}" '
         f'fill-rule="evenodd" stroke="{"#000" if row in named else "#6b5a3a"}" '
         f'stroke-width="{1.2 if row in named else 0.4}"/>'
         for row in drawn
