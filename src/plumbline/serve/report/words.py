@@ -44,7 +44,7 @@ WORDS = (
         "Severity",
         "estimate of the largest tensile strain, with its interval. Settlement and tilt as a whole are left out.",
     ),
-    ("Category", "category by strain; what is seen is often one lower."),
+    ("Category", "category of the severity, by strain; what is seen is often one lower."),
     (
         "Quadrants",
         "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most. "
@@ -133,13 +133,14 @@ def headline_of(building: Any) -> str:
 def facts_of(building: Any, reason: str) -> list[Fact]:
     """Say what the model estimates for a building that has an answer, and what each figure means."""
     categories = ", ".join(f"{i}: {percent(building[name])}" for i, name in enumerate(CATEGORIES))
+    heading = "" if contradicts_category(building) else " The heading has that of the severity."
     facts = [
         Fact(
             "Severity",
             f"{building.severity_permille:.2f} permille ({building.severity_low:.2f} to {building.severity_high:.2f})",
             "Largest tensile strain in the structure.",
         ),
-        Fact("Category", categories, "Category by strain; what is seen is often one lower."),
+        Fact("Categories", categories, f"Probability of each, by strain.{heading} What is seen is often one lower."),
     ]
     if reason == UNSURE_WHERE:
         quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
