@@ -147,7 +147,8 @@ def test_the_scale_of_the_map_stands_below_the_buildings():
 def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
     boxes = np.array([shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(6)], object)
     drawn = city_map(boxes, np.array([0.05, 0.1, 0.49, 0.5, 0.95, np.nan]), range(6))
-    assert re.findall(r'fill="(#\w{6})" fill-rule', drawn) == [*PROBABILITY_COLOURS.values(), GREY]
+    colours = re.findall(r'fill="(#\w{6})" fill-rule', drawn)  # the first of the list is drawn last
+    assert colours[::-1] == [*PROBABILITY_COLOURS.values(), GREY]
 
 
 def test_a_client_reads_no_option_no_column_and_no_path(answered, city):
@@ -259,3 +260,15 @@ def test_a_difference_from_the_neighbours_agrees_with_its_interval(answered, cit
     fact = page_of(changed(answered, NAMED, **figures), city).whole[1]
     assert verdict in fact.means
     assert f"moved −{11.3 + against:.1f} mm" in fact.means
+
+
+def test_a_small_footprint_is_large_enough_in_the_map_to_show_its_colour():
+    boxes = np.array([shapely.box(0, 0, 5, 5), shapely.box(9000, 0, 9008, 8), shapely.box(4000, 0, 4500, 500)], object)
+    drawn = city_map(boxes, np.array([0.2, 0.7, 0.3]), [0, 1])
+    widths = [
+        np.ptp([float(x) for x in re.findall(r"[ML]?([-\d.]+)[ ,][-\d.]+", path)])
+        for path in re.findall(r'<path d="([^"]+)" fill="#\w{6}" fill-rule', drawn)
+    ]
+    assert len(widths) == 3
+    assert min(widths) >= 7.5
+    assert max(widths) > 40

@@ -26,6 +26,8 @@ MAP_PX, LEAST_PX = (1000.0, 560.0), 420.0
 """Most width and height of the map, and the least of either."""
 SCALE_PX = 34.0
 """Height of the strip below the map, with its scale."""
+MIN_FOOTPRINT_PX = 8.0
+"""Smallest size of a footprint in the map: its colour is seen, also in a large city."""
 MARGIN_M = 60.0
 MOST_DRAWN = 6000
 """Footprints of a map, besides those of the list."""
@@ -159,13 +161,16 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
 
     there = shapely.STRtree(outlines).query(shapely.box(west - left / scale, south, east + left / scale, top))
     others = np.setdiff1d(there, rows)
-    drawn = [*others[:: max(1, -(-len(others) // MOST_DRAWN))].tolist(), *rows]
+    thinned = others[:: max(1, -(-len(others) // MOST_DRAWN))]
+    # The most probable damage last: where enlarged footprints overlap, it is seen.
+    drawn = [*thinned[np.argsort(np.nan_to_num(p_damaged[thinned], nan=-1.0), kind="stable")].tolist(), *rows[::-1]]
     named = set(rows)
+    shapes = _enlarged(outlines[drawn], MIN_FOOTPRINT_PX / scale)
     parts = [
-        f'<path d="{outline_path(outlines[row], at)}" fill="{probability_colour(p_damaged[row])}" '
+        f'<path d="{outline_path(shape, at)}" fill="{probability_colour(p_damaged[row])}" '
         f'fill-rule="evenodd" stroke="{"#000" if row in named else "#6b5a3a"}" '
         f'stroke-width="{1.2 if row in named else 0.4}"/>'
-        for row in drawn
+        for row, shape in zip(drawn, shapes, strict=True)
     ]
     middles = [at(*shapely.get_coordinates(shapely.centroid(outlines[row]))[0]) for row in rows]
     parts += _numbers(middles, width, height)
@@ -177,6 +182,13 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     return document(
         f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>', 17
     )
+
+
+def _enlarged(outlines: NDArray[np.object_], least_m: float) -> NDArray[np.object_]:
+    """Return polygons of which the small ones are as large as a square with sides of `least_m`."""
+    missing = np.maximum(least_m - np.sqrt(shapely.area(outlines)), 0)
+    grown = shapely.buffer(outlines, missing / 2, join_style="mitre")
+    return np.where(missing > 0, grown, outlines)
 
 
 def _extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, float]:
