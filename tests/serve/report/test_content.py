@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
+from plumbline.export.interface import PROBABILITIES
 from plumbline.pretrained import PACKAGE
 from plumbline.reporting.colours import GREY
 from plumbline.serve.judgement import answer, open_model
-from plumbline.serve.predictions import PROBABILITIES
 from plumbline.serve.report.content import BuildingPage, list_order, make_report
 from plumbline.serve.report.drawings import PROBABILITY_COLOURS
 from plumbline.serve.report.drawings import city as city_map
@@ -272,3 +272,10 @@ def test_a_small_footprint_is_large_enough_in_the_map_to_show_its_colour():
     assert len(widths) == 3
     assert min(widths) >= 7.5
     assert max(widths) > 40
+
+
+def test_a_movement_that_began_with_the_record_may_have_begun_before(answered, city, whole):
+    name = next(iter(whole))
+    assert whole[name].in_list[5] == "2019-01 or before"
+    later = changed(answered, name, begins="2020-05-04", begins_early="2020-02-01", begins_late="2020-09-01")
+    assert page_of(later, city, name).in_list[5] == "2020-05"

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from plumbline import __version__
 from plumbline.core.compass import QUADRANTS, Frames, frames, quadrant_code
 from plumbline.core.console import track as progress
+from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.reporting.colours import CATEGORY_NAMES, GREY
 from plumbline.serve.judgement import Answered, Judged
-from plumbline.serve.predictions import PROBABILITIES
 from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_ABOUT, About
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
@@ -197,7 +197,6 @@ class _Writer:
         self._of = {int(row): i for i, row in enumerate(answered.prepared.footprint)}
         courses = answered.judged.courses
         self._courses = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
-        self._first_day = "" if courses is None or not len(courses) else str(courses["date"].min())
 
     def page(self, number: int, row: int) -> BuildingPage:
         """Write the page of a building. `number`: in the list. `row`: in the buildings table."""
@@ -216,7 +215,7 @@ class _Writer:
         possible = any(cell.value == "possibly" for row in limits if not row.note for cell in row.cells)
         title = f"Plan of building {plain(building.building_id)}"
         possible &= judged and building.burland_category == 0
-        listed = Listed(building, reason, explanation, sides_of(seen, self._city.points), self._first_day)
+        listed = Listed(building, reason, explanation, sides_of(seen, self._city.points))
         return BuildingPage(
             number=number,
             name=plain(building.building_id),

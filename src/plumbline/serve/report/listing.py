@@ -60,8 +60,6 @@ class Listed(NamedTuple):
     """End of the sentence `Not judged: ...`."""
     sides: Collection[str]
     """From which its points are seen: `east`, `west`."""
-    first_day: str
-    """First day of the record, ISO."""
 
     @property
     def since(self) -> str:
@@ -69,7 +67,7 @@ class Listed(NamedTuple):
         begins = self.building.begins
         if not isinstance(begins, str):
             return ""
-        return f"{begins[:7]} or before" if began_with_record(self.building, self.first_day) else begins[:7]
+        return f"{begins[:7]} or before" if began_with_record(self.building) else begins[:7]
 
     @property
     def quadrants(self) -> str:

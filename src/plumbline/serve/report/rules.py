@@ -37,6 +37,9 @@ def is_line_of_sight(building: Any, sides: Collection[str]) -> bool:
     return direction != "vertical" if isinstance(direction, str) else len(sides) < 2
 
 
-def began_with_record(building: Any, first_day: str) -> bool:
-    """Return whether the movement began on the record's first day (ISO), so that it may have begun before."""
-    return isinstance(building.begins, str) and building.begins <= first_day
+def began_with_record(building: Any) -> bool:
+    """Return whether the movement began on the record's first day, so that it may have begun before.
+
+    Only there the interval of the beginning does not reach before the most probable day.
+    """
+    return isinstance(building.begins, str) and building.begins == building.begins_early

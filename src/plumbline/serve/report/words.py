@@ -14,10 +14,10 @@ import numpy as np
 
 from plumbline.core.compass import QUADRANTS, quadrant_code
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.map.over_time import when_text
-from plumbline.serve.predictions import CATEGORIES, PROBABILITIES
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
 from plumbline.serve.report.rules import contradicts_category, has_answer, is_line_of_sight, shows_quadrant
