@@ -215,6 +215,12 @@ def report(
     top: Annotated[
         int | None, typer.Option(min=1, max=500, help="So many, the most probably damaged first; 20 without.")
     ] = None,
+    about: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="YAML file with texts for the first page: project, client, author and address; any."
+        ),
+    ] = None,
     model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
     damage_rate: RateOption = "auto",
@@ -229,7 +235,7 @@ def report(
     verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
-    """Write a report for print: a map, a list, and a page for each building."""
+    """Write a report for print: a map, a list, and a page for each building; the list for spreadsheets beside it."""
     from plumbline.serve.base_rate import given_rate
     from plumbline.serve.options import Options
     from plumbline.serve.report.run import TOP
@@ -243,7 +249,7 @@ def report(
     options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
     files = point_files(points)
     with package_folder(model, adapter, verify_key) as package:
-        run(files, buildings, package, output, building or (), top or TOP, options)
+        run(files, buildings, package, output, building or (), top or TOP, options, about=about)
 
 
 @app.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import geopandas
 import pandas as pd
@@ -39,3 +40,17 @@ def city(footprints) -> CityInMemory:
 @pytest.fixture(scope="package")
 def answered(city) -> Answered:
     return answer(city, open_model(PACKAGE))
+
+
+def changed(answered: Answered, name: str, reason: str = "ok", explanation: str = "", **columns: Any) -> Answered:
+    """The same city with other figures of a building."""
+    table, judged = answered.judged.table.copy(), answered.judged
+    row = int((table["building_id"] == name).argmax())
+    reasons, explanations = judged.reason.copy(), judged.explanation.copy()
+    reasons[row], explanations[row] = reason, explanation
+    table["reason"] = reasons
+    for column, value in columns.items():
+        if column not in table:
+            table[column] = None
+        table.loc[table.index[row], column] = value
+    return answered._replace(judged=judged._replace(table=table, reason=reasons, explanation=explanations))

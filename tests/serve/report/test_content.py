@@ -1,6 +1,8 @@
 """What a report says of a building: the figures of the predictions, limits, and what was not seen."""
 
+import json
 import re
+from dataclasses import asdict
 from datetime import date
 
 import numpy as np
@@ -10,14 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
+from plumbline.export.interface import PROBABILITIES
 from plumbline.pretrained import PACKAGE
+from plumbline.reporting.colours import GREY
 from plumbline.serve.judgement import answer, open_model
-from plumbline.serve.report.content import list_order, make_report
+from plumbline.serve.report.content import BuildingPage, list_order, make_report
+from plumbline.serve.report.drawings import PROBABILITY_COLOURS
 from plumbline.serve.report.drawings import city as city_map
 from plumbline.serve.report.run import MOST, report_of
 from plumbline.serve.report.words import percent, plain
 from plumbline.sources.city.in_memory import read_city_files
-from tests.serve.report.conftest import CASE, UNSEEN
+from tests.serve.report.conftest import CASE, NAMED, UNSEEN, changed
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,11 @@ def whole(answered, city):
     """The report of all buildings, by name."""
     made = make_report(answered, city, list_order(answered).tolist(), "houses.gpkg", date(2024, 5, 1))
     return {page.name: page for page in made.pages}
+
+
+def page_of(answered, city, name: str = NAMED) -> BuildingPage:
+    row = int((answered.judged.table["building_id"] == name).argmax())
+    return make_report(answered, city, [row], "houses.gpkg", date(2024, 5, 1)).pages[0]
 
 
 def test_the_list_begins_with_the_most_probable_damage_and_ends_with_those_not_judged(answered, whole):
@@ -51,15 +61,18 @@ def test_a_page_has_the_figures_of_the_predictions(answered, whole):
 
 def test_what_points_could_show_is_that_of_the_predictions(answered, whole):
     for one in answered.judged.table.itertuples():
-        said = f"Small strain: these points could show {one.strain_resolution_permille:.2g} permille at best."
-        assert (said in whole[one.building_id].unseen) == np.isfinite(one.strain_resolution_permille)
+        sentences = [text for text in whole[one.building_id].unseen if text.startswith("Small strain")]
+        assert len(sentences) == np.isfinite(one.strain_resolution_permille)
+        for text in sentences:
+            assert f"{one.strain_resolution_permille:.2g} permille" in text
+            assert ("the severity is below" in text) == (one.severity_permille < one.strain_resolution_permille)
 
 
 def test_a_building_without_points_says_why_and_claims_nothing(whole):
     page = whole[UNSEEN]
     assert (page.judged, page.headline, page.facts, page.histories, page.course) == (False, "Not judged", [], [], "")
-    assert page.why[0] == "Why: no usable point is on it."
-    assert "no strain can be told" in page.why[1]
+    assert page.why[0] == "Why it is not judged: no usable point is on it."
+    assert "no strain can be estimated" in page.why[1]
     assert "does not mean sound" in page.why[2]
     assert {cell.value for row in page.limits for cell in row.cells} == {"not known"}
 
@@ -72,7 +85,9 @@ def test_a_city_seen_from_one_side_is_told_so(footprints):
     for page in seen:
         assert len(page.histories) == 1
         assert page.unseen[1].startswith("Seen from the west only")
-    assert any("line of sight" in page.whole[0].means for page in seen)
+        assert page.whole[0].name != "Settlement"
+        assert "Not a settlement" in page.whole[0].means
+        assert page.in_list[-1][-1:] in ("", "*")
 
 
 def test_named_buildings_stand_in_the_order_of_the_list_and_must_exist(answered, city, footprints):
@@ -107,7 +122,8 @@ def test_both_histories_of_a_building_have_the_same_axes(whole):
 def test_limits_that_are_possible_beside_category_0_are_explained(whole):
     for page in whole.values():
         possible = any(cell.value == "possibly" for row in page.limits if not row.note for cell in row.cells)
-        assert ("Category 0 is the most probable" in page.kind) == (possible and "Category 0" in page.category)
+        is_sound = possible and page.in_list[3].startswith("0")
+        assert ("The strain itself is below all limits" in page.kind) == is_sound
 
 
 def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whole):
@@ -115,14 +131,151 @@ def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whol
         "Its own settlement is not known."
     ]
     rows = list_order(answered).tolist()
-    full, without = (make_report(answered, city, own, "f", date(2024, 5, 1)).missing for own in (rows, rows[:1]))
-    assert "fewer than 3 buildings around it" in full
+    full, without = (make_report(answered, city, own, "f", date(2024, 5, 1)).notes for own in (rows, rows[:1]))
+    assert "fewer than 3 buildings around it" in full[-1]
     assert not without
 
 
 def test_the_scale_of_the_map_stands_below_the_buildings():
     boxes = np.array([shapely.box(0, 0, 10, 10), shapely.box(80, 80, 90, 90)], object)
-    drawn = city_map(boxes, np.array([0, 1]), [0, 1])
+    drawn = city_map(boxes, np.array([0.2, 0.7]), [0, 1])
     inside, below = drawn.split("</g>", 1)[0], drawn.rsplit("</g>", 1)[1]
     assert " m</text>" in below
     assert "fill-opacity" not in inside
+
+
+def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
+    boxes = np.array([shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(6)], object)
+    drawn = city_map(boxes, np.array([0.05, 0.1, 0.49, 0.5, 0.95, np.nan]), range(6))
+    colours = re.findall(r'fill="(#\w{6})" fill-rule', drawn)  # the first of the list is drawn last
+    assert colours[::-1] == [*PROBABILITY_COLOURS.values(), GREY]
+
+
+def test_a_client_reads_no_option_no_column_and_no_path(answered, city):
+    assert "--damage-rate" in str(answered.judged.rate)
+    text = json.dumps(asdict(make_report(answered, city, list_order(answered).tolist(), "f.gpkg", date(2024, 5, 1))))
+    assert re.findall(r"--[a-z]\S*|\w+\.md|docs/\S*|p_damaged|damage_rate", text) == []
+
+
+def test_the_level_of_the_intervals_is_said_once(answered, city):
+    made = make_report(answered, city, list_order(answered).tolist(), "f.gpkg", date(2024, 5, 1))
+    assert "90 %" in made.intervals
+    rest = json.dumps(asdict(made) | {"intervals": "", "colours": [], "pages": []})
+    assert "90 %" not in rest
+    for page in made.pages:
+        texts = [*(fact.means for fact in [*page.facts, *page.whole]), *page.unseen, page.kind, page.course]
+        assert not any("90 %" in text for text in texts)
+
+
+UNSURE = {
+    "status": "insufficient_points",
+    "quadrant": None,
+    "quadrant_confidence": np.nan,
+    "quadrants": "NE|NW|SW|SE",
+    **dict(zip(PROBABILITIES, (0.31, 0.28, 0.22, 0.19), strict=True)),
+}
+"""Columns of a building that is damaged nobody knows where."""
+
+
+def test_a_building_damaged_at_an_unknown_place_keeps_its_place_in_the_list_and_its_figures(answered, city, whole):
+    name = next(iter(whole))
+    unsure = changed(answered, name, "unsure_where", "it may be damaged", **UNSURE)
+    assert (list_order(unsure) == list_order(answered)).all()
+    page, before = page_of(unsure, city, name), whole[name]
+    assert (page.judged, page.headline, page.category) == (True, before.headline, before.category)
+    assert page.in_list[:4] == before.in_list[:4]
+    assert page.in_list[4] == "not known"
+    (where,) = (fact for fact in page.facts if fact.name == "Where")
+    assert where.value == "not known: NE 31 %, NW 28 %, SW 22 %, SE 19 %"
+    assert "NE 0.31" in page.plan
+    assert 'font-weight="bold">NE' not in page.plan
+    assert "Where it is damaged is not known" in page.why[-1]
+    assert "about as often" not in " ".join(page.why)
+    assert page.limits == before.limits
+    made = make_report(unsure, city, [0], "f", date(2024, 5, 1))
+    assert made.counts.endswith("judged; of 1 of these the place of the damage is not known; not judged: 1 no points")
+
+
+def test_a_probability_without_a_severity_is_shown_and_said_to_be_less_reliable(answered, city):
+    table = answered.judged.table
+    empty = {name: None for name in table if name.startswith(("p_category", "severity", "begins", *PROBABILITIES))}
+    stray = changed(answered, NAMED, "out_of_distribution", "it is odd", burland_category=None, p_damaged=0.9, **empty)
+    page = page_of(stray, city)
+    assert (page.headline, page.category, page.judged) == ("Probability of damage: 90 %", "Not judged", False)
+    assert page.in_list[1:6] == ["90 %", "not judged", "", "", ""]
+    assert "less reliable" in page.why[-1]
+    assert (page.course, page.facts) == ("", [])
+
+
+@pytest.mark.parametrize(("p_damaged", "severity"), [(0.58, 0.48), (0.42, 0.55)])
+def test_a_category_that_contradicts_the_probability_is_explained_and_not_beside_it(
+    answered, city, p_damaged, severity
+):
+    figures = {"p_damaged": p_damaged, "severity_permille": severity, "severity_low": 0.0, "severity_high": 5.9}
+    shares = {"p_category_0": 1 - p_damaged, "burland_category": int(severity >= 0.5)}
+    page = page_of(changed(answered, NAMED, **figures, **shares), city)
+    assert page.headline == f"Probability of damage: {100 * p_damaged:.0f} %"
+    assert page.category == ""
+    assert page.in_list[3].endswith("†")
+    assert f"of which {100 - 100 * p_damaged:.0f} % are below category 1" in page.why[1]
+    assert "the probability decides" in page.why[1]
+    assert "These verdicts follow the severity" in page.kind
+
+
+def test_quadrants_have_probabilities_only_where_damage_is_as_probable_as_not(answered, whole):
+    for building in answered.judged.table.itertuples():
+        page = whole[building.building_id]
+        assert bool(re.search(r">N[EW] 0\.\d", page.plan)) == (building.p_damaged >= 0.5)
+        assert ("with their probabilities" in page.legend) == (building.p_damaged >= 0.5)
+
+
+def test_the_start_of_the_movement_is_named_only_beside_a_date(answered, city, whole):
+    name = next(iter(whole))
+    (dated,) = (fact for fact in whole[name].facts if fact.name == "When")
+    assert "start of the movement" in dated.means
+    page = page_of(changed(answered, name, begins=None, begins_early=None, begins_late=None), city, name)
+    (growth,) = (fact for fact in page.facts if fact.name == "Growth")
+    assert "start of the movement" not in growth.means
+    assert page.in_list[5] == ""
+
+
+def test_a_movement_along_one_line_of_sight_is_marked(answered, city):
+    slant = changed(answered, NAMED, settlement_direction="line of sight")
+    page = page_of(slant, city)
+    assert page.whole[0].name == "Along the line of sight"
+    assert "negative: away from the satellite" in page.whole[0].means
+    assert page.in_list[-1].endswith("*")
+    made = make_report(slant, city, [int((slant.judged.table["building_id"] == NAMED).argmax())], "f", date(2024, 5, 1))
+    assert any(note.startswith("* along the line of sight") for note in made.notes)
+    upright = page_of(changed(answered, NAMED, settlement_direction="vertical"), city)
+    assert upright.whole[0].means.startswith("Vertical")
+    assert not upright.in_list[-1].endswith("*")
+
+
+@pytest.mark.parametrize(
+    ("against", "verdict"), [(-0.5, "No clear difference"), (-4.2, "differs from them"), (-9.0, "differs clearly")]
+)
+def test_a_difference_from_the_neighbours_agrees_with_its_interval(answered, city, against, verdict):
+    figures = {"settlement_mm": -11.26, "against_neighbours_mm": against, "against_neighbours_std_mm": 0.9}
+    fact = page_of(changed(answered, NAMED, **figures), city).whole[1]
+    assert verdict in fact.means
+    assert f"moved −{11.3 + against:.1f} mm" in fact.means
+
+
+def test_a_small_footprint_is_large_enough_in_the_map_to_show_its_colour():
+    boxes = np.array([shapely.box(0, 0, 5, 5), shapely.box(9000, 0, 9008, 8), shapely.box(4000, 0, 4500, 500)], object)
+    drawn = city_map(boxes, np.array([0.2, 0.7, 0.3]), [0, 1])
+    widths = [
+        np.ptp([float(x) for x in re.findall(r"[ML]?([-\d.]+)[ ,][-\d.]+", path)])
+        for path in re.findall(r'<path d="([^"]+)" fill="#\w{6}" fill-rule', drawn)
+    ]
+    assert len(widths) == 3
+    assert min(widths) >= 7.5
+    assert max(widths) > 40
+
+
+def test_a_movement_that_began_with_the_record_may_have_begun_before(answered, city, whole):
+    name = next(iter(whole))
+    assert whole[name].in_list[5] == "2019-01 or before"
+    later = changed(answered, name, begins="2020-05-04", begins_early="2020-02-01", begins_late="2020-09-01")
+    assert page_of(later, city, name).in_list[5] == "2020-05"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.pretrained import PACKAGE
-from plumbline.serve.report.run import MOST, as_html, as_pdf, check_report, report_of
+from plumbline.serve.report.run import MOST, as_html, as_pdf, check_report, report_of, write_sheet
 from tests.serve.report.conftest import CASE
 from tests.tiny import run_cli
 
@@ -76,7 +77,7 @@ def test_the_command_writes_a_pdf_with_a_page_a_building(footprints, tmp_path):
     assert pages(pdf) >= 3 + 1
     assert len(re.findall(rb"/Type\s*/FontDescriptor", pdf)) == len(re.findall(rb"/FontFile", pdf)) > 0
     assert "3 buildings" in ended.err
-    assert [path.name for path in tmp_path.iterdir()] == ["r.pdf"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.pdf", "r_list.csv"]
 
 
 @given(NAMES)
@@ -107,11 +108,12 @@ def test_the_page_holds_each_building(made):
         ("r.docx", r"ends in \.pdf or \.html"),
         ("nowhere/r.pdf", "a folder that is there"),
         ("in.html", "one of the inputs"),
+        ("points.html", "points_list.csv: is one of the inputs"),
     ],
 )
 def test_an_output_that_cannot_be_is_refused(tmp_path, output, said):
     with pytest.raises(InputError, match=said):
-        check_report(tmp_path / output, [tmp_path / "in.html"], PACKAGE)
+        check_report(tmp_path / output, [tmp_path / "in.html", tmp_path / "points_list.csv"], PACKAGE)
 
 
 def test_top_and_named_buildings_exclude_each_other(footprints, tmp_path):
@@ -124,3 +126,50 @@ def test_top_and_named_buildings_exclude_each_other(footprints, tmp_path):
 def test_a_report_has_a_largest_size(answered, city, footprints):
     with pytest.raises(InputError, match=f"holds {MOST} at most"):
         report_of(answered, city, footprints, (), MOST + 1)
+
+
+def test_the_first_page_names_client_author_and_address(footprints, tmp_path):
+    text = "project: Tunnel <b>7</b>\nclient: 4711\nauthor: M. Rossi\naddress: |\n  Via Roma 1\n  90010 Ustica\n"
+    (tmp_path / "about.yaml").write_text(text, encoding="utf-8")
+    given = ["--points", CASE / "asc.csv", CASE / "des.csv", "--buildings", footprints]
+    ended = run_cli("report", *given, "--top", 1, "--about", "about.yaml", "--output", "r.html", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    first = (tmp_path / "r.html").read_text(encoding="utf-8").split("<section")[0]
+    for shown in ("Tunnel &lt;b&gt;7&lt;/b&gt;", "4711", "M. Rossi", "Via Roma 1, 90010 Ustica"):
+        assert shown in first
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("company: X\n", "company: unknown key"),
+        ("client: [a, b]\n", "client: "),
+        ("- client\n", "about.yaml: the file"),
+        (None, "no such file. Give a YAML file with project, client, author, address"),
+    ],
+)
+def test_a_file_with_other_keys_is_refused_before_anything_is_judged(footprints, tmp_path, text, message):
+    if text is not None:
+        (tmp_path / "about.yaml").write_text(text, encoding="utf-8")
+    given = ["--points", CASE / "asc.csv", "--buildings", footprints, "--about", "about.yaml"]
+    ended = run_cli("report", *given, "--output", "r.html", cwd=tmp_path)
+    assert ended.code == 2
+    assert message in ended.err.replace("\n", " ")
+    assert "points," not in ended.err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_the_sheet_has_the_buildings_and_figures_of_the_list(made, tmp_path):
+    write_sheet(made, tmp_path / "r_list.csv")
+    with (tmp_path / "r_list.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["Building"] for row in rows] == [page.in_list[0] for page in made.pages]
+    for row, page in zip(rows, made.pages, strict=True):
+        assert page.in_list[1].strip("<> %") == f"{float(row['Probability of damage, %']):.0f}"
+        assert page.in_list[2] == f"{row['Severity, permille']} ({row['Severity from']} to {row['Severity to']})"
+        assert page.in_list[4:6] == [row["Quadrants"], row["Since"]]
+        assert (
+            page.whole[0]
+            .value.replace("−", "-")
+            .startswith(f"{float(row['Settlement, mm']):+.1f} ± {row['Settlement ±, mm']}")
+        )

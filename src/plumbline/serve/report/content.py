@@ -18,20 +18,24 @@ from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
-from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, GREY
-from plumbline.serve.judgement import Answered
+from plumbline.reporting.colours import CATEGORY_NAMES, GREY
+from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.report import drawings
+from plumbline.serve.report.about import NO_ABOUT, About
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
+from plumbline.serve.report.listing import SHEET_HEAD, Listed, list_cells, list_notes, sheet_cells
+from plumbline.serve.report.rules import contradicts_category, has_answer, shows_quadrant
 from plumbline.serve.report.words import (
-    MISSING,
+    INTERVALS,
     WORDS,
     facts_of,
-    list_cells,
+    headline_of,
     longest_gap,
-    percent,
     plain,
+    rate_sentence,
     reading_of_it,
     side_of,
+    sides_of,
     unseen_of,
     whole_facts,
 )
@@ -39,15 +43,18 @@ from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.points.track import Track
 
 Index = NDArray[np.intp]
-_CATEGORIES = (CATEGORY_NAMES, CATEGORY_COLOURS, CRACKS)
 MOST_ATTRIBUTES = 8
 LEAST_LIMIT_MM = 2.0
 LEGEND = (
-    "Quadrants with their probabilities, and points. Purple triangle, pointing down: the point moved down against the "
+    "{} Purple triangle, pointing down: the point moved down against the "
     "building as a whole. Green triangle, pointing up: it moved up against it; the building may sink all the same. "
     "Full colour from {:g} mm. Circle: less than its standard error, or not known."
 )
-POSSIBLY = "Category 0 is the most probable. Only the upper end of the interval reaches the limits marked possibly."
+LIKELY, NAMED = "Quadrants with their probabilities if it is damaged, and points.", "Quadrants and points."
+HISTORIES = "Histories: thin lines are points, thick lines their means{}. Positive: towards the satellite."
+MARKED = "; orange: points in the marked quadrant; blue: the others"
+BY_SEVERITY = "These verdicts follow the severity; the probability of damage decides."
+POSSIBLY = "The strain itself is below all limits. Only the upper end of its interval reaches those marked possibly."
 
 
 @dataclass(frozen=True)
@@ -57,16 +64,21 @@ class BuildingPage:
     number: int
     name: str
     judged: bool
+    """Whether it has a severity."""
     headline: str
     colour: str
     category: str
+    """Beside the headline; empty where it would contradict it."""
     in_list: list[str]
     """Cells of its row of the list, behind the number."""
+    in_sheet: list[str]
+    """Cells of its row of the sheet, behind the number."""
     facts: list[Fact]
     why: list[str]
     plan: str
     legend: str
     histories: list[str]
+    histories_legend: str
     course: str
     whole: list[Fact]
     limits: list[LimitRow]
@@ -80,65 +92,94 @@ class Report:
     """All that a report says."""
 
     title: str
+    """Project; without one, the file of the footprints."""
+    about: list[Fact]
+    """Client, author and address, as far as they are given."""
     day: str
     program: str
     model: str
     rate: str
     counts: str
+    intervals: str
     footprints: str
     tracks: list[list[str]]
-    categories: list[Fact]
-    """Name, colour, and what is seen of the damage."""
+    colours: list[tuple[str, str]]
+    """Classes of probability in the map, and the colour of each."""
+    categories: list[tuple[str, str]]
+    """Name, and what is seen of the damage."""
     references: list[str]
     words: list[tuple[str, str]]
     """How to read it."""
-    missing: str
-    """Why cells of the list are empty; empty if none is."""
+    notes: list[str]
+    """What marks and empty cells of the list mean."""
     map: str
     pages: list[BuildingPage]
 
+    @property
+    def sheet(self) -> list[list[str]]:
+        """Return the list as rows of cells, the first with the names of the columns."""
+        return [list(SHEET_HEAD), *([str(page.number), *page.in_sheet] for page in self.pages)]
 
-def make_report(answered: Answered, city: CityInMemory, rows: Sequence[int], footprints: str, today: date) -> Report:
+
+def make_report(
+    answered: Answered, city: CityInMemory, rows: Sequence[int], footprints: str, today: date, about: About = NO_ABOUT
+) -> Report:
     """Put together the report of some buildings.
 
     Args:
         answered: of all buildings. city: what was judged. rows: of the buildings table, in the order of the list.
-        footprints: name of their file. today: the day that it is made.
+        footprints: name of their file. today: the day that it is made. about: texts for the first page.
     """
     table, writer = answered.judged.table, _Writer(answered, city)
-    reason = pd.Series(answered.judged.reason)
-    left = ", ".join(
-        f"{count} {name.replace('_', ' ')}" for name, count in reason[reason != "ok"].value_counts().items()
-    )
-    rate = str(answered.judged.rate)
-    category = table["burland_category"].fillna(-1).to_numpy(np.intp)
-    made = __version__
+    pages = [writer.page(number, row) for number, row in enumerate(progress(rows, len(rows), "report"), 1)]
+    texts = {name: plain(", ".join(text.splitlines())) for name, text in about.model_dump().items()}
     return Report(
-        title=plain(footprints),
+        title=texts.pop("project") or plain(footprints),
+        about=[Fact(name.capitalize(), text) for name, text in texts.items() if text],
         day=today.isoformat(),
-        program=f"Plumbline {made}",
+        program=f"Plumbline {__version__}",
         model=", ".join(sorted(set(table["model_version"]))),
-        rate=f"{rate[0].upper()}{rate[1:]}. Severities and probabilities are for that share.",
-        counts=f"{len(table):,} buildings, {int((reason == 'ok').sum()):,} judged"
-        + (f" (not judged: {left})" if left else ""),
+        rate=rate_sentence(answered.judged.rate),
+        counts=_counts(answered.judged),
+        intervals=INTERVALS,
         footprints=f"{plain(footprints)} ({city.points[0].crs})",
         tracks=[_track_row(track) for track in city.points],
+        colours=[*drawings.PROBABILITY_COLOURS.items(), ("not known", GREY)],
         categories=[
-            *(Fact(f"{i} {name}", *rest) for i, (name, *rest) in enumerate(zip(*_CATEGORIES, strict=True))),
-            Fact("not judged", GREY, "It does not mean sound."),
+            (f"{number} {name}", seen) for number, (name, seen) in enumerate(zip(CATEGORY_NAMES, CRACKS, strict=True))
         ],
         references=list(REFERENCES),
         words=list(WORDS),
-        missing=MISSING if table["against_neighbours_mm"].iloc[list(rows)].isna().any() else "",
-        map=drawings.city(table.geometry.to_numpy(), category, rows),
-        pages=[writer.page(i, row) for i, row in enumerate(progress(rows, len(rows), "report"), 1)],
+        notes=list_notes([page.in_list for page in pages]),
+        map=drawings.city(table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows),
+        pages=pages,
     )
 
 
 def list_order(answered: Answered) -> Index:
-    """Return all rows, the most probably damaged first; behind them those not judged that may be damaged, the rest."""
-    p_damaged = answered.judged.table["p_damaged"].fillna(-1).to_numpy(float)
-    return np.lexsort((answered.judged.reason != UNSURE_WHERE, -p_damaged))
+    """Return all rows, the most probably damaged first; behind them those without a probability."""
+    table = answered.judged.table
+    p_damaged, severity = (table[name].fillna(-1).to_numpy(float) for name in ("p_damaged", "severity_permille"))
+    return np.lexsort((-severity, -p_damaged))
+
+
+def _reasons(judged: Judged) -> NDArray[np.object_]:
+    """Return `ok` (F,), or why a building is not judged."""
+    return judged.table["reason"].to_numpy(object) if "reason" in judged.table else judged.reason
+
+
+def _counts(judged: Judged) -> str:
+    """Count the buildings with a judgement, and those without by reason."""
+    reasons = _reasons(judged)
+    answered = np.array([has_answer(building) for building in judged.table.itertuples()], bool)
+    unsure = int((answered & (reasons == UNSURE_WHERE)).sum())
+    rest = pd.Series(reasons[~answered]).value_counts()
+    parts = [f"{len(reasons):,} buildings, {int(answered.sum()):,} judged"]
+    parts += [f"of {unsure:,} of these the place of the damage is not known"] if unsure else []
+    parts += (
+        ["not judged: " + ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in rest.items())] if len(rest) else []
+    )
+    return "; ".join(parts)
 
 
 def _track_row(track: Track) -> list[str]:
@@ -152,43 +193,57 @@ class _Writer:
 
     def __init__(self, answered: Answered, city: CityInMemory) -> None:
         self._judged, self._prepared, self._city = answered.judged, answered.prepared, city
+        self._reason = _reasons(answered.judged)
         self._of = {int(row): i for i, row in enumerate(answered.prepared.footprint)}
         courses = answered.judged.courses
         self._courses = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
 
     def page(self, number: int, row: int) -> BuildingPage:
         """Write the page of a building. `number`: in the list. `row`: in the buildings table."""
-        one = self._judged.table.iloc[row]
+        building, reason = self._judged.table.iloc[row], str(self._reason[row])
+        explanation = plain(self._judged.explanation[row], 400)
         shape = self._judged.table.geometry.iloc[row]
         frame = frames(np.array([shape], object))
-        seen, judged = self._seen(row, frame), one.status == "ok"
+        seen, judged = self._seen(row, frame), has_answer(building)
         attributes = _attributes(self._city.footprints.iloc[row])
         kinds = kinds_of(attributes)
-        decided = one.quadrant if judged and one.p_damaged >= 0.5 else None
-        p = np.array([one[name] for name in PROBABILITIES], float)
+        decided = building.quadrant if shows_quadrant(building, reason) else None
+        is_placed = decided is not None or reason == UNSURE_WHERE
+        probability = np.array([building[name] if is_placed else np.nan for name in PROBABILITIES], float)
         limit = _limit(seen)
-        limits = limit_rows(one, kinds)
+        limits = limit_rows(building, kinds)
         possible = any(cell.value == "possibly" for row in limits if not row.note for cell in row.cells)
-        title = f"Plan of building {plain(one.building_id)}"
-        category = int(one.burland_category) if judged else -1
+        title = f"Plan of building {plain(building.building_id)}"
+        possible &= judged and building.burland_category == 0
+        listed = Listed(building, reason, explanation, sides_of(seen, self._city.points))
         return BuildingPage(
             number=number,
-            name=plain(one.building_id),
+            name=plain(building.building_id),
             judged=judged,
-            headline=_headline(one, self._judged.reason[row]),
-            colour=CATEGORY_COLOURS[category] if judged else GREY,
-            category=f"Category {category}, {CATEGORY_NAMES[category]}" if judged else "",
-            in_list=list_cells(one),
-            facts=facts_of(one) if judged else [],
-            why=reading_of_it(one, plain(self._judged.explanation[row], 400)),
-            plan=drawings.plan(shape, frame, seen, p, decided, limit, title),
-            legend=LEGEND.format(limit) if len(seen.row) else "No usable point is on the building: no histories.",
+            headline=headline_of(building),
+            colour=drawings.probability_colour(building.p_damaged),
+            category=_beside(building),
+            in_list=list_cells(listed),
+            in_sheet=sheet_cells(listed),
+            facts=facts_of(building, reason) if judged else [],
+            why=reading_of_it(building, reason, explanation),
+            plan=drawings.plan(shape, frame, seen, probability, decided, limit, title),
+            legend=LEGEND.format(LIKELY if is_placed else NAMED, limit)
+            if len(seen.row)
+            else "No usable point is on the building: no histories.",
             histories=self._histories(seen, decided),
-            course=self._course(one),
-            whole=whole_facts(one, seen, self._city.points),
+            histories_legend=HISTORIES.format(MARKED if decided else ""),
+            course=self._course(building),
+            whole=whole_facts(building, seen, self._city.points),
             limits=limits,
-            kind=f"{kind_sentence(kinds)} {POSSIBLY}" if category == 0 and possible else kind_sentence(kinds),
-            unseen=unseen_of(seen, self._city.points, one.strain_resolution_permille),
+            kind=" ".join(
+                [
+                    kind_sentence(kinds),
+                    *([POSSIBLY] if possible else []),
+                    *([BY_SEVERITY] if contradicts_category(building) else []),
+                ]
+            ),
+            unseen=unseen_of(seen, self._city.points, building),
             attributes="; ".join(f"{name}: {value}" for name, value in attributes.items()),
         )
 
@@ -203,13 +258,14 @@ class _Writer:
                 slope[:, names(SLOPE).index(f"differential_displacement{end}")].astype(float) for end in ("", "_se")
             )
             return drawings.Seen(prepared.track[own], prepared.point[own], xy, moved, error)
-        found = [self._on(number, row) for number in range(len(self._city.points))]
-        track = np.repeat(np.arange(len(found)), [len(own) for own in found])
+        rows = [self._on(number, row) for number in range(len(self._city.points))]
+        track = np.repeat(np.arange(len(rows)), [len(of_track) for of_track in rows])
         points = [
-            np.column_stack([t.easting[own], t.northing[own]]) for t, own in zip(self._city.points, found, strict=True)
+            np.column_stack([t.easting[of_track], t.northing[of_track]])
+            for t, of_track in zip(self._city.points, rows, strict=True)
         ]
         xy = frame.to_building(np.zeros(len(track), np.intp), np.concatenate(points))
-        return drawings.Seen(track, np.concatenate(found), xy, np.zeros(len(track)), np.full(len(track), np.inf))
+        return drawings.Seen(track, np.concatenate(rows), xy, np.zeros(len(track)), np.full(len(track), np.inf))
 
     def _on(self, number: int, row: int) -> Index:
         own = np.flatnonzero(self._prepared.owners[number] == row)
@@ -220,27 +276,29 @@ class _Writer:
         best: dict[str, int] = {}
         for number in np.argsort(np.bincount(seen.track, minlength=len(self._city.points)), kind="stable"):
             best[side_of(self._city.points[number])] = int(number)
-        found = []
+        shown = []
         for side, number in sorted(best.items()):
             own, track = seen.track == number, self._city.points[number]
             if own.any():
                 beside = quadrant_code(*seen.xy[own].T) == (QUADRANTS.index(decided) if decided else -1)
-                title = f"{own.sum()} points seen from the {side}, mm"
-                found.append(drawings.History(title, track.epochs, track.displacement[seen.row[own]], beside))
-        return drawings.histories(found)
+                title = f"{own.sum()} point{'s' if own.sum() > 1 else ''} seen from the {side}, mm"
+                shown.append(drawings.History(title, track.epochs, track.displacement[seen.row[own]], beside))
+        return drawings.histories(shown)
 
-    def _course(self, one: Any) -> str:
-        course = self._courses.get(one.building_id)
-        if course is None:
+    def _course(self, building: Any) -> str:
+        course = self._courses.get(building.building_id)
+        if course is None or not has_answer(building):
             return ""
         columns = (course[name].tolist() for name in ("date", "severity_low", "severity_permille", "severity_high"))
-        return drawings.course("Strain over time, permille, with 90 % interval", *columns)
+        return drawings.course("Strain over time, permille, with its interval", *columns)
 
 
-def _headline(one: Any, reason: str) -> str:
-    if one.status == "ok":
-        return f"Probability of damage: {percent(one.p_damaged)}"
-    return "Not judged; it may be damaged" if reason == UNSURE_WHERE else "Not judged"
+def _beside(building: Any) -> str:
+    """Return what stands beside the headline: the category, if it goes with the probability."""
+    if not has_answer(building):
+        return "" if np.isnan(building.p_damaged) else "Not judged"
+    category = int(building.burland_category)
+    return "" if contradicts_category(building) else f"Category {category}, {CATEGORY_NAMES[category]}"
 
 
 def _limit(seen: drawings.Seen) -> float:
@@ -251,9 +309,9 @@ def _limit(seen: drawings.Seen) -> float:
 
 def _attributes(footprint: Any) -> dict[str, str]:
     """Return the first attributes of a footprint that are texts or numbers."""
-    own = {
+    texts = {
         plain(name, 40): plain(value, 60)
         for name, value in footprint.items()
         if name not in ("building_id", "geometry") and not pd.api.types.is_list_like(value) and pd.notna(value)
     }
-    return dict([(name, value) for name, value in own.items() if value][:MOST_ATTRIBUTES])
+    return dict([(name, value) for name, value in texts.items() if value][:MOST_ATTRIBUTES])

@@ -26,12 +26,20 @@ MAP_PX, LEAST_PX = (1000.0, 560.0), 420.0
 """Most width and height of the map, and the least of either."""
 SCALE_PX = 34.0
 """Height of the strip below the map, with its scale."""
+MIN_FOOTPRINT_PX = 8.0
+"""Smallest size of a footprint in the map: its colour is seen, also in a large city."""
 MARGIN_M = 60.0
 MOST_DRAWN = 6000
 """Footprints of a map, besides those of the list."""
 MOST_LINES, MOST_STEPS = 10, 80
 """Points of a track that are drawn, and values of each."""
 EPOCH = date(1970, 1, 1).toordinal()
+PROBABILITY_BOUNDS = (0.1, 0.3, 0.5, 0.9)
+"""Probabilities of damage between the colours of the map; from 0.5 on, damage is as probable as not."""
+PROBABILITY_COLOURS = dict(
+    zip(("below 10 %", "10 to 30 %", "30 to 50 %", "50 to 90 %", "90 % and more"), CATEGORY_COLOURS, strict=True)
+)
+"""Name of each class of probability, and its colour."""
 BESIDE, OTHERS = "#c46a3d", "#2f6c9e"
 """Of the points in the damaged quadrant, and of the rest."""
 
@@ -128,11 +136,18 @@ def course(title: str, days: Sequence[str], low: Any, value: Any, high: Any) -> 
     return document(course_chart(title, days, low, value, high, CHART_PX), 13)
 
 
-def city(outlines: NDArray[np.object_], category: NDArray[np.intp], listed: Sequence[int]) -> str:
-    """Draw the map of the list: footprints coloured by category, those of the list with their numbers.
+def probability_colour(p_damaged: float) -> str:
+    """Return the colour of a probability of damage; grey where there is none."""
+    if math.isnan(p_damaged):
+        return GREY
+    return [*PROBABILITY_COLOURS.values()][int(np.searchsorted(PROBABILITY_BOUNDS, p_damaged, side="right"))]
+
+
+def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> str:
+    """Draw the map of the list: footprints coloured by probability of damage, those of the list with their numbers.
 
     Args:
-        outlines: (F,) polygons, m. category: (F,) 0 to 4; -1: not judged.
+        outlines: (F,) polygons, m. p_damaged: (F,) NaN where there is none.
         listed: rows of the F, in the order of the list.
     """
     rows = list(listed)
@@ -146,13 +161,16 @@ def city(outlines: NDArray[np.object_], category: NDArray[np.intp], listed: Sequ
 
     there = shapely.STRtree(outlines).query(shapely.box(west - left / scale, south, east + left / scale, top))
     others = np.setdiff1d(there, rows)
-    drawn = [*others[:: max(1, -(-len(others) // MOST_DRAWN))].tolist(), *rows]
+    thinned = others[:: max(1, -(-len(others) // MOST_DRAWN))]
+    # The most probable damage last: where enlarged footprints overlap, it is seen.
+    drawn = [*thinned[np.argsort(np.nan_to_num(p_damaged[thinned], nan=-1.0), kind="stable")].tolist(), *rows[::-1]]
     named = set(rows)
+    shapes = _enlarged(outlines[drawn], MIN_FOOTPRINT_PX / scale)
     parts = [
-        f'<path d="{outline_path(outlines[row], at)}" fill="{[*CATEGORY_COLOURS, GREY][category[row]]}" '
+        f'<path d="{outline_path(shape, at)}" fill="{probability_colour(p_damaged[row])}" '
         f'fill-rule="evenodd" stroke="{"#000" if row in named else "#6b5a3a"}" '
         f'stroke-width="{1.2 if row in named else 0.4}"/>'
-        for row in drawn
+        for row, shape in zip(drawn, shapes, strict=True)
     ]
     middles = [at(*shapely.get_coordinates(shapely.centroid(outlines[row]))[0]) for row in rows]
     parts += _numbers(middles, width, height)
@@ -164,6 +182,13 @@ def city(outlines: NDArray[np.object_], category: NDArray[np.intp], listed: Sequ
     return document(
         f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>', 17
     )
+
+
+def _enlarged(outlines: NDArray[np.object_], least_m: float) -> NDArray[np.object_]:
+    """Return polygons of which the small ones are as large as a square with sides of `least_m`."""
+    missing = np.maximum(least_m - np.sqrt(shapely.area(outlines)), 0)
+    grown = shapely.buffer(outlines, missing / 2, join_style="mitre")
+    return np.where(missing > 0, grown, outlines)
 
 
 def _extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, float]:

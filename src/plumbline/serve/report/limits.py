@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.serve.report.rules import has_answer
 
 REFERENCES = (
     "Skempton and MacDonald 1956, The allowable settlements of buildings, Proc. ICE 5(6): 98 buildings, 58 of them "
@@ -103,7 +104,7 @@ SOURCES = (
     Limits("Bjerrum 1963", "tilt", (1000 / 250,), ("1/250: tilt is seen",), "tall"),
 )
 VERDICTS = ("below", "possibly", "probably", "exceeded")
-"""What is at or above a limit: nothing; the upper end of the interval; the most probable value too; all of it."""
+"""What is at or above a limit: nothing; the upper end of the interval; the value itself too; all of it."""
 
 
 def verdict(found: Found, limit: float) -> str:
@@ -151,7 +152,7 @@ def applies(limits: Limits, kinds: Mapping[str, Told]) -> bool:
 def limit_rows(one: Any, kinds: Mapping[str, Told]) -> list[LimitRow]:
     """Compare a building, a row of the predictions, with the published limits."""
     strain = UNKNOWN
-    if one.status == "ok":
+    if has_answer(one):
         strain = Found(one.severity_permille, one.severity_low, one.severity_high)
     wide = NINETY * one.tilt_std_mm_m
     found = {

@@ -1,7 +1,9 @@
-"""Judge, choose the buildings of a report, and write it as PDF or HTML."""
+"""Judge, choose the buildings of a report, and write it as PDF or HTML, with its list as a sheet."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import time
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from plumbline.core.files import check_writable, told_unwritten, write_bytes
 from plumbline.serve.judgement import Answered, answer, open_model, say_damaged, say_unjudged
 from plumbline.serve.options import AS_RELEASED, Options, rows_named
 from plumbline.serve.predictions import check_inputs
+from plumbline.serve.report.about import NO_ABOUT, About, read_about
 from plumbline.serve.report.content import Report, list_order, make_report
 from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
 from plumbline.sources.files.opened import AnyFile, as_file
@@ -37,8 +40,10 @@ def report(
     chosen: Sequence[str] = (),
     top: int = TOP,
     options: Options = AS_RELEASED,
+    *,
+    about: Path | None = None,
 ) -> Report:
-    """Judge every footprint as `predict` does, and write the report of some.
+    """Judge every footprint as `predict` does, and write the report of some; beside it the list as a sheet.
 
     Args:
         points: product files, each one track.
@@ -48,12 +53,15 @@ def report(
         chosen: `building_id` of those in the report; without any, those most probably damaged.
         top: how many of these.
         options: as of `predict`.
+        about: YAML file with texts for the first page, see `read_about`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     inputs = [*(as_file(file).path for file in points), buildings, *options.files]
     check_inputs(inputs)
+    texts = NO_ABOUT if about is None else read_about(about)
+    inputs += [] if about is None else [about]
     check_report(output, inputs, package)
     model = open_model(package)
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
@@ -62,12 +70,21 @@ def report(
     answered = answer(city, model, options)
     say_unjudged(answered.judged)
     say_damaged(answered.judged)
-    made = report_of(answered, city, buildings, chosen, top)
+    made = report_of(answered, city, buildings, chosen, top, about=texts)
     write_report(made, output)
+    write_sheet(made, sheet_path(output))
     return made
 
 
-def report_of(answered: Answered, city: CityInMemory, buildings: Path, chosen: Sequence[str], top: int) -> Report:
+def report_of(
+    answered: Answered,
+    city: CityInMemory,
+    buildings: Path,
+    chosen: Sequence[str],
+    top: int,
+    *,
+    about: About = NO_ABOUT,
+) -> Report:
     """Put the report together: of the chosen buildings, or of the first `top` of the list; in the list's order.
 
     Raises:
@@ -79,7 +96,7 @@ def report_of(answered: Answered, city: CityInMemory, buildings: Path, chosen: S
         rows, top = rows[np.isin(rows, named)], len(named)
     if top > MOST:
         raise InputError(f"{top} buildings found; a report holds {MOST} at most. Make several.")
-    return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today())
+    return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about)
 
 
 def check_report(output: Path, inputs: Sequence[Path], package: Path) -> None:
@@ -92,11 +109,14 @@ def check_report(output: Path, inputs: Sequence[Path], package: Path) -> None:
         raise InputError(f"--output {output}: a report ends in .pdf or .html. Give another name.")
     if package.resolve() in output.resolve().parents:
         raise InputError(f"{output}: is inside the model package, which must stay as it is. Give another folder.")
-    if output.resolve() in {other.resolve() for other in inputs}:
-        raise InputError(f"{output}: is one of the inputs, which would be overwritten. Give another output.")
+    read = {path.resolve() for path in inputs}
+    for written in (output, sheet_path(output)):
+        if written.resolve() in read:
+            raise InputError(f"{written}: is one of the inputs, which would be overwritten. Give another output.")
     if output.is_dir() or not output.resolve().parent.is_dir():
         raise InputError(f"{output}: must be a file in a folder that is there.")
     check_writable(output)
+    check_writable(sheet_path(output))
     if output.suffix.lower() == ".pdf":
         need("report", "report --output FILE.pdf", "An .html needs nothing more.")
 
@@ -115,6 +135,24 @@ def write_report(made: Report, output: Path) -> None:
     log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(made.pages), len(content) / 1e6, took)
 
 
+def sheet_path(output: Path) -> Path:
+    """Return where the sheet of a report is written: `REPORT_list.csv` beside `REPORT.pdf`."""
+    return output.with_name(f"{output.stem}_list.csv")
+
+
+def write_sheet(made: Report, path: Path) -> None:
+    """Write the list, atomically, as CSV with a byte order mark, by which spreadsheets know the encoding.
+
+    Raises:
+        NotWritable: the disk refused.
+    """
+    text = io.StringIO()
+    csv.writer(text).writerows(made.sheet)
+    with told_unwritten(path):
+        write_bytes(path, text.getvalue().encode("utf-8-sig"))
+    log.info("%s: the list of %d buildings, for spreadsheets", path, len(made.pages))
+
+
 def as_pdf(made: Report) -> bytes:
     """Return the report as a PDF. All texts go to typst as data, never as its markup; fonts are typst's own."""
     import typst
@@ -125,9 +163,9 @@ def as_pdf(made: Report) -> bytes:
         ignore_system_fonts=True,
         sys_inputs={"report": json.dumps(asdict(made))},
     )
-    found = compiler.compile(format="pdf", pdf_tags=False)  # tags would double its size
-    assert isinstance(found, bytes)
-    return found
+    pdf = compiler.compile(format="pdf", pdf_tags=False)  # tags would double its size
+    assert isinstance(pdf, bytes)
+    return pdf
 
 
 def as_html(made: Report) -> str:

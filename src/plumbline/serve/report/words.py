@@ -13,53 +13,61 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.compass import QUADRANTS, quadrant_code
-from plumbline.export.interface import CATEGORIES
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.export.interface import CATEGORIES, PROBABILITIES
+from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.map.over_time import when_text
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
+from plumbline.serve.report.rules import contradicts_category, has_answer, is_line_of_sight, shows_quadrant
 from plumbline.sources.points.track import Track
 
 MOVES_ALONE = 5.0
-"""Standard errors from which a building moves otherwise than its neighbours."""
-LONGEST_TEXT, LONGEST_IN_LIST = 120, 60
+"""Standard errors from which a building clearly moves otherwise than its neighbours."""
+MAX_TILT_ERROR_MM_M = 1.5
+"""Largest standard error of a tilt that is reported."""
+LONGEST_TEXT = 120
+"""Most letters of a user's text."""
 _UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WINDS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
 
 
+PLACE_NOT_KNOWN = (
+    "Where it is damaged is not known: the points fit damage in several quarters of the plan. Inspect all of it."
+)
+INTERVALS = "All intervals and ± are 90 % ones: they hold the true value in about 9 of 10 cases."
+"""Sentence on the first page; no other says it again."""
 WORDS = (
     ("Damaged", "probability that the largest tensile strain is 0.5 permille or more. Decide by it."),
     (
         "Severity",
-        "most probable largest tensile strain, with its 90 % interval. Settlement and tilt as a whole are left out.",
+        "estimate of the largest tensile strain, with its interval. Settlement and tilt as a whole are left out.",
     ),
-    ("Category", "category by strain; what is seen is often one lower."),
+    ("Category", "category of the severity, by strain; what is seen is often one lower."),
     (
         "Quadrants",
-        "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most.",
+        "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most. "
+        "Not known: the points fit damage in several.",
     ),
     (
         "Since",
-        "when the damaging movement began; first month of the record: then or earlier. A building bends, then cracks.",
+        "when the damaging movement began. Or before: nobody looked earlier. A building bends, then cracks.",
     ),
     ("Against neighbours", "settlement less the median of the other buildings around; negative: it sinks more."),
     (
         "Limits",
-        "exceeded: all of the 90 % interval is above. Probably: the most probable value is. Possibly: its end is.",
+        "exceeded: all of the interval is above. Probably: the value itself is. Possibly: its upper end alone is.",
     ),
     ("Not judged", "does not mean sound."),
-    ("More", "in the documentation of Plumbline, docs/answers.md and docs/report.md."),
 )
 """How to read a report."""
-MISSING = (
-    "No figure against neighbours: the points do not tell the building's own settlement, or fewer than 3 buildings "
-    "around it can be compared."
-)
 
 
 def plain(text: object, longest: int = LONGEST_TEXT) -> str:
     """Return a text of a user without control characters and line breaks, shortened."""
-    found = " ".join(_UNPRINTABLE.sub("\ufffd", str(text)).split())
-    return found if len(found) <= longest else f"{found[: longest - 1]}…"
+    cleaned = " ".join(_UNPRINTABLE.sub("\ufffd", str(text)).split())
+    return cleaned if len(cleaned) <= longest else f"{cleaned[: longest - 1]}…"
 
 
 def percent(share: float) -> str:
@@ -77,140 +85,190 @@ def side_of(track: Track) -> str:
     return "east" if np.median(track.los[:, 0]) > 0 else "west"
 
 
+def sides_of(seen: Seen, tracks: Sequence[Track]) -> set[str]:
+    """Return from where the points of a building are seen."""
+    return {side_of(tracks[number]) for number in np.unique(seen.track).tolist()}
+
+
 def longest_gap(track: Track) -> int:
     """Return the longest time without an image, days."""
     return int(np.diff(track.epochs.astype("datetime64[D]").astype(int)).max(initial=0))
 
 
-def list_cells(one: Any) -> list[str]:
-    """Return the row of a building, a row of the predictions, in the list."""
-    name, against = plain(one.building_id, LONGEST_IN_LIST), signed(one.against_neighbours_mm)
-    if one.status != "ok":
-        return [name, "", "not judged", "", "", "", against]
-    return [
-        name,
-        percent(one.p_damaged),
-        f"{one.severity_permille:.2f} ({one.severity_low:.2f} to {one.severity_high:.2f})",
-        str(int(one.burland_category)),
-        one.quadrants.replace("|", ", ") if one.p_damaged >= 0.5 else "",
-        one.begins[:7] if isinstance(one.begins, str) else "",
-        against,
-    ]
+def rate_sentence(rate: DamageRate) -> str:
+    """Say which share of the buildings is taken to be damaged, and what does not follow from it."""
+    share = _share(rate.rate)
+    if not rate.estimated:
+        sentence = f"{share} of the buildings are taken to be damaged, as given for this report"
+    elif rate.least is not None:
+        sentence = (
+            f"{_share(rate.least)} or more of the judged buildings look damaged, which noise can cause as well: "
+            f"{share} are taken to be damaged. Read the order of the list, not the number of damaged buildings"
+        )
+    elif rate.is_vague:
+        sentence = (
+            f"{share} of the buildings are taken to be damaged, but the points fit any share from {_share(rate.low)} "
+            f"to {_share(rate.high)}. Read the order of the list, not the number of damaged buildings"
+        )
+    else:
+        sentence = f"About {share} of the judged buildings are damaged ({_share(rate.low)} to {_share(rate.high)})"
+    places = ". Where damage gathers, buildings have shares of their own" if rate.local else ""
+    return f"{sentence}{places}. Severities and probabilities are for that share."
 
 
-def facts_of(one: Any) -> list[Fact]:
-    """Say what the model found, and what each figure means."""
-    categories = ", ".join(f"{i}: {percent(one[name])}" for i, name in enumerate(CATEGORIES))
-    found = [
+def _share(share: float) -> str:
+    """Return a share in percent; 0 and 100 at the ends of what is tried."""
+    if share < 1e-4 or share > 0.999:
+        return f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.1g} %"
+
+
+def headline_of(building: Any) -> str:
+    """Return the heading of a building's page: its probability of damage, if there is one."""
+    if math.isnan(building.p_damaged):
+        return "Not judged"
+    return f"Probability of damage: {percent(building.p_damaged)}"
+
+
+def facts_of(building: Any, reason: str) -> list[Fact]:
+    """Say what the model estimates for a building that has an answer, and what each figure means."""
+    categories = ", ".join(f"{i}: {percent(building[name])}" for i, name in enumerate(CATEGORIES))
+    heading = "" if contradicts_category(building) else " The heading has that of the severity."
+    facts = [
         Fact(
             "Severity",
-            f"{one.severity_permille:.2f} permille ({one.severity_low:.2f} to {one.severity_high:.2f})",
-            "Largest tensile strain in the structure, with its 90 % interval.",
+            f"{building.severity_permille:.2f} permille ({building.severity_low:.2f} to {building.severity_high:.2f})",
+            "Largest tensile strain in the structure.",
         ),
-        Fact("Category", categories, "Category by strain; what is seen is often one lower (docs/answers.md)."),
+        Fact("Categories", categories, f"Probability of each, by strain.{heading} What is seen is often one lower."),
     ]
-    if one.p_damaged >= 0.5:
-        right = f"likeliest {one.quadrant}, right with {percent(one.quadrant_confidence)}"
-        where = f"{one.quadrants.replace('|', ' or ')} ({right})"
-        found.append(Fact("Where", where, "Quarters of the plan that hold 80 % of the probability."))
-    if isinstance(one.mechanism, str):
-        found.append(Fact("Fails like", one.mechanism, "The kind of movement that fits best."))
-    if said := when_text(one):
-        found.append(Fact("When", said, "If the building is damaged: start of the movement, not of a crack."))
-    return found
+    if reason == UNSURE_WHERE:
+        quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
+        likely = ", ".join(f"{quadrant} {percent(building[name])}" for quadrant, name in quadrants)
+        facts.append(Fact("Where", f"not known: {likely}", "Probability of each quarter of the plan."))
+    elif shows_quadrant(building, reason):
+        sure = percent(building.quadrant_confidence)
+        means = (
+            f"Quarters of the plan that hold 80 % of the probability. {building.quadrant} is strained most, or nearly "
+            f"so, with {sure}."
+        )
+        facts.append(Fact("Where", f"{building.quadrants.replace('|', ' or ')} (likeliest {building.quadrant})", means))
+    if isinstance(building.mechanism, str):
+        facts.append(Fact("Fails like", building.mechanism, "The kind of movement that fits best."))
+    if when := when_text(building):
+        start = ": start of the movement, not of a crack" if isinstance(building.begins, str) else ""
+        facts.append(Fact("When" if start else "Growth", when, f"If the building is damaged{start}."))
+    return facts
 
 
 def _of_hundred(share: float) -> str:
     return "fewer than 1" if share < 0.01 else "more than 99" if share > 0.99 else f"about {100 * share:.0f}"
 
 
-def reading_of_it(one: Any, explanation: str) -> list[str]:
-    """Say how to read the judgement; of a building that is not judged, why."""
-    if one.status == "ok":
-        whole = one.severity_low >= 0.5
-        return [
-            f"Of 100 buildings with this probability, {_of_hundred(one.p_damaged)} should have a strain of "
-            "0.5 permille or more. "
-            + (
-                "The entire interval of the severity lies in category 1 or above."
-                if whole
-                else "The points also fit a sound building: decide by the probability, not by the category."
-            )
-        ]
-    told = (
-        "With these points no strain can be told."
-        if math.isnan(one.strain_resolution_permille)
-        else "Damage (category 1) begins at 0.5 permille."
-    )
-    sound = (
-        "Not judged does not mean sound: in simulated cities these buildings are damaged about as often as all others."
-    )
-    return [f"Why: {explanation}.", told, sound]
+def reading_of_it(building: Any, reason: str, explanation: str) -> list[str]:
+    """Say how to read the judgement; of a building without a severity or a place, why.
+
+    Args:
+        building: row of the predictions. reason: `ok`, or why it is not judged. explanation: the same in words.
+    """
+    if has_answer(building):
+        hundred = (
+            f"Of 100 buildings with this probability, {_of_hundred(building.p_damaged)} should have a strain of "
+            "0.5 permille or more."
+        )
+        return [hundred, _fit(building), *([PLACE_NOT_KNOWN] if reason == UNSURE_WHERE else [])]
+    sentences = [f"Why it is not judged: {explanation}."]
+    if math.isnan(building.strain_resolution_permille):
+        sentences.append("With these points no strain can be estimated.")
+    if math.isnan(building.p_damaged):
+        damaged = "in simulated cities such buildings are damaged about as often as all others"
+        return [*sentences, f"Not judged does not mean sound: {damaged}."]
+    return [*sentences, "Its probability of damage is less reliable than that of judged buildings."]
 
 
-def whole_facts(one: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
+def _fit(building: Any) -> str:
+    """Say how severity and category go with the probability of damage."""
+    bound = CATEGORY_BOUNDS_PERMILLE[0]
+    if contradicts_category(building):
+        below, above = percent(building[CATEGORIES[0]]), percent(building.p_damaged)
+        return (
+            f"Severity and category are near the middle of a wide distribution, of which {below} are below category 1 "
+            f"and {above} in it or above; the probability decides."
+        )
+    if building.severity_low >= bound:
+        return "The entire interval of the severity lies in category 1 or above."
+    if building.burland_category > 0:
+        return "The points also fit a sound building: decide by the probability, not by the category."
+    rest = ", and damage is not ruled out" if building.severity_high >= bound else ""
+    return f"The building is more probably sound{rest}."
+
+
+def whole_facts(building: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
     """Say how the whole building moved, and against its neighbours."""
-    if math.isnan(one.settlement_mm):
+    if math.isnan(building.settlement_mm):
         return [
             Fact("Settlement, tilt", "not known", "Three points at least are needed."),
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
         ]
-    sides = {side_of(tracks[number]) for number in seen.track.tolist()}
-    along = (
-        "" if len(sides) > 1 else " along the line of sight of one track: sinking cannot be told from a sideways move"
-    )
-    found = [
-        Fact(
-            "Settlement",
-            f"{signed(one.settlement_mm)} ± {NINETY * one.settlement_std_mm:.1f} mm, "
-            f"{signed(one.settlement_rate_mm_year)} mm a year",
-            f"Movement of the whole building over the record{along}; negative: down.",
+    sides = sides_of(seen, tracks)
+    is_slant = is_line_of_sight(building, sides)
+    return [_settlement(building, is_slant), _against(building, is_slant), _tilt(building)]
+
+
+def _settlement(building: Any, is_slant: bool) -> Fact:
+    error = NINETY * building.settlement_std_mm
+    moved = f"{signed(building.settlement_mm)} ± {error:.1f} mm, {signed(building.settlement_rate_mm_year)} mm a year"
+    if is_slant:
+        means = (
+            "Not a settlement: movement over the record along the line of sight of one track; negative: away from the "
+            "satellite. Sinking cannot be told from a sideways move."
         )
-    ]
-    against, error = one.against_neighbours_mm, one.against_neighbours_std_mm
+        return Fact("Along the line of sight", moved, means)
+    return Fact("Settlement", moved, "Vertical movement of the whole building over the record; negative: down.")
+
+
+def _against(building: Any, is_slant: bool) -> Fact:
+    against, error = building.against_neighbours_mm, building.against_neighbours_std_mm
     if math.isnan(against):
-        found.append(Fact("Against neighbours", "not known", "Fewer than 3 neighbours can be compared."))
+        return Fact("Against neighbours", "not known", "Fewer than 3 neighbours can be compared.")
+    # Of the figures as they are shown, so that the three agree to the last digit.
+    median = round(building.settlement_mm, 1) - round(against, 1)
+    moved = f"The neighbours' median moved {signed(median)} mm{' along the same line of sight' if is_slant else ''}."
+    if abs(against) <= NINETY * error:
+        verdict = "No clear difference."
     else:
-        alone = abs(against) > MOVES_ALONE * error
-        found.append(
-            Fact(
-                "Against neighbours",
-                f"{signed(against)} ± {NINETY * error:.1f} mm",
-                f"The neighbours' median moved {signed(one.settlement_mm - against)} mm. "
-                + ("It moves otherwise than all around it." if alone else "No clear difference."),
-            )
-        )
-    found.append(_tilt(one))
-    return found
+        verdict = "It differs from them." if abs(against) <= MOVES_ALONE * error else "It differs clearly from them."
+    return Fact("Against neighbours", f"{signed(against)} ± {NINETY * error:.1f} mm", f"{moved} {verdict}")
 
 
-def _tilt(one: Any) -> Fact:
-    if math.isnan(one.tilt_mm_m):
-        return Fact("Tilt", "not known", "The points do not tell it to 1.5 mm/m.")
-    wind = (
-        "direction not clear"
-        if math.isnan(one.tilt_towards)
-        else f"towards {WINDS[round(one.tilt_towards / 45) % 8]} ({one.tilt_towards:.0f}°)"
-    )
+def _tilt(building: Any) -> Fact:
+    if math.isnan(building.tilt_mm_m):
+        return Fact("Tilt", "not known", f"Its ± is above {NINETY * MAX_TILT_ERROR_MM_M:.1f} mm/m in some direction.")
+    size = f"{building.tilt_mm_m:.1f} ± {NINETY * building.tilt_std_mm_m:.1f} mm/m"
+    if math.isnan(building.tilt_towards):
+        return Fact("Tilt", f"{size}, direction not clear", "Of the whole building.")
+    wind = WINDS[round(building.tilt_towards / 45) % 8]
     return Fact(
         "Tilt",
-        f"{one.tilt_mm_m:.1f} ± {NINETY * one.tilt_std_mm_m:.1f} mm/m, {wind}",
-        "As a whole; the side that sinks.",
+        f"{size}, towards {wind} ({building.tilt_towards:.0f}°)",
+        "Of the whole building, towards the side that sinks.",
     )
 
 
-def unseen_of(seen: Seen, tracks: Sequence[Track], resolution: float) -> list[str]:
-    """Say what the points cannot show of a building."""
-    found = ["North-south: the satellites look from east and west, and hardly see a movement to the north or south."]
+def unseen_of(seen: Seen, tracks: Sequence[Track], building: Any) -> list[str]:
+    """Say what the points cannot show of a building, a row of the predictions."""
+    sentences = [
+        "North-south: the satellites look from east and west, and hardly see a movement to the north or south."
+    ]
     counts = np.bincount(seen.track, minlength=len(tracks))
-    sides = {side_of(tracks[number]) for number in np.flatnonzero(counts).tolist()}
+    sides = sides_of(seen, tracks)
     if len(sides) == 1:
-        found.append(
+        sentences.append(
             f"Seen from the {sides.pop()} only: a movement to the east or west cannot be told from sinking or rising."
         )
     used = [track for track, count in zip(tracks, counts, strict=True) if count] or tracks
     first, last = min(t.epochs[0] for t in used), max(t.epochs[-1] for t in used)
-    found.append(
+    sentences.append(
         f"Days: nothing before {first.astype('datetime64[D]')} or after {last.astype('datetime64[D]')}; up to "
         f"{max(map(longest_gap, used))} days between two images."
     )
@@ -219,7 +277,18 @@ def unseen_of(seen: Seen, tracks: Sequence[Track], resolution: float) -> list[st
     many = f"{len(seen.track)} point{'' if len(seen.track) == 1 else 's'}"
     by = ", ".join(f"{name} {count}" for name, count in zip(QUADRANTS, by_quadrant, strict=True))
     where = f" None lies in {', '.join(empty)}." if empty and len(seen.track) else ""
-    found.append(f"Points: {many} ({by}), on roof and walls, placed to some metres.{where}")
-    if not math.isnan(resolution):
-        found.append(f"Small strain: these points could show {resolution:.2g} permille at best.")
-    return found
+    sentences.append(f"Points: {many} ({by}), on roof and walls, placed to some metres.{where}")
+    return [*sentences, *_smallest_strain(building)]
+
+
+def _smallest_strain(building: Any) -> list[str]:
+    """Say which strain the points show at best, and whether the severity is below it."""
+    resolution = building.strain_resolution_permille
+    if math.isnan(resolution):
+        return []
+    if has_answer(building) and building.severity_permille < resolution:
+        return [
+            f"Small strain: the severity is below {resolution:.2g} permille, from which these points show a strain in "
+            "9 of 10 cases at best, so it also rests on the buildings that the model was trained on."
+        ]
+    return [f"Small strain: these points show {resolution:.2g} permille in 9 of 10 cases at best, less more rarely."]

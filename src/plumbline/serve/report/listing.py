@@ -1,0 +1,140 @@
+"""Write the rows of the list: in the report, and as a sheet for spreadsheets with the same figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.serve.report.limits import NINETY
+from plumbline.serve.report.rules import (
+    began_with_record,
+    contradicts_category,
+    has_answer,
+    is_line_of_sight,
+    shows_quadrant,
+)
+from plumbline.serve.report.words import PLACE_NOT_KNOWN, percent, plain, signed
+
+LONGEST_NAME = 60
+"""Most letters of a name in the list."""
+SIGHT_MARK, CATEGORY_MARK = "*", "†"
+NOTES = {
+    SIGHT_MARK: "along the line of sight of one track, not vertical.",
+    CATEGORY_MARK: "severity and category are near the middle of a wide distribution. The probability decides.",
+}
+"""Meaning of each mark in the list."""
+NO_NEIGHBOURS = (
+    "No figure against neighbours: the points do not show the building's settlement, or fewer than 3 buildings around "
+    "it can be compared."
+)
+SHEET_HEAD = (
+    "Number",
+    "Building",
+    "Probability of damage, %",
+    "Severity, permille",
+    "Severity from",
+    "Severity to",
+    "Category",
+    "Quadrants",
+    "Since",
+    "Settlement, mm",
+    "Settlement ±, mm",
+    "Direction of settlement",
+    "Against neighbours, mm",
+    "Against neighbours ±, mm",
+    "Remark",
+)
+"""Columns of the sheet. Intervals and ± are 90 % ones, as in the report."""
+
+
+class Listed(NamedTuple):
+    """A building of the list, with what the table of predictions does not say of it."""
+
+    building: Any
+    """Row of the predictions."""
+    reason: str
+    """`ok`, or why it is not judged."""
+    explanation: str
+    """End of the sentence `Not judged: ...`."""
+    sides: Collection[str]
+    """From which its points are seen: `east`, `west`."""
+
+    @property
+    def since(self) -> str:
+        """Month in which the movement began; empty if it is not known."""
+        begins = self.building.begins
+        if not isinstance(begins, str):
+            return ""
+        return f"{begins[:7]} or before" if began_with_record(self.building) else begins[:7]
+
+    @property
+    def quadrants(self) -> str:
+        """Quadrants that hold 80 % of the probability; empty where damage is not probable."""
+        if has_answer(self.building) and self.reason == UNSURE_WHERE:
+            return "not known"
+        return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building, self.reason) else ""
+
+
+def list_cells(listed: Listed) -> list[str]:
+    """Return the cells of a building in the list, behind its number."""
+    building, against = listed.building, signed(listed.building.against_neighbours_mm)
+    if against and is_line_of_sight(building, listed.sides):
+        against += SIGHT_MARK
+    name, p_damaged = plain(building.building_id, LONGEST_NAME), building.p_damaged
+    if not has_answer(building):
+        return [name, "" if math.isnan(p_damaged) else percent(p_damaged), "not judged", "", "", "", against]
+    mark = CATEGORY_MARK if contradicts_category(building) else ""
+    return [
+        name,
+        percent(p_damaged),
+        f"{building.severity_permille:.2f} ({building.severity_low:.2f} to {building.severity_high:.2f})",
+        f"{building.burland_category:d}{mark}",
+        listed.quadrants,
+        listed.since,
+        against,
+    ]
+
+
+def list_notes(rows: list[list[str]]) -> list[str]:
+    """Return what the marks and empty cells in the rows of the list mean; only of those that occur."""
+    notes = [
+        f"{mark} {text}" for mark, text in NOTES.items() if any(cell.endswith(mark) for row in rows for cell in row[1:])
+    ]
+    return [*notes, NO_NEIGHBOURS] if any(not row[-1] for row in rows) else notes
+
+
+def sheet_cells(listed: Listed) -> list[str]:
+    """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
+    building = listed.building
+    answered, settled = has_answer(building), not math.isnan(building.settlement_mm)
+    direction = "line of sight" if is_line_of_sight(building, listed.sides) else "vertical"
+    return [
+        str(building.building_id),
+        _figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
+        _figure(building.severity_permille, 2),
+        _figure(building.severity_low, 2),
+        _figure(building.severity_high, 2),
+        f"{building.burland_category:d}" if answered else "",
+        listed.quadrants,
+        listed.since,
+        _figure(building.settlement_mm, 1),
+        _figure(NINETY * building.settlement_std_mm, 1),
+        direction if settled else "",
+        _figure(building.against_neighbours_mm, 1),
+        _figure(NINETY * building.against_neighbours_std_mm, 1),
+        _remark(listed),
+    ]
+
+
+def _figure(value: float, decimals: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{decimals}f}"
+
+
+def _remark(listed: Listed) -> str:
+    if not has_answer(listed.building):
+        return f"Not judged: {listed.explanation}."
+    remarks = [PLACE_NOT_KNOWN] if listed.reason == UNSURE_WHERE else []
+    remarks += [f"Category: {NOTES[CATEGORY_MARK]}"] if contradicts_category(listed.building) else []
+    return " ".join(remarks)

@@ -1,0 +1,45 @@
+"""State what may be shown of a building: each rule once, for the list, the pages and the sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from plumbline.export.interface import SURE_DAMAGE
+from plumbline.prepare.abstention import UNSURE_WHERE
+
+
+def has_answer(building: Any) -> bool:
+    """Return whether a row of the predictions has a probability of damage and a severity."""
+    return not (math.isnan(building.p_damaged) or math.isnan(building.severity_permille))
+
+
+def shows_quadrant(building: Any, reason: str) -> bool:
+    """Return whether a quadrant is named: damage is as probable as not, or more, and its place is known."""
+    return has_answer(building) and building.p_damaged >= SURE_DAMAGE and reason != UNSURE_WHERE
+
+
+def contradicts_category(building: Any) -> bool:
+    """Return whether damage is probable and the category of the severity is 0, or the reverse."""
+    return has_answer(building) and bool((building.p_damaged >= SURE_DAMAGE) != (building.burland_category > 0))
+
+
+def is_line_of_sight(building: Any, sides: Collection[str]) -> bool:
+    """Return whether the settlement is a movement along one line of sight, and not vertical.
+
+    Args:
+        building: row of the predictions. sides: from which its points are seen.
+    """
+    if math.isnan(building.settlement_mm):
+        return False
+    direction = getattr(building, "settlement_direction", None)
+    return direction != "vertical" if isinstance(direction, str) else len(sides) < 2
+
+
+def began_with_record(building: Any) -> bool:
+    """Return whether the movement began on the record's first day, so that it may have begun before.
+
+    Only there the interval of the beginning does not reach before the most probable day.
+    """
+    return isinstance(building.begins, str) and building.begins == building.begins_early
