@@ -2,6 +2,12 @@
 
 const FORMAT = 1
 
+/** Whether severity and category of a building are known. */
+export const hasSeverity = building => Number.isFinite(building.severity_permille)
+
+/** Whether a settlement is one along the line of sight of one track. */
+export const isAlongSight = building => (building.settlement_direction ?? "").includes("line of sight")
+
 /** Add the middle of the footprint's bounding box. */
 function placeOf(building) {
     const { type, coordinates } = building.geometry
@@ -18,7 +24,11 @@ function placeOf(building) {
     building.centre = [(west + east) / 2, (south + north) / 2]
 }
 
-/** Read the document: buildings with all columns, most probably damaged first, as the document has them. */
+/** Read the document: buildings with all columns.
+ *
+ * Of a building, `judged` is whether its status is ok, `probability` that it is damaged (judged or not; null where the model was not
+ * asked), and `unsureWhere` whether the points do not show which quadrant is
+ * damaged. */
 export function openCity(document) {
     if (document.format !== undefined && document.format !== FORMAT)
         throw new Error(`This page reads map documents of format ${FORMAT}; format ${document.format} found.`)
@@ -30,7 +40,9 @@ export function openCity(document) {
         building.index = index
         building.geometry = feature.geometry
         building.judged = building.status === "ok"
-        if (building.judged && "damage_rate" in constants) building.damage_rate = constants.damage_rate
+        building.probability = building.p_damaged ?? building.chance?.[0] ?? null
+        building.unsureWhere = building.reason_group === "unsure"
+        if (hasSeverity(building) && "damage_rate" in constants) building.damage_rate = constants.damage_rate
         if ("model_version" in constants) building.model_version = constants.model_version
         placeOf(building)
         return building

@@ -20,15 +20,27 @@ function probabilityRange(state, change) {
         field("least", "Least probability of damage, %"), " to ", field("most", "Greatest probability of damage, %"))
 }
 
+/** Controls that a narrow window folds behind a button. */
+export function foldedControls(...controls) {
+    const group = el("div", { class: "folded" }, ...controls)
+    const unfold = button("Filters", () => unfold.setAttribute("aria-expanded", String(group.classList.toggle("unfolded"))), "Filters and layers")
+    unfold.classList.add("unfold")
+    unfold.setAttribute("aria-expanded", "false")
+    return [unfold, group]
+}
+
+export function searchControl(state, change) {
+    const text = el("input", { type: "search", value: state.filter.text, placeholder: "building_id", "aria-label": "Search by building_id",
+        oninput: () => change({ text: text.value.trim() }) })
+    return el("label", { class: "field" }, el("span", {}, "Search"), text)
+}
+
 export function filterControls(city, state, change) {
     const { filter } = state
-    const text = el("input", { type: "search", value: filter.text, placeholder: "building_id", "aria-label": "Search by building_id",
-        oninput: () => change({ text: text.value.trim() }) })
     const categories = city.categories.map((name, code) => [String(code), `${code} ${name}`])
     const reasons = Object.entries(city.reason_groups ?? {}).map(([group, label]) => [group, `abstained: ${label}`])
     const all = [["", "all"]]
     return [
-        el("label", { class: "field" }, el("span", {}, "Search"), text),
         select("Category", [...all, ...categories], filter.category, category => change({ category })),
         select("Status", [...all, ["judged", "judged"], ["abstained", "abstained"], ...reasons], filter.status,
             status => change({ status })),
@@ -43,7 +55,7 @@ export const orderControl = (state, change) =>
 export function colourControl(city, state, change) {
     const differs = name => new Set(city.buildings.map(building => building[name]).filter(Number.isFinite)).size > 1
     const measures = Object.entries(MEASURES).filter(([name]) => differs(name))
-    return select("Colours", [["category", "Burland category"], ["p_damaged", "Probability of damage"],
+    return select("Colours", [["p_damaged", "Probability of damage"], ["category", "Burland category"],
         ...measures.map(([name, { label }]) => [name, label])], state.by, change)
 }
 

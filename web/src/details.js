@@ -1,48 +1,58 @@
 // What is said of the chosen building, or of the chosen point.
 
 import { alone, charts, course, historiesCsv, scatterersOf, seriesOf } from "./histories.js"
-import { button, count, el, isolated, percent, signed } from "./dom.js"
+import { hasSeverity, isAlongSight } from "./city.js"
+import { button, count, el, isolated, percent, plusMinus, signed } from "./dom.js"
 import { cell, save } from "./exports.js"
+import { flagged, shownQuadrants } from "./frame.js"
 import { plan } from "./plan.js"
 
-/** As `begins 2023-05 (2023-02 to 2023-08); grows by 0.4 permille a year (0.2 to 0.7)`. */
-function overTime(building) {
-    const month = name => building[name].slice(0, 7)
-    const rate = name => building[name].toFixed(1)
-    const parts = []
-    if (building.begins) parts.push(`begins ${month("begins")} (${month("begins_early")} to ${month("begins_late")})`)
-    if (typeof building.severity_rate === "number")
-        parts.push(`grows by ${rate("severity_rate")} permille a year (${rate("severity_rate_low")} to ${rate("severity_rate_high")})`)
-    if (building.p_accelerating > 0.5)
-        parts.push(`faster in the last year than before (probability ${percent(building.p_accelerating)})`)
-    return parts.join("; ")
-}
+/** From this severity on, permille, a building is of category 1: damaged. */
+const DAMAGED_PERMILLE = 0.5
 
+/** What is known of damage; of a building that is not judged, with the reason. */
 function judgement(city, building) {
-    const fixed = name => building[name].toFixed(1)
-    const rows = [
-        ["Burland category", `${building.burland_category}, ${city.categories[building.burland_category]}`],
-        ["Severity", `${fixed("severity_permille")} permille (90 % interval ${fixed("severity_low")} to ${fixed("severity_high")})`],
-        ["Damaged with probability", percent(building.p_damaged)],
-    ]
-    if (building.p_damaged >= 0.5) rows.push(["Quadrant", building.quadrants.replaceAll("|", " or ")])
+    const rows = []
+    if (!building.judged && !building.unsureWhere) rows.push(["Not judged", building.why ?? building.status])
+    if (building.probability !== null) {
+        const text = percent(building.probability)
+        rows.push(building.judged || building.unsureWhere ? ["Damaged with probability", text] : ["Probability of damage", `${text}, not a judgement`])
+    }
+    if (building.unsureWhere) rows.push(["Where", `is not known: ${building.why ?? building.reason}`])
+    const names = shownQuadrants(building)
+    if (names.length) rows.push(["Quadrant", names.join(" or ")])
+    if (hasSeverity(building)) rows.push(...severity(city, building))
     if (building.mechanism) rows.push(["Fails like", building.mechanism])
     if (building.cause) rows.push(["Near to", building.cause])
-    const when = overTime(building)
-    if (when) rows.push(["Over time", when])
+    if (building.when) rows.push(["Over time", building.when])
     return rows
 }
 
-/** Motion of the building as a whole, each with its standard error. */
+function severity(city, building) {
+    // Two decimals: with one, 0.49 permille of category 0 would read as 0.5, where category 1 begins.
+    const fixed = name => building[name].toFixed(2)
+    const rows = [
+        ["Severity", `${fixed("severity_permille")} permille (90\u00a0% interval ${fixed("severity_low")} to ${fixed("severity_high")})`],
+        ["Burland category", `${building.burland_category}, ${city.categories[building.burland_category]}`],
+    ]
+    // The most probable severity may be below category 1 although damage is probable.
+    if (flagged(building) && building.severity_low < DAMAGED_PERMILLE)
+        rows.push(["Decide by", "the probability, not by the category: the points also fit a sound building"])
+    return rows
+}
+
+/** Motion of the building as a whole, each with its 90 % interval. */
 function whole(building) {
-    const said = (name, unit) => `${signed(building[name])} ± ${building[name.replace(unit, `_std${unit}`)].toFixed(1)}`
+    const figure = (name, std, unit) => `${signed(building[name])} ${plusMinus(building[std], unit)}`
     const rows = []
-    if (Number.isFinite(building.settlement_mm))
-        rows.push(["Settlement", `${said("settlement_mm", "_mm")} mm (${signed(building.settlement_rate_mm_year)} mm a year)`])
+    if (Number.isFinite(building.settlement_mm)) {
+        const along = isAlongSight(building) ? ", along one line of sight, not vertical" : ""
+        rows.push(["Settlement", `${figure("settlement_mm", "settlement_std_mm", "mm")}${along}; ${signed(building.settlement_rate_mm_year)} mm a year`])
+    }
     const towards = Number.isFinite(building.tilt_towards) ? ` towards ${building.tilt_towards.toFixed(0)}°` : ""
-    if (Number.isFinite(building.tilt_mm_m)) rows.push(["Tilt", `${said("tilt_mm_m", "_mm_m")} mm/m${towards}`])
+    if (Number.isFinite(building.tilt_mm_m)) rows.push(["Tilt", `${figure("tilt_mm_m", "tilt_std_mm_m", "mm/m")}${towards}`])
     if (Number.isFinite(building.against_neighbours_mm))
-        rows.push(["Against its neighbours", `${said("against_neighbours_mm", "_mm")} mm`])
+        rows.push(["Against its neighbours", figure("against_neighbours_mm", "against_neighbours_std_mm", "mm")])
     return rows
 }
 
@@ -63,22 +73,15 @@ export function causeNode(cause) {
 export function levelledNode(point) {
     const rows = [["Building", isolated(point.building_id || "none")]]
     const add = (label, name) => Number.isFinite(point[`${name}_mm`])
-        && rows.push([label, `${signed(point[`${name}_mm`])} ± ${point[`${name}_std_mm`].toFixed(1)} mm`])
+        && rows.push([label, `${signed(point[`${name}_mm`])} ${plusMinus(point[`${name}_std_mm`], "mm")}`])
     add("This point by levelling", "change")
     add("Its building by levelling", "levelled_settlement")
     add("Its building by radar", "settlement")
     if (add("Difference", "settlement_difference"))
-        rows.at(-1)[1] += point.settlement_agrees ? ", within the 90\u00a0% interval" : ", beyond the 90\u00a0% interval"
+        rows.at(-1)[1] += point.settlement_agrees ? ", the two agree" : ", the two differ"
     if (Number.isFinite(point.datum_mm)) rows.push(["Taken off the radar", `${signed(point.datum_mm)} mm, the median of all`])
     if (!point.is_used) rows.push(["Not compared", "it is of no building, or was not levelled at both ends"])
     return el("div", { class: "details-body" }, el("h2", {}, isolated(point.point)), listed(rows))
-}
-
-/** Why it is not judged, and what the model says all the same. */
-function unjudged(building) {
-    const rows = [["Not judged", building.why ?? building.status]]
-    if (building.chance) rows.push(["Probability of damage", `${percent(building.chance[0])}, not a judgement`])
-    return rows
 }
 
 const listed = rows => el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))
@@ -110,8 +113,7 @@ export function createDetails(city, close) {
             return body.replaceChildren()
         }
         const scatterers = scatterersOf(city, building)
-        const rows = building.judged ? judgement(city, building) : unjudged(building)
-        rows.push(...whole(building), ["Usable points", count(building.n_points, "point")])
+        const rows = [...judgement(city, building), ...whole(building), ["Usable points", count(building.n_points, "point")]]
         const missing = city.histories?.left_out ? few : "No point is on it or beside it."
         fill(width => {
             const strain = course(city, building, width)

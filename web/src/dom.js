@@ -18,7 +18,13 @@ export const el = (tag, attributes = {}, ...children) => fill(document.createEle
 export const svg = (tag, attributes = {}, ...children) =>
     fill(document.createElementNS(SVG, tag), attributes, children)
 
-export const percent = share => `${Math.round(100 * share)} %`
+/** A probability in percent, never 0 or 100: as `percent` in serve/map/over_time.py. */
+export const percent = share => (share < 0.01 ? "< 1 %" : share > 0.99 ? "> 99 %" : `${Math.round(100 * share)} %`)
+
+/** Standard errors on either side of a 90 % interval. */
+export const NINETY = 1.645
+/** Half the width of the 90 % interval of a value with this standard error, and what it is. */
+export const plusMinus = (standardError, unit) => `± ${(NINETY * standardError).toFixed(1)} ${unit} (90\u00a0%)`
 
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`
 

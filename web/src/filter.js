@@ -1,6 +1,7 @@
 // Which buildings are shown, and in which order. The map's own filter says the same as `matches`.
 
 import { count, isolated } from "./dom.js"
+import { shownQuadrants } from "./frame.js"
 
 export const NO_FILTER = { category: "", status: "", quadrant: "", least: 0, most: 1, text: "" }
 
@@ -8,11 +9,12 @@ const STATUS = { judged: b => b.judged, abstained: b => !b.judged }
 
 export function matches(filter, building) {
     if (filter.category !== "" && building.burland_category !== Number(filter.category)) return false
-    if (filter.status !== "" && !(STATUS[filter.status]?.(building) ?? building.reason === filter.status)) return false
-    if (filter.quadrant !== "" && !(building.quadrants ?? "").split("|").includes(filter.quadrant)) return false
+    if (filter.status !== "" && !(STATUS[filter.status]?.(building) ?? building.reason_group === filter.status)) return false
+    if (filter.quadrant !== "" && !shownQuadrants(building).includes(filter.quadrant)) return false
     if (filter.least > 0 || filter.most < 1) {
-        // An abstained building has no probability, so that no range holds it.
-        if (!building.judged || building.p_damaged < filter.least || building.p_damaged > filter.most) return false
+        // A building without a probability is in no range.
+        const { probability } = building
+        if (probability === null || probability < filter.least || probability > filter.most) return false
     }
     return isNamed(filter.text, building)
 }
@@ -27,14 +29,14 @@ export function whyNone(filter, buildings) {
         : `The filters hide ${count(named, "building")} with “${isolated(filter.text)}” in building_id.`
 }
 
-const number = value => (value === undefined || value === null ? -Infinity : value)
+const number = value => value ?? -1
 
-/** Orders of the list; in each, the buildings that were not judged come last. */
+/** Orders of the list; in the first two, the buildings without that figure come last. */
 export const ORDERS = {
     p_damaged: {
         label: "Most probably damaged first",
         before: (a, b) =>
-            number(b.p_damaged) - number(a.p_damaged) || number(b.severity_permille) - number(a.severity_permille),
+            number(b.probability) - number(a.probability) || number(b.severity_permille) - number(a.severity_permille),
     },
     severity: {
         label: "Most severe first",
@@ -47,7 +49,5 @@ export const ORDERS = {
 }
 
 export function choose(buildings, filter, order) {
-    const chosen = buildings.filter(building => matches(filter, building))
-    // The document is in the first order: with NaN from -Infinity minus itself, a sort would not keep it.
-    return order === "p_damaged" ? chosen : chosen.sort((a, b) => ORDERS[order].before(a, b) || a.index - b.index)
+    return buildings.filter(building => matches(filter, building)).sort((a, b) => ORDERS[order].before(a, b) || a.index - b.index)
 }

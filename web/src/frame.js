@@ -57,18 +57,24 @@ function quarter(frame, signs) {
     return (parts.length ? parts : [[wholeQuarter(frame, signs)]]).map(part => part.map(ring => ring.map(frame.back)))
 }
 
-/** The probability of each quadrant by its name, also of a building that is not judged; null where nothing is said. */
+/** From this probability of damage on, a building counts as flagged, and its quadrants are shown: in panel, list, shading and filter. */
+export const FLAGGED = 0.5
+export const flagged = building => building.probability !== null && building.probability >= FLAGGED
+
+/** The probability of each quadrant by its name, also of a flagged building that is not judged; null where none is shown. */
 export function quadrantProbabilities(building) {
-    if (!building.judged && !building.chance) return null
-    return Object.fromEntries(Object.keys(SIGNS).map((name, i) =>
-        [name, building.judged ? building[`p_${name.toLowerCase()}`] ?? 0 : building.chance[i + 1]]))
+    const value = (name, i) => building[`p_${name.toLowerCase()}`] ?? building.chance?.[i + 1]
+    const values = Object.keys(SIGNS).map((name, i) => [name, value(name, i)])
+    return flagged(building) && values.every(([, p]) => Number.isFinite(p)) ? Object.fromEntries(values) : null
 }
 
-/** Quadrants that hold most of the probability, each with its own; none of a building below category 1. */
+/** Names of the quadrants that hold most of the probability, of a flagged building whose points show where it is damaged. */
+export const shownQuadrants = building => (building.judged && flagged(building) ? building.quadrants.split("|") : [])
+
+/** The same, each with its probability. */
 export function likelyQuadrants(building) {
-    if (!building.judged || building.burland_category < 1) return []
-    const of = quadrantProbabilities(building)
-    return building.quadrants.split("|").map(name => [name, of[name]])
+    const probabilities = quadrantProbabilities(building)
+    return shownQuadrants(building).map(name => [name, probabilities[name]])
 }
 
 /** How dark a quadrant is: the more probable it is, the darker. */

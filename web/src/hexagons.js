@@ -1,16 +1,28 @@
 // Zoomed out, buildings are counted in H3 hexagons: no building hides another, as dots would.
 
 import { cellToBoundary, cellToLatLng, cellToParent, latLngToCell } from "h3-js"
+import { flagged } from "./frame.js"
 
 /** Length of a hexagon's edge, m, by H3 resolution. */
 const EDGE_M = { 4: 22606, 5: 8544, 6: 3229, 7: 1221, 8: 461, 9: 174 }
 const FINEST = 9
 /** Least width of a hexagon on the screen: its count must be readable. */
 const LEAST_PX = 56
-/** From this probability on, a building counts as flagged. */
-export const FLAGGED = 0.5
-/** Bounds of the share flagged between the five colours. */
-export const SHARES = [0.01, 0.05, 0.1, 0.25]
+/** The city's share flagged is taken as no smaller and no larger than these: one flagged house in a quiet city is not dark. */
+const SHARE_LIMITS = [0.1, 0.9]
+/** The shares between two colours have the odds of the city's share, times these. */
+const ODDS = [1 / 2, 1, 2, 4]
+/** Above none, and below one of any number of buildings. */
+const ANY = 1e-6
+
+/** Shares flagged of a hexagon between two colours: the first is of those without any, the others are above or below the city's own
+ * share, in whole percent. */
+export function shareEdges(buildings) {
+    const rated = buildings.filter(({ probability }) => probability !== null).length
+    const share = buildings.filter(flagged).length / Math.max(rated, 1)
+    const limited = Math.min(SHARE_LIMITS[1], Math.max(SHARE_LIMITS[0], share))
+    return [ANY, ...ODDS.map(factor => (factor * limited) / (1 - limited)).map(odds => Math.round((100 * odds) / (1 + odds)) / 100)]
+}
 
 export const metresPerPixel = (zoom, lat) => (78271.517 * Math.cos((lat * Math.PI) / 180)) / 2 ** zoom
 
@@ -51,11 +63,11 @@ function tally(buildings, resolution) {
             cell = parentOf(building.cell, resolution)
             parents.set(building.cell, cell)
         }
-        const own = cells.get(cell) ?? { all: 0, judged: 0, flagged: 0 }
-        own.all += 1
-        own.judged += building.judged ? 1 : 0
-        own.flagged += building.judged && building.p_damaged >= FLAGGED ? 1 : 0
-        cells.set(cell, own)
+        const counts = cells.get(cell) ?? { all: 0, rated: 0, flagged: 0 }
+        counts.all += 1
+        counts.rated += building.probability !== null ? 1 : 0
+        counts.flagged += flagged(building) ? 1 : 0
+        cells.set(cell, counts)
     }
     return cells
 }
@@ -70,19 +82,17 @@ export const middles = ({ features }) => ({
     })),
 })
 
-/** GeoJSON of the hexagons: `share` flagged of those judged (-1: none was judged), counts, and a text. */
+/** GeoJSON of the hexagons: `share` flagged of those with a probability (-1: none has one), counts, and a text. */
 export function hexagons(buildings, resolution) {
-    const features = [...tally(buildings, resolution)].map(([cell, { all, judged, flagged }]) => {
+    const features = [...tally(buildings, resolution)].map(([cell, counts]) => {
         return {
             type: "Feature",
             geometry: { type: "Polygon", coordinates: [cornersOf(cell)] },
             properties: {
                 cell,
-                share: judged ? flagged / judged : -1,
-                all,
-                judged,
-                flagged,
-                text: judged ? `${flagged.toLocaleString("en")} of\n${judged.toLocaleString("en")}` : "0 judged",
+                share: counts.rated ? counts.flagged / counts.rated : -1,
+                ...counts,
+                text: counts.rated ? `${counts.flagged.toLocaleString("en")} of\n${counts.rated.toLocaleString("en")}` : "0 judged",
             },
         }
     })

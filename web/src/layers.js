@@ -1,16 +1,20 @@
 // Sources and layers of the map, from the ground up.
 
-import { CATEGORY, CAUSE, CHOSEN, DIFFERS, HATCH, MEASURES, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { CATEGORY, CAUSE, CHOSEN, DIFFERS, FAINT, HATCH, MEASURES, OUTLINE, PROBABILITY, PROBABILITY_EDGES, SHARE, UNKNOWN, VELOCITY, WHITE,
+    hatchPixels, holdsZero } from "./colours.js"
 import { DARKEST, LIGHTEST } from "./frame.js"
-import { SHARES } from "./hexagons.js"
+import { shareEdges } from "./hexagons.js"
+
+/** `OUTLINE`, mostly transparent. */
+const FAINT_OUTLINE = `${OUTLINE}40`
 
 export const EMPTY = { type: "FeatureCollection", features: [] }
 
 const steps = (value, colours, bounds) => ["step", value, colours[0], ...bounds.flatMap((at, i) => [at, colours[i + 1]])]
 
 export const FILL = {
-    category: ["match", ["get", "k"], ...CATEGORY.flatMap((colour, code) => [code, colour]), UNKNOWN],
-    p_damaged: steps(["get", "p"], PROBABILITY, [0.2, 0.4, 0.6, 0.8]),
+    category: ["match", ["get", "k"], ...CATEGORY.flatMap((colour, code) => [code, colour]), WHITE],
+    p_damaged: ["case", ["<", ["get", "p"], 0], WHITE, steps(["get", "p"], PROBABILITY, PROBABILITY_EDGES)],
 }
 
 export const measureFill = ({ colours, edges }) => ["case", ["has", "m"], steps(["get", "m"], colours, edges), UNKNOWN]
@@ -21,8 +25,8 @@ export function footprints(buildings, by) {
         type: "Feature",
         id: building.index,
         geometry: building.geometry,
-        properties: { k: building.burland_category ?? -1, p: building.p_damaged ?? -1, g: building.reason ?? "",
-            ...(MEASURES[by] && Number.isFinite(building[by]) && { m: building[by] }) },
+        properties: { k: building.burland_category ?? -1, p: building.probability ?? -1, g: building.reason_group ?? "",
+            ...(MEASURES[by] && Number.isFinite(building[by]) && { m: building[by], ...(holdsZero(building, by) && { faint: true }) }) },
     }))
     return { type: "FeatureCollection", features }
 }
@@ -51,10 +55,10 @@ export function baseStyle(basemap, attribution) {
 
 export const HEXAGONS = ["hexagons", "hexagon-edges", "hexagon-texts"]
 
-function addHexagons(map) {
+function addHexagons(map, city) {
     map.addSource("hexagons", { type: "geojson", data: EMPTY, buffer: 8 })
     map.addSource("middles", { type: "geojson", data: EMPTY })
-    const colour = ["case", ["<", ["get", "share"], 0], "#dcdcdc", steps(["get", "share"], CATEGORY, SHARES)]
+    const colour = ["case", ["<", ["get", "share"], 0], "#dcdcdc", steps(["get", "share"], SHARE, shareEdges(city.buildings))]
     const common = { source: "hexagons" }
     map.addLayer({ id: "hexagons", type: "fill", ...common, paint: { "fill-color": colour, "fill-opacity": 0.85 } })
     map.addLayer({ id: "hexagon-edges", type: "line", ...common, paint: { "line-color": "#fff", "line-width": 1.5 } })
@@ -75,8 +79,8 @@ function addBuildings(map, near) {
     map.addSource("quarters", source)
     const common = { source: "buildings", minzoom: near }
     map.addLayer({
-        id: "judged", type: "fill", ...common, filter: ["==", ["get", "g"], ""],
-        paint: { "fill-color": FILL.category, "fill-antialias": false },
+        id: "footprints", type: "fill", ...common,
+        paint: { "fill-color": FILL.p_damaged, "fill-antialias": false, "fill-opacity": ["case", ["has", "faint"], FAINT, 1] },
     })
     for (const [group, hatch] of Object.entries(HATCH)) {
         map.addImage(`hatch-${group}`, hatchPixels(hatch), { pixelRatio: 2 })
@@ -86,7 +90,7 @@ function addBuildings(map, near) {
         })
     }
     const width = ["interpolate", ["linear"], ["zoom"], near, 0.5, near + 3, 1.2]
-    map.addLayer({ id: "edges", type: "line", ...common, paint: { "line-color": OUTLINE, "line-width": width } })
+    map.addLayer({ id: "edges", type: "line", ...common, paint: { "line-color": ["case", ["has", "faint"], FAINT_OUTLINE, OUTLINE], "line-width": width } })
     const quarter = { source: "quarters", minzoom: near }
     map.addLayer({ id: "quarters", type: "fill", ...quarter, paint: { "fill-color": "#000",
         "fill-opacity": ["interpolate", ["linear"], ["get", "q"], 0, LIGHTEST, 1, DARKEST] } })
@@ -176,7 +180,7 @@ export function addOverlays(map, overlays) {
 
 /** All layers but the points, which wait until they are asked for. `near`: zoom from which footprints are drawn. */
 export function addLayers(map, city, near) {
-    addHexagons(map)
+    addHexagons(map, city)
     addBuildings(map, near)
     addOverlays(map, city.overlays)
 }

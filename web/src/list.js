@@ -1,25 +1,33 @@
 // The list of the buildings that are shown. Only the rows in view exist: 50,000 would stop a phone.
 
-import { HATCH, MEASURES, buildingColour, hatchBackground, measureColour, scaleOf } from "./colours.js"
+import { hasSeverity } from "./city.js"
+import { DEFAULT_COLOURS, FAINT, HATCH, MEASURES, buildingColour, hatchBackground, holdsZero, measureColour, scaleOf } from "./colours.js"
 import { el, isolated, percent } from "./dom.js"
+import { shownQuadrants } from "./frame.js"
 
 const ROW_PX = 44
 const SPARE = 6
 
 function swatch(building, by, scale) {
-    const style = scale ? `background: ${measureColour(building[by], scale)}` : building.judged ? `background: ${buildingColour(building, by)}` : hatchBackground(HATCH[building.reason] ?? HATCH.points)
-    return el("span", { class: "swatch", style, "aria-hidden": true })
+    return el("span", { class: "swatch", style: swatchStyle(building, by, scale), "aria-hidden": true })
 }
 
+function swatchStyle(building, by, scale) {
+    if (scale) return `background: ${measureColour(building[by], scale)}${holdsZero(building, by) ? `; opacity: ${FAINT}` : ""}`
+    const colour = buildingColour(building, by)
+    return building.judged ? `background: ${colour}` : hatchBackground(HATCH[building.reason_group] ?? HATCH.points, colour)
+}
+
+/** As `58 %, 1.2 permille, NE or NW`; the last part is where, or why that is not shown. */
 function summary(building) {
-    if (!building.judged) return "not judged"
-    const where = building.p_damaged >= 0.5 ? `, ${building.quadrants.replaceAll("|", " or ")}` : ""
-    return `${percent(building.p_damaged)}, ${building.severity_permille.toFixed(1)} permille${where}`
+    const where = building.judged ? shownQuadrants(building).join(" or ") : building.unsureWhere ? "where is not known" : "not judged"
+    return [building.probability === null ? "" : percent(building.probability),
+        hasSeverity(building) ? `${building.severity_permille.toFixed(2)} permille` : "", where].filter(part => part !== "").join(", ")
 }
 
 /** `choose(building)` is called on a click, on Enter, and while the arrow keys move. */
 export function createList(city, choose) {
-    const state = { buildings: [], active: -1, by: "category", scale: null }
+    const state = { buildings: [], active: -1, by: DEFAULT_COLOURS, scale: null }
     const inner = el("div", { class: "rows", role: "presentation" })
     const node = el("div", { class: "list", role: "listbox", tabindex: 0, "aria-label": "Buildings" }, inner)
 

@@ -2,7 +2,7 @@
 
 import maplibregl from "maplibre-gl"
 import { assignCells, boundsOf, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
-import { HATCH, MEASURES, scaleOf } from "./colours.js"
+import { DEFAULT_COLOURS, HATCH, MEASURES, scaleOf } from "./colours.js"
 import { causeNode, levelledNode } from "./details.js"
 import { quarterFeatures } from "./frame.js"
 import { wide } from "./legend.js"
@@ -15,7 +15,6 @@ const FAR_M_PER_PX = 2
 const CLOSE_ZOOM = 18
 /** A click this far beside a cause or a point is on it. */
 const SLACK_PX = 4
-const CLICKABLE = ["judged", "abstained-unsure", "abstained-points", "abstained-size", "abstained-unlike"]
 
 const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 
@@ -43,7 +42,7 @@ export function createMap(container, city, at, on) {
     map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-left")
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-left")
     keepSmooth(map)
-    const state = { shown: city.buildings, resolution: null, stale: true, far: true, tracks: new Set(), by: "category" }
+    const state = { shown: city.buildings, resolution: null, stale: true, far: true, tracks: new Set(), by: DEFAULT_COLOURS }
     assignCells(city.buildings)
     if (!at && city.buildings.length) map.jumpTo(whole())
 
@@ -90,7 +89,7 @@ export function createMap(container, city, at, on) {
     }
 
     const buildingAt = point => {
-        const found = map.queryRenderedFeatures(point, { layers: CLICKABLE })
+        const found = map.queryRenderedFeatures(point, { layers: ["footprints"] })
         return found.length ? city.buildings[found[0].id] : null
     }
     const beside = ({ x, y }, layers) => map.queryRenderedFeatures([[x - SLACK_PX, y - SLACK_PX], [x + SLACK_PX, y + SLACK_PX]], { layers })
@@ -142,7 +141,7 @@ export function createMap(container, city, at, on) {
         else on.choose(buildingAt(event.point))
     })
     map.on("mousemove", event => {
-        if (map.isMoving() || !map.getLayer("judged")) return
+        if (map.isMoving() || !map.getLayer("footprints")) return
         map.getCanvas().style.cursor = [hexagonAt, levelledAt, pointAt, buildingAt, causeAt].some(at => at(event.point)) ? "pointer" : ""
     })
 
@@ -156,24 +155,30 @@ export function createMap(container, city, at, on) {
             loaded.then(() => draw(true))
         },
         colour: by => loaded.then(() => {
-            // A measure is known of buildings that are not judged, too: they lose their hatching.
+            // Hatching and shaded quarters belong to the colours of damage: under others, they would look like a class.
             const measured = by in MEASURES
             if (measured || state.by in MEASURES) state.stale = true
             state.by = by
-            map.setFilter("judged", measured ? null : ["==", ["get", "g"], ""])
-            for (const group of Object.keys(HATCH))
-                map.setLayoutProperty(`abstained-${group}`, "visibility", measured ? "none" : "visible")
-            map.setPaintProperty("judged", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : FILL[by])
+            for (const layer of [...Object.keys(HATCH).map(group => `abstained-${group}`), "quarters", "quarter-edges"])
+                map.setLayoutProperty(layer, "visibility", measured ? "none" : "visible")
+            map.setPaintProperty("footprints", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : FILL[by])
             drawFootprints()
         }),
         /** Mark what has this geometry; nothing without. */
         mark: geometry => loaded.then(() => map.getSource("chosen").setData(
             geometry ? { type: "Feature", geometry, properties: {} } : EMPTY)),
-        /** Go there, to the middle of what `covered` px at the right and at the bottom leave free. */
-        goTo(building, covered) {
+        /** The box of a building in the window: left, top, right, bottom, px. */
+        boxOf(building) {
+            const { left, top } = map.getCanvas().getBoundingClientRect()
+            const corners = building.geometry.coordinates.flat(building.geometry.type === "Polygon" ? 1 : 2).map(place => map.project(place))
+            const [x, y] = ["x", "y"].map(axis => corners.map(corner => corner[axis]))
+            return [left + Math.min(...x), top + Math.min(...y), left + Math.max(...x), top + Math.max(...y)]
+        },
+        /** Go there, to the middle of what `left` and `right` px at the sides leave free. */
+        goTo(building, { left, right }) {
             const zoom = Math.max(map.getZoom(), CLOSE_ZOOM)
             const far = map.project(building.centre).dist(map.project(map.getCenter())) > 4000
-            const offset = covered.map(size => -size / 2)
+            const offset = [(left - right) / 2, 0]
             map.easeTo({ center: building.centre, zoom, offset, animate: !far && !calm() })
         },
         showAll: () => map.easeTo({ ...(city.buildings.length ? whole() : map.cameraForBounds(city.bounds, { padding })), animate: !calm() }),

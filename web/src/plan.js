@@ -1,6 +1,6 @@
 // A building on a small plan, in its own frame: which quarters may be damaged, and where its scatterers are.
 
-import { svg } from "./dom.js"
+import { percent, svg } from "./dom.js"
 import { DARKEST, LIGHTEST, SIGNS, frameOf, likelyQuadrants, quadrantProbabilities } from "./frame.js"
 
 const SIZE = 240
@@ -38,7 +38,7 @@ export function plan(building, scatterers) {
         probabilities && Object.entries(SIGNS).map(([name, [toEast, toNorth]]) => svg("text", {
             x: toEast > 0 ? width - 4 : 4, y: toNorth > 0 ? ROOM - 14 : height - 10, class: "quadrant",
             "text-anchor": toEast > 0 ? "end" : "start", "font-weight": named.includes(name) ? "bold" : "normal" },
-            `${name} ${probabilities[name].toFixed(2)}`)),
+            `${name} ${percent(probabilities[name])}`)),
         north_arrow(turn, width / 2))
 }
 

@@ -5,7 +5,8 @@ import { createDetails } from "./details.js"
 import { createLegend } from "./legend.js"
 import { createList } from "./list.js"
 import { openCity } from "./city.js"
-import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls } from "./controls.js"
+import { DEFAULT_COLOURS } from "./colours.js"
+import { colourControl, exportControls, filterControls, foldedControls, orderControl, overlayControls, pointControls, searchControl } from "./controls.js"
 import { button, count, el } from "./dom.js"
 import { csvOf, geojsonOf, save } from "./exports.js"
 import { NO_FILTER, choose, whyNone } from "./filter.js"
@@ -13,31 +14,41 @@ import { readLink, writeLink } from "./link.js"
 
 const WAIT_MS = 120
 
-/** How much of the map the details cover, px at the right; on a phone they are below it. */
-const coveredBy = (node, holder) => (node.offsetTop < holder.offsetTop + holder.offsetHeight ? [node.offsetWidth, 0] : [0, 0])
+/** A building has this room beside the legend at least, px; else the legend gives way. */
+const LEAST_ROOM_PX = 160
+
+/** How much of the map the details cover at the right and the legend at the left, px; in a narrow window, none. */
+function coveredBy(details, legend, holder) {
+    const right = details.offsetTop < holder.offsetTop + holder.offsetHeight ? details.offsetWidth : 0
+    const left = isOverMap(legend) && legend.open ? legend.offsetLeft + legend.offsetWidth : 0
+    return { right, left: holder.offsetWidth - right - left < LEAST_ROOM_PX ? 0 : left }
+}
+
+const isOverMap = legend => getComputedStyle(legend).position === "absolute"
 
 /** Show the document in `root`; `more` are further elements of the header, as links to results. */
 export function showMap(root, document_, more = []) {
     const city = openCity({ categories: [], columns: [], ...document_ })
     const link = readLink()
-    const state = { filter: { ...NO_FILTER }, order: "p_damaged", by: "category", shown: city.buildings, chosen: null,
+    const state = { filter: { ...NO_FILTER }, order: "p_damaged", by: DEFAULT_COLOURS, shown: city.buildings, chosen: null,
         points: new Set(), areas: false, causes: false, levelling: false, overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
 
     const counted = el("p", { class: "counted", role: "status" })
     const none = el("p", { class: "none", role: "status" })
     const list = createList(city, building => pick(building, true))
     const details = createDetails(city, () => pick(null, false))
-    const legend = createLegend(city)
+    const legend = createLegend(city, legendOpened)
     const canvas = el("div", { class: "map" })
     const holder = el("div", { class: "map-holder" }, canvas, legend.node)
     const hasBuildings = city.buildings.length > 0
+    const layerControls = [pointControls(city, showPoints, showLayer), overlayControls(city, state, showOverlay),
+        button("Whole city", () => view.showAll?.(), "Show the whole city")]
     root.className = hasBuildings ? "viewer" : "viewer without-list"
     root.replaceChildren(
         el("header", {}, el("h1", {}, city.title ?? "Plumbline"), el("p", {}, city.subtitle ?? ""), ...more),
         el("div", { class: "controls", role: "toolbar", "aria-label": "Controls of the map" },
-            hasBuildings && [colourControl(city, state, colour), ...filterControls(city, state, refilter)],
-            pointControls(city, showPoints, showLayer), overlayControls(city, state, showOverlay),
-            button("Whole city", () => view.showAll?.(), "Show the whole city")),
+            hasBuildings ? [colourControl(city, state, colour), searchControl(state, refilter),
+                foldedControls(filterControls(city, state, refilter), layerControls)] : layerControls),
         el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
             el("div", { class: "side-head" }, counted, none, orderControl(state, reorder), exportControls(saveShown)), list.node), holder, details.node),
         el("footer", {}, el("p", {}, city.footer ?? "")))
@@ -49,8 +60,11 @@ export function showMap(root, document_, more = []) {
         canvas.append(el("p", { class: "problem", role: "alert" },
             `The map cannot be drawn: this browser has no WebGL (${error.message}). The list works without it.`))
     }
-    const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: view.far?.() ?? false, points: state.points.size > 0 || state.areas,
-        causes: state.causes, levelling: state.levelling, overlay: city.overlays[state.overlay] })
+    function drawLegend() {
+        legend.show({ shown: state.shown, by: state.by, far: view.far?.() ?? false, points: state.points.size > 0 || state.areas,
+            causes: state.causes, levelling: state.levelling, overlay: city.overlays[state.overlay] })
+        keepLegendAway()
+    }
 
     function moved(center, zoom) {
         writeLink(center, zoom, state.chosen?.building_id)
@@ -62,8 +76,25 @@ export function showMap(root, document_, more = []) {
         details.show(building)
         list.mark(building)
         view.mark?.(building?.geometry)
-        if (building && go) view.goTo?.(building, coveredBy(details.node, holder))
+        if (building && go) goTo(building)
+        else keepLegendAway()
         if (view.map) writeLink(view.map.getCenter(), view.map.getZoom(), building?.building_id)
+    }
+
+    function goTo(building) {
+        if (isOverMap(legend.node)) legend.avoid(null)
+        view.goTo?.(building, coveredBy(details.node, legend.node, holder))
+    }
+
+    /** The legend never covers the chosen building: it moves, or folds. */
+    function keepLegendAway() {
+        if (isOverMap(legend.node)) legend.avoid(state.chosen && view.map ? view.boxOf(state.chosen) : null)
+    }
+
+    /** A legend that the user opens stays open: the chosen building moves out of its way. */
+    function legendOpened() {
+        if (state.chosen && legend.node.open && isOverMap(legend.node)) goTo(state.chosen)
+        else keepLegendAway()
     }
 
     function pickPoint(track, dot) {

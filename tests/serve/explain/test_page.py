@@ -202,7 +202,7 @@ def test_a_page_loads_nothing_runs_nothing_and_shows_text_as_text(tmp_path):
     assert not re.search(r"<script|<link|<img|<iframe|\bsrc=|\bhref=|https?:|url\(|@import| on\w+=", page)
     assert page.count("&lt;script&gt;") >= 3
     assert "4 points" in page
-    assert "Severity 3.0 permille (0.5 to 9.0)" in page
+    assert "Severity 3.00 permille (90 % interval 0.50 to 9.00)" in page
     assert f"Severities and probabilities are for a city like this: {RATE}." in page
     for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         parse(svg)
@@ -225,7 +225,8 @@ def test_strain_over_time_is_drawn_where_it_is_known(tmp_path):
     courses["severity_low"], courses["severity_high"] = values / 2, values * 2
     write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", buildings["status"], RATE, courses)
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
-    said = "Damage begins 2021-05 (2021-02 to 2021-08); grows by 0.4 permille a year (0.2 to 0.7)"
+    growth = "grows by 0.4 permille a year (90 % interval 0.2 to 0.7)"
+    said = f"Damage begins 2021-05 (90 % interval 2021-02 to 2021-08); {growth}"
     drawn = ["Strain over time" in part for part in sections]
     assert drawn == [said in part for part in sections] == ["<b>b1</b>" in part for part in sections]
     assert sum(drawn) == 1

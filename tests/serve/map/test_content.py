@@ -94,10 +94,10 @@ def test_descriptions() -> None:
         re.findall("<div>(.*?)</div>", description(row, said))
         for row, said in zip(table.itertuples(), ["", "", "no point", "1 < 2"], strict=True)
     ]
-    severity = "Severity 1.8 permille (1.1 to 2.9)"
-    where = ["Damaged with 93%", "Quadrant NE or SE", "Fails like: end"]
-    assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, *where, "14 points"]
-    sound = ["Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "Damaged with 31%"]
+    severity = "Severity 1.84 permille (90 % interval 1.10 to 2.94)"
+    where = ["Quadrant NE or SE", "Fails like: end"]
+    assert said[0] == ["<b>a</b>", "Damaged with 93 %", "Category 3, moderate", severity, *where, "14 points"]
+    sound = ["Damaged with 31 %", "Category 0, negligible", "Severity 0.30 permille (90 % interval 0.20 to 0.40)"]
     assert said[1] == ["<b>b</b>", *sound, "1,200 points"]
     assert said[2] == ["<b>c</b>", "Not judged: no point", "1 point"]
     assert said[3][:2] == ["<b>&lt;</b>", "Not judged: 1 &lt; 2"]

@@ -20,7 +20,7 @@ from plumbline.serve.map.document import as_json, make_document, velocity_limit
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
 
-OF_MAP = {"reason", "why", "frame_deg", "chance"}
+OF_MAP = {"reason", "reason_group", "why", "when", "frame_deg", "chance"}
 """Properties that are no column of the predictions."""
 
 
@@ -45,7 +45,7 @@ def test_every_building_has_its_columns_and_a_place_in_longitude_and_latitude() 
             assert set(own) - OF_MAP | set(said["constants"]) >= set(DTYPES) - set(OPTIONAL)
         else:
             assert "p_damaged" not in own
-            assert own["reason"] in REASON_GROUPS
+            assert own["reason_group"] in REASON_GROUPS
             assert own["why"]
     west, south, east, north = said["bounds"]
     assert (-180 < west < east < 180, -90 < south < north < 90) == (True, True)
@@ -133,7 +133,7 @@ def test_the_chance_of_a_building_that_is_not_judged_is_said_and_its_histories_c
     chance[[0, 5, 15]] = 0.9876, 0.4, 0.3, 0.2, 0.1  # only h5 of them is not judged
     said = make_document(judged._replace(chance=chance), [track(400)], "Town")
     of = {feature["properties"]["building_id"]: feature for feature in said["buildings"]["features"]}
-    assert of["h5"]["properties"]["chance"] == [0.988, 0.4, 0.3, 0.2, 0.1]
+    assert of["h5"]["properties"]["chance"] == [0.9876, 0.4, 0.3, 0.2, 0.1]
     assert sum("chance" in one["properties"] for one in of.values()) == 1
     assert next(iter(said["histories"]["buildings"])) == str(of["h5"]["id"])
 
@@ -172,7 +172,8 @@ def test_why_a_building_was_not_judged_is_said_in_words() -> None:
     reason = np.array(["ok", "too_small", "too_large", "no_points", "unsure_where"], object)
     features = made(table, reason=reason, prepare=prepare)["buildings"]["features"]
     said = {one["properties"]["building_id"]: one["properties"] for one in features}
-    assert [said[name].get("reason") for name in "abcde"] == [None, "size", "size", "points", "unsure"]
+    assert [said[name].get("reason_group") for name in "abcde"] == [None, "size", "size", "points", "unsure"]
+    assert [said[name]["reason"] for name in "bcde"] == reason[1:].tolist()
     assert "shorter side is below 3 m" in said["b"]["why"]
     assert "longer side is above 300 m" in said["c"]["why"]
     assert said["d"]["why"] == "no usable point is on it"

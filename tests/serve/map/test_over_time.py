@@ -66,9 +66,35 @@ def test_words_say_only_what_is_known():
     dates = {"begins": "2023-05-02", "begins_early": "2023-02-01", "begins_late": "2023-08-30"}
     assert when_text(pd.Series(empty | dict.fromkeys(rate, np.nan) | {"p_accelerating": np.nan})) == ""
     rate["p_accelerating"] = 0.4
-    assert when_text(pd.Series(empty | rate)) == "grows by 0.4 permille a year (0.2 to 0.7)"
+    assert when_text(pd.Series(empty | rate)) == "grows by 0.4 permille a year (90 % interval 0.2 to 0.7)"
     assert when_text(pd.Series(dates | rate)) == (
-        "begins 2023-05 (2023-02 to 2023-08); grows by 0.4 permille a year (0.2 to 0.7)"
+        "begins 2023-05 (90 % interval 2023-02 to 2023-08); grows by 0.4 permille a year (90 % interval 0.2 to 0.7)"
     )
     faster = when_text(pd.Series(empty | rate | {"p_accelerating": 0.93}))
-    assert faster.endswith("(0.2 to 0.7); faster in the last year than before (probability 93 %)")
+    assert faster.endswith("0.2 to 0.7); faster in the last year than before (probability 93 %)")
+    assert when_text(pd.Series(empty | rate | {"p_accelerating": 0.996})).endswith("(probability > 99 %)")
+
+
+@pytest.mark.parametrize(
+    ("begins", "early", "late", "text"),
+    [
+        ("2021-05-02", "2021-05-02", "2021-05-02", "begins at or before 2021-05"),
+        ("2021-05-02", "2021-05-02", "2021-05-30", "begins at or before 2021-05"),
+        ("2021-05-02", "2021-05-02", "2022-08-30", "begins at or before 2021-05 (90 % interval to 2022-08)"),
+        ("2021-06-12", "2021-06-02", "2021-06-30", "begins 2021-06"),
+        ("2021-06-12", "2021-05-02", "2021-06-30", "begins 2021-06 (90 % interval 2021-05 to 2021-06)"),
+    ],
+)
+def test_a_beginning_on_the_first_day_is_at_or_before_it_and_no_interval_is_without_length(begins, early, late, text):
+    rate = dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), np.nan)
+    assert when_text(pd.Series({"begins": begins, "begins_early": early, "begins_late": late} | rate)) == text
+
+
+def test_the_map_has_the_words_of_when_it_began():
+    table = town()
+    row = table["building_id"] == "h15"
+    table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-05-03", "2020-05-03"]
+    features = make_document(judged_of(table), [], "Town")["buildings"]["features"]
+    texts = {one["properties"]["building_id"]: one["properties"].get("when") for one in features}
+    assert texts.pop("h15") == "begins at or before 2020-05"
+    assert set(texts.values()) == {None}

@@ -9,12 +9,13 @@ from typing import Any
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pyproj
 import shapely
 from numpy.typing import NDArray
 
 from plumbline.reporting.colours import CATEGORY_NAMES
-from plumbline.serve.map.over_time import when_text
+from plumbline.serve.map.over_time import INTERVAL, percent, when_text
 from plumbline.sources.globe import DECIMALS, TURN_DEG
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
@@ -23,6 +24,8 @@ Array = NDArray[np.floating[Any]]
 
 WGS84 = "EPSG:4326"
 
+SHOWS_QUADRANT = 0.5
+"""Probability of damage from which a quadrant is shown."""
 MARGIN_M = 100.0
 """Points further than this from the buildings' bounding box are left out of the map."""
 
@@ -131,24 +134,28 @@ def isolated(name: object) -> str:
 def description(building: Any, why_not: str) -> str:
     """Describe one building as HTML, with the user's own text escaped.
 
+    A building that is not judged has the figures that the predictions hold of it, and the reason.
+
     Args:
         building: has the predictions' columns.
         why_not: end of the sentence `Not judged: ...`, if it was not.
     """
     lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
-    if building.status == "ok":
+    is_judged = building.status == "ok"
+    if pd.notna(building.p_damaged):
+        lines.append(f"Damaged with {percent(building.p_damaged)}")
+    if pd.notna(building.severity_permille):
         code = int(building.burland_category)
         lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
-        interval = f"({building.severity_low:.1f} to {building.severity_high:.1f})"
-        lines.append(f"Severity {building.severity_permille:.1f} permille {interval}")
-        lines.append(f"Damaged with {building.p_damaged:.0%}")
-        if building.p_damaged >= 0.5:
+        interval = f"({INTERVAL} {building.severity_low:.2f} to {building.severity_high:.2f})"
+        lines.append(f"Severity {building.severity_permille:.2f} permille {interval}")
+        if is_judged and building.p_damaged >= SHOWS_QUADRANT:
             lines.append(f"Quadrant {building.quadrants.replace('|', ' or ')}")
         if isinstance(building.mechanism, str):
             lines.append(f"Fails like: {building.mechanism}")
-        if said := when_text(building):
-            lines.append(f"Damage {said}")
-    else:
+        if when := when_text(building):
+            lines.append(f"Damage {when}")
+    if not is_judged:
         lines.append(f"Not judged: {html.escape(why_not)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")
     return "".join(f"<div>{line}</div>" for line in lines)

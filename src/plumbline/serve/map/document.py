@@ -30,7 +30,7 @@ from plumbline.serve.map.content import (
     points_near_buildings,
 )
 from plumbline.serve.map.histories import histories
-from plumbline.serve.map.over_time import courses
+from plumbline.serve.map.over_time import courses, when_text
 from plumbline.sources.globe import TURN_DEG, to_degrees
 from plumbline.sources.points.track import Track
 
@@ -39,10 +39,10 @@ FORMAT = 1
 """Version of the document; a page refuses another."""
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
-ORDER = ["p_damaged", "severity_permille"]
-"""Columns that buildings are sorted by, the most probably damaged first: fewest false alarms among the first."""
 CHANCE = ["chance", *(f"chance_{name}" for name in PROBABILITIES)]
-"""What the model says of buildings that are asked, also if they are not judged."""
+"""Probabilities of damage and of each quadrant, of all buildings that the model was asked about."""
+ORDER = [CHANCE[0], "severity_permille"]
+"""Columns that buildings are sorted by, the most probably damaged first: fewest false alarms among the first."""
 ROUNDING = {
     **dict.fromkeys(("quadrant_confidence", *PROBABILITIES, "p_damaged", *CATEGORIES), 4),
     **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
@@ -65,15 +65,16 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
 
     Returns:
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north; across 180
-        degrees, all longitudes are from 0 to 360), `columns` (their
-        order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
-        `reason_groups`, `buildings` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr),
-        `histories`, `courses`, `areas`, `causes` and `levelling` (GeoJSON). No NaN is in it.
+        degrees, all longitudes are from 0 to 360), `columns` (their order in the predictions), `constants` (columns
+        with one value for all buildings that have one), `categories`, `reason_groups`, `buildings` (GeoJSON, the most
+        probably damaged first), `points` (of each track), `velocity_limit` (mm/yr), `histories`, `courses`,
+        `areas`, `causes` and `levelling` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
     shown["reason"], shown["why"] = judged.reason, judged.explanation
     shown[CHANCE] = np.nan if judged.chance is None else judged.chance
+    shown[CHANCE[0]] = shown["p_damaged"].fillna(shown[CHANCE[0]])
     shown = shown.sort_values(ORDER, ascending=False, na_position="last", kind="stable").reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     bounds = shapely.total_bounds(to_degrees(shown.geometry))
@@ -91,18 +92,13 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "buildings": _buildings(shown),
         "points": _points(points, shown.crs),
         "velocity_limit": velocity_limit(points),
-        "histories": histories(shown, tracks, points, np.argsort(-_chance(shown), kind="stable")),
+        "histories": histories(shown, tracks, points, np.arange(len(shown))),
         "courses": courses(shown, judged.courses),
         "areas": _places(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
         "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),
         "levelling": _places(judged.levelling, {}),
     }
     return count_from_0(document) if bounds[2] - bounds[0] > TURN_DEG / 2 else document
-
-
-def _chance(shown: geopandas.GeoDataFrame) -> NDArray[np.float64]:
-    """Return the probability of damage of all buildings, judged or not; -1 where the model was not asked."""
-    return np.asarray(shown["p_damaged"].fillna(shown[CHANCE[0]]).fillna(-1.0), float)
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -112,11 +108,11 @@ def as_json(document: Mapping[str, Any]) -> str:
 
 def _constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     """Find the columns that hold one value: written once, a large city's file is a tenth smaller."""
-    judged = shown[shown["status"] == "ok"]
+    columns = {"damage_rate": shown["damage_rate"].dropna(), "model_version": shown["model_version"]}
     return {
-        name: (own.iloc[0] if name == "model_version" else float(own.iloc[0]))
-        for name, own in (("damage_rate", judged["damage_rate"]), ("model_version", shown["model_version"]))
-        if own.nunique() == 1
+        name: (values.iloc[0] if name == "model_version" else float(values.iloc[0]))
+        for name, values in columns.items()
+        if values.nunique() == 1
     }
 
 
@@ -127,14 +123,16 @@ def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     columns = {name: _values(shown, name) for name in DTYPES if name not in constant}
     frame = frames(shown.geometry.to_numpy())
     angle = east_angles_deg(frame.centre, frame.angle, shown.crs).round(1)
-    chance = shown[CHANCE].to_numpy(float).round(3)
+    chance = shown[CHANCE].to_numpy(float).round(4)
     properties = []
-    for row, (reason, why) in enumerate(zip(shown["reason"], shown["why"], strict=True)):
+    for row, building in enumerate(shown.itertuples()):
         own = {name: values[row] for name, values in columns.items() if values[row] is not None}
-        if reason in group:
-            own |= {"reason": group[reason], "why": why}
+        if building.reason in group:
+            own |= {"reason": building.reason, "reason_group": group[building.reason], "why": building.why}
             if np.isfinite(chance[row]).all():
                 own["chance"] = chance[row].tolist()
+        if when := when_text(building):
+            own["when"] = when
         own["frame_deg"] = float(angle[row])
         properties.append(own)
     return _collection(_degrees(shown.geometry), range(len(shown)), properties)
@@ -212,8 +210,7 @@ def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, 
     judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
-        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. Quarters of a footprint are shaded by "
-        "the probability that the damage is there. "
+        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. "
         f"Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
     if judged:

@@ -1,4 +1,4 @@
-"""Say when damage began, in words, and choose the strain over time that the map draws."""
+"""Write when damage began, in words, and choose the strain over time that the map draws."""
 
 from __future__ import annotations
 
@@ -8,27 +8,47 @@ from typing import Any
 import geopandas
 import pandas as pd
 
+INTERVAL = "90 % interval"
+MOST_COURSES = 5_000
+"""Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB of the file."""
+
+
+def percent(share: float) -> str:
+    """Return a probability in percent; never 0 or 100."""
+    return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
 
 def when_text(building: Any) -> str:
-    """Say when damage began and how fast it grows, as `begins 2023-05 (2023-02 to 2023-08); grows by ...`.
+    """Write when damage began and how fast it grows, as `begins 2023-05 (90 % interval ...); grows by ...`.
 
     Args:
         building: has the columns `WHEN` of the predictions; an empty text where they are empty.
     """
     parts = []
     if isinstance(building.begins, str):
-        begins, early, late = (day[:7] for day in (building.begins, building.begins_early, building.begins_late))
-        parts.append(f"begins {begins} ({early} to {late})")
+        parts.append(f"begins {_beginning_text(building.begins, building.begins_early, building.begins_late)}")
     if not math.isnan(building.severity_rate):
-        interval = f"({building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
+        interval = f"({INTERVAL} {building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
         parts.append(f"grows by {building.severity_rate:.1f} permille a year {interval}")
     if building.p_accelerating > 0.5:
-        parts.append(f"faster in the last year than before (probability {100 * building.p_accelerating:.0f} %)")
+        parts.append(f"faster in the last year than before (probability {percent(building.p_accelerating)})")
     return "; ".join(parts)
 
 
-MOST_COURSES = 5_000
-"""Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB of the file."""
+def _beginning_text(begins: str, early: str, late: str) -> str:
+    """Write the month in which damage began; see `when_text`.
+
+    The interval reaches before the most probable day, except on the first day of the record. There the movement may be
+    older than the record, and the interval has no beginning.
+
+    Args:
+        begins: most probable day, ISO 8601. early, late: ends of its 90 % interval.
+    """
+    month, first_month, last_month = (day[:7] for day in (begins, early, late))
+    if begins == early:
+        until = f" ({INTERVAL} to {last_month})" if last_month != month else ""
+        return f"at or before {month}{until}"
+    return month if first_month == last_month else f"{month} ({INTERVAL} {first_month} to {last_month})"
 
 
 def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[str, Any]:
