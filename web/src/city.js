@@ -40,7 +40,7 @@ export function openCity(document) {
         building.index = index
         building.geometry = feature.geometry
         building.judged = building.status === "ok"
-        building.probability = building.p_damaged ?? building.chance?.[0] ?? null
+        building.probability = building.p_damaged ?? null
         building.unsureWhere = building.reason_group === "unsure"
         if (hasSeverity(building) && "damage_rate" in constants) building.damage_rate = constants.damage_rate
         if ("model_version" in constants) building.model_version = constants.model_version

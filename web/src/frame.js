@@ -63,8 +63,7 @@ export const flagged = building => building.probability !== null && building.pro
 
 /** The probability of each quadrant by its name, also of a flagged building that is not judged; null where none is shown. */
 export function quadrantProbabilities(building) {
-    const value = (name, i) => building[`p_${name.toLowerCase()}`] ?? building.chance?.[i + 1]
-    const values = Object.keys(SIGNS).map((name, i) => [name, value(name, i)])
+    const values = Object.keys(SIGNS).map(name => [name, building[`p_${name.toLowerCase()}`]])
     return flagged(building) && values.every(([, p]) => Number.isFinite(p)) ? Object.fromEntries(values) : null
 }
 

@@ -63,8 +63,6 @@ class Judged(NamedTuple):
     """What was found of each cause, see `FoundCause`; None without any."""
     levelling: geopandas.GeoDataFrame | None = None
     """Levelled points beside the radar, see `compare.agreement.point_table`; None where nothing is compared."""
-    chance: NDArray[np.float64] | None = None
-    """(F, 5) probability of damage and of each quadrant, judged or not; NaN where the model was not asked."""
 
 
 class Model(NamedTuple):
@@ -228,8 +226,7 @@ def judge(
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     causes = found_table(local.found, footprints.crs) if local.found else None
     explanation = found.explanation if whole is None else _with_resolution(found, whole.resolution)
-    chance = spread(np.column_stack([1 - own.category_BC[:, 0], answers.quadrant_probability]))
-    return Judged(table, found.reason, explanation, rate, rows, causes=causes, chance=chance)
+    return Judged(table, found.reason, explanation, rate, rows, causes=causes)
 
 
 def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:

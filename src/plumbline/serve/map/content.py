@@ -14,8 +14,11 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.prepare.abstention import OK
 from plumbline.reporting.colours import CATEGORY_NAMES
-from plumbline.serve.map.over_time import INTERVAL, percent, when_text
+from plumbline.serve.columns import format_share
+from plumbline.serve.map.over_time import INTERVAL, when_text
+from plumbline.serve.rules import is_answered, shows_quadrant
 from plumbline.sources.globe import DECIMALS, TURN_DEG
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
@@ -24,8 +27,6 @@ Array = NDArray[np.floating[Any]]
 
 WGS84 = "EPSG:4326"
 
-SHOWS_QUADRANT = 0.5
-"""Probability of damage from which a quadrant is shown."""
 MARGIN_M = 100.0
 """Points further than this from the buildings' bounding box are left out of the map."""
 
@@ -141,21 +142,20 @@ def description(building: Any, why_not: str) -> str:
         why_not: end of the sentence `Not judged: ...`, if it was not.
     """
     lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
-    is_judged = building.status == "ok"
     if pd.notna(building.p_damaged):
-        lines.append(f"Damaged with {percent(building.p_damaged)}")
-    if pd.notna(building.severity_permille):
+        lines.append(f"Damaged with {format_share(building.p_damaged)}")
+    if is_answered(building):
         code = int(building.burland_category)
         lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
         interval = f"({INTERVAL} {building.severity_low:.2f} to {building.severity_high:.2f})"
         lines.append(f"Severity {building.severity_permille:.2f} permille {interval}")
-        if is_judged and building.p_damaged >= SHOWS_QUADRANT:
+        if shows_quadrant(building):
             lines.append(f"Quadrant {building.quadrants.replace('|', ' or ')}")
         if isinstance(building.mechanism, str):
             lines.append(f"Fails like: {building.mechanism}")
         if when := when_text(building):
             lines.append(f"Damage {when}")
-    if not is_judged:
+    if building.reason != OK:
         lines.append(f"Not judged: {html.escape(why_not)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")
     return "".join(f"<div>{line}</div>" for line in lines)

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.columns import DTYPES, WHOLE
+from plumbline.serve.columns import DECIMALS, DTYPES, LIST_ORDER
 from plumbline.serve.judgement import Judged
 from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map.content import (
@@ -39,19 +38,6 @@ FORMAT = 1
 """Version of the document; a page refuses another."""
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
-CHANCE = ["chance", *(f"chance_{name}" for name in PROBABILITIES)]
-"""Probabilities of damage and of each quadrant, of all buildings that the model was asked about."""
-ORDER = [CHANCE[0], "severity_permille"]
-"""Columns that buildings are sorted by, the most probably damaged first: fewest false alarms among the first."""
-ROUNDING = {
-    **dict.fromkeys(("quadrant_confidence", *PROBABILITIES, "p_damaged", *CATEGORIES), 4),
-    **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
-    **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high"), 3),
-    "p_accelerating": 4,
-    "damage_rate": 5,
-    **dict.fromkeys(WHOLE, 3),
-}
-"""Decimals of a column; the table has them all."""
 
 
 def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: int = 1) -> Document:
@@ -72,10 +58,10 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
     """
     crs = map_crs(judged.table, tracks)
     shown = judged.table.to_crs(crs)
-    shown["reason"], shown["why"] = judged.reason, judged.explanation
-    shown[CHANCE] = np.nan if judged.chance is None else judged.chance
-    shown[CHANCE[0]] = shown["p_damaged"].fillna(shown[CHANCE[0]])
-    shown = shown.sort_values(ORDER, ascending=False, na_position="last", kind="stable").reset_index(drop=True)
+    shown["why"] = judged.explanation
+    shown = shown.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable").reset_index(
+        drop=True
+    )
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     bounds = shapely.total_bounds(to_degrees(shown.geometry))
     document = {
@@ -123,14 +109,11 @@ def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     columns = {name: _values(shown, name) for name in DTYPES if name not in constant}
     frame = frames(shown.geometry.to_numpy())
     angle = east_angles_deg(frame.centre, frame.angle, shown.crs).round(1)
-    chance = shown[CHANCE].to_numpy(float).round(4)
     properties = []
     for row, building in enumerate(shown.itertuples()):
         own = {name: values[row] for name, values in columns.items() if values[row] is not None}
         if building.reason in group:
-            own |= {"reason": building.reason, "reason_group": group[building.reason], "why": building.why}
-            if np.isfinite(chance[row]).all():
-                own["chance"] = chance[row].tolist()
+            own |= {"reason_group": group[building.reason], "why": building.why}
         if when := when_text(building):
             own["when"] = when
         own["frame_deg"] = float(angle[row])
@@ -169,7 +152,7 @@ def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
         return [value if isinstance(value, str) else None for value in column]
     if DTYPES[name] in ("int64", "Int64"):
         return [None if value is None else int(value) for value in column.astype(object).where(column.notna(), None)]
-    digits = ROUNDING.get(name, 6)
+    digits = DECIMALS[name]
     return [round(value, digits) if math.isfinite(value) else None for value in column.to_numpy(float).tolist()]
 
 

@@ -8,14 +8,11 @@ from typing import Any
 import geopandas
 import pandas as pd
 
+from plumbline.serve.columns import format_share
+
 INTERVAL = "90 % interval"
 MOST_COURSES = 5_000
 """Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB of the file."""
-
-
-def percent(share: float) -> str:
-    """Return a probability in percent; never 0 or 100."""
-    return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
 def when_text(building: Any) -> str:
@@ -31,7 +28,7 @@ def when_text(building: Any) -> str:
         interval = f"({INTERVAL} {building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
         parts.append(f"grows by {building.severity_rate:.1f} permille a year {interval}")
     if building.p_accelerating > 0.5:
-        parts.append(f"faster in the last year than before (probability {percent(building.p_accelerating)})")
+        parts.append(f"faster in the last year than before (probability {format_share(building.p_accelerating)})")
     return "; ".join(parts)
 
 

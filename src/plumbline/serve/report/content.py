@@ -24,7 +24,6 @@ from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_ABOUT, About
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
 from plumbline.serve.report.listing import SHEET_HEAD, Listed, list_cells, list_notes, sheet_cells
-from plumbline.serve.report.rules import contradicts_category, has_answer, shows_quadrant
 from plumbline.serve.report.words import (
     INTERVALS,
     WORDS,
@@ -39,6 +38,7 @@ from plumbline.serve.report.words import (
     unseen_of,
     whole_facts,
 )
+from plumbline.serve.rules import contradicts_category, is_answered, shows_quadrant
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.points.track import Track
 
@@ -171,7 +171,7 @@ def _reasons(judged: Judged) -> NDArray[np.object_]:
 def _counts(judged: Judged) -> str:
     """Count the buildings with a judgement, and those without by reason."""
     reasons = _reasons(judged)
-    answered = np.array([has_answer(building) for building in judged.table.itertuples()], bool)
+    answered = np.array([is_answered(building) for building in judged.table.itertuples()], bool)
     unsure = int((answered & (reasons == UNSURE_WHERE)).sum())
     rest = pd.Series(reasons[~answered]).value_counts()
     parts = [f"{len(reasons):,} buildings, {int(answered.sum()):,} judged"]
@@ -204,10 +204,10 @@ class _Writer:
         explanation = plain(self._judged.explanation[row], 400)
         shape = self._judged.table.geometry.iloc[row]
         frame = frames(np.array([shape], object))
-        seen, judged = self._seen(row, frame), has_answer(building)
+        seen, judged = self._seen(row, frame), is_answered(building)
         attributes = _attributes(self._city.footprints.iloc[row])
         kinds = kinds_of(attributes)
-        decided = building.quadrant if shows_quadrant(building, reason) else None
+        decided = building.quadrant if shows_quadrant(building) else None
         is_placed = decided is not None or reason == UNSURE_WHERE
         probability = np.array([building[name] if is_placed else np.nan for name in PROBABILITIES], float)
         limit = _limit(seen)
@@ -287,7 +287,7 @@ class _Writer:
 
     def _course(self, building: Any) -> str:
         course = self._courses.get(building.building_id)
-        if course is None or not has_answer(building):
+        if course is None or not is_answered(building):
             return ""
         columns = (course[name].tolist() for name in ("date", "severity_low", "severity_permille", "severity_high"))
         return drawings.course("Strain over time, permille, with its interval", *columns)
@@ -295,7 +295,7 @@ class _Writer:
 
 def _beside(building: Any) -> str:
     """Return what stands beside the headline: the category, if it goes with the probability."""
-    if not has_answer(building):
+    if not is_answered(building):
         return "" if np.isnan(building.p_damaged) else "Not judged"
     category = int(building.burland_category)
     return "" if contradicts_category(building) else f"Category {category}, {CATEGORY_NAMES[category]}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.serve.report.rules import has_answer
+from plumbline.serve.rules import is_answered
 
 REFERENCES = (
     "Skempton and MacDonald 1956, The allowable settlements of buildings, Proc. ICE 5(6): 98 buildings, 58 of them "
@@ -152,7 +152,7 @@ def applies(limits: Limits, kinds: Mapping[str, Told]) -> bool:
 def limit_rows(one: Any, kinds: Mapping[str, Told]) -> list[LimitRow]:
     """Compare a building, a row of the predictions, with the published limits."""
     strain = UNKNOWN
-    if has_answer(one):
+    if is_answered(one):
         strain = Found(one.severity_permille, one.severity_low, one.severity_high)
     wide = NINETY * one.tilt_std_mm_m
     found = {

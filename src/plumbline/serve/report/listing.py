@@ -7,15 +7,16 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.serve.columns import format_share
 from plumbline.serve.report.limits import NINETY
-from plumbline.serve.report.rules import (
+from plumbline.serve.report.words import PLACE_NOT_KNOWN, plain, signed
+from plumbline.serve.rules import (
     began_with_record,
     contradicts_category,
-    has_answer,
+    is_answered,
     is_line_of_sight,
     shows_quadrant,
 )
-from plumbline.serve.report.words import PLACE_NOT_KNOWN, percent, plain, signed
 
 LONGEST_NAME = 60
 """Most letters of a name in the list."""
@@ -72,9 +73,9 @@ class Listed(NamedTuple):
     @property
     def quadrants(self) -> str:
         """Quadrants that hold 80 % of the probability; empty where damage is not probable."""
-        if has_answer(self.building) and self.reason == UNSURE_WHERE:
+        if is_answered(self.building) and self.reason == UNSURE_WHERE:
             return "not known"
-        return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building, self.reason) else ""
+        return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building) else ""
 
 
 def list_cells(listed: Listed) -> list[str]:
@@ -83,12 +84,12 @@ def list_cells(listed: Listed) -> list[str]:
     if against and is_line_of_sight(building, listed.sides):
         against += SIGHT_MARK
     name, p_damaged = plain(building.building_id, LONGEST_NAME), building.p_damaged
-    if not has_answer(building):
-        return [name, "" if math.isnan(p_damaged) else percent(p_damaged), "not judged", "", "", "", against]
+    if not is_answered(building):
+        return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", against]
     mark = CATEGORY_MARK if contradicts_category(building) else ""
     return [
         name,
-        percent(p_damaged),
+        format_share(p_damaged),
         f"{building.severity_permille:.2f} ({building.severity_low:.2f} to {building.severity_high:.2f})",
         f"{building.burland_category:d}{mark}",
         listed.quadrants,
@@ -108,7 +109,7 @@ def list_notes(rows: list[list[str]]) -> list[str]:
 def sheet_cells(listed: Listed) -> list[str]:
     """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
     building = listed.building
-    answered, settled = has_answer(building), not math.isnan(building.settlement_mm)
+    answered, settled = is_answered(building), not math.isnan(building.settlement_mm)
     direction = "line of sight" if is_line_of_sight(building, listed.sides) else "vertical"
     return [
         str(building.building_id),
@@ -133,7 +134,7 @@ def _figure(value: float, decimals: int) -> str:
 
 
 def _remark(listed: Listed) -> str:
-    if not has_answer(listed.building):
+    if not is_answered(listed.building):
         return f"Not judged: {listed.explanation}."
     remarks = [PLACE_NOT_KNOWN] if listed.reason == UNSURE_WHERE else []
     remarks += [f"Category: {NOTES[CATEGORY_MARK]}"] if contradicts_category(listed.building) else []

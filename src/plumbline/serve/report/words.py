@@ -17,10 +17,11 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.columns import format_share
 from plumbline.serve.map.over_time import when_text
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
-from plumbline.serve.report.rules import contradicts_category, has_answer, is_line_of_sight, shows_quadrant
+from plumbline.serve.rules import contradicts_category, is_answered, is_line_of_sight, shows_quadrant
 from plumbline.sources.points.track import Track
 
 MOVES_ALONE = 5.0
@@ -68,11 +69,6 @@ def plain(text: object, longest: int = LONGEST_TEXT) -> str:
     """Return a text of a user without control characters and line breaks, shortened."""
     cleaned = " ".join(_UNPRINTABLE.sub("\ufffd", str(text)).split())
     return cleaned if len(cleaned) <= longest else f"{cleaned[: longest - 1]}…"
-
-
-def percent(share: float) -> str:
-    """Return a probability in percent; never 0 or 100."""
-    return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
 def signed(value: float) -> str:
@@ -127,12 +123,12 @@ def headline_of(building: Any) -> str:
     """Return the heading of a building's page: its probability of damage, if there is one."""
     if math.isnan(building.p_damaged):
         return "Not judged"
-    return f"Probability of damage: {percent(building.p_damaged)}"
+    return f"Probability of damage: {format_share(building.p_damaged)}"
 
 
 def facts_of(building: Any, reason: str) -> list[Fact]:
     """Say what the model estimates for a building that has an answer, and what each figure means."""
-    categories = ", ".join(f"{i}: {percent(building[name])}" for i, name in enumerate(CATEGORIES))
+    categories = ", ".join(f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES))
     heading = "" if contradicts_category(building) else " The heading has that of the severity."
     facts = [
         Fact(
@@ -144,10 +140,10 @@ def facts_of(building: Any, reason: str) -> list[Fact]:
     ]
     if reason == UNSURE_WHERE:
         quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
-        likely = ", ".join(f"{quadrant} {percent(building[name])}" for quadrant, name in quadrants)
+        likely = ", ".join(f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants)
         facts.append(Fact("Where", f"not known: {likely}", "Probability of each quarter of the plan."))
-    elif shows_quadrant(building, reason):
-        sure = percent(building.quadrant_confidence)
+    elif shows_quadrant(building):
+        sure = format_share(building.quadrant_confidence)
         means = (
             f"Quarters of the plan that hold 80 % of the probability. {building.quadrant} is strained most, or nearly "
             f"so, with {sure}."
@@ -171,7 +167,7 @@ def reading_of_it(building: Any, reason: str, explanation: str) -> list[str]:
     Args:
         building: row of the predictions. reason: `ok`, or why it is not judged. explanation: the same in words.
     """
-    if has_answer(building):
+    if is_answered(building):
         hundred = (
             f"Of 100 buildings with this probability, {_of_hundred(building.p_damaged)} should have a strain of "
             "0.5 permille or more."
@@ -190,7 +186,7 @@ def _fit(building: Any) -> str:
     """Say how severity and category go with the probability of damage."""
     bound = CATEGORY_BOUNDS_PERMILLE[0]
     if contradicts_category(building):
-        below, above = percent(building[CATEGORIES[0]]), percent(building.p_damaged)
+        below, above = format_share(building[CATEGORIES[0]]), format_share(building.p_damaged)
         return (
             f"Severity and category are near the middle of a wide distribution, of which {below} are below category 1 "
             f"and {above} in it or above; the probability decides."
@@ -286,7 +282,7 @@ def _smallest_strain(building: Any) -> list[str]:
     resolution = building.strain_resolution_permille
     if math.isnan(resolution):
         return []
-    if has_answer(building) and building.severity_permille < resolution:
+    if is_answered(building) and building.severity_permille < resolution:
         return [
             f"Small strain: the severity is below {resolution:.2g} permille, from which these points show a strain in "
             "9 of 10 cases at best, so it also rests on the buildings that the model was trained on."

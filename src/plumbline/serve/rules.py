@@ -1,4 +1,4 @@
-"""State what may be shown of a building: each rule once, for the list, the pages and the sheet."""
+"""State what is shown of a building, a row of the predictions: each rule once, for map, report, list and sheet."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Collection
 from typing import Any
 
 from plumbline.export.interface import SURE_DAMAGE
-from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.prepare.abstention import OK
+from plumbline.serve.columns import ANSWERED_REASONS
 
 
-def has_answer(building: Any) -> bool:
-    """Return whether a row of the predictions has a probability of damage and a severity."""
-    return not (math.isnan(building.p_damaged) or math.isnan(building.severity_permille))
+def is_answered(building: Any) -> bool:
+    """Return whether a building has a severity: it is judged, or unsure where alone."""
+    return building.reason in ANSWERED_REASONS
 
 
-def shows_quadrant(building: Any, reason: str) -> bool:
+def shows_quadrant(building: Any) -> bool:
     """Return whether a quadrant is named: damage is as probable as not, or more, and its place is known."""
-    return has_answer(building) and building.p_damaged >= SURE_DAMAGE and reason != UNSURE_WHERE
+    return building.reason == OK and bool(building.p_damaged >= SURE_DAMAGE)
 
 
 def contradicts_category(building: Any) -> bool:
     """Return whether damage is probable and the category of the severity is 0, or the reverse."""
-    return has_answer(building) and bool((building.p_damaged >= SURE_DAMAGE) != (building.burland_category > 0))
+    return is_answered(building) and bool((building.p_damaged >= SURE_DAMAGE) != (building.burland_category > 0))
 
 
 def is_line_of_sight(building: Any, sides: Collection[str]) -> bool:
