@@ -15,7 +15,7 @@ from plumbline.serve.report.rules import (
     is_line_of_sight,
     shows_quadrant,
 )
-from plumbline.serve.report.words import PLACE_NOT_KNOWN, percent, plain, signed
+from plumbline.serve.report.words import PLACE_NOT_SURE, percent, plain, signed
 
 LONGEST_NAME = 60
 """Most letters of a name in the list."""
@@ -73,7 +73,7 @@ class Listed(NamedTuple):
     def quadrants(self) -> str:
         """Quadrants that hold 80 % of the probability; empty where damage is not probable."""
         if has_answer(self.building) and self.reason == UNSURE_WHERE:
-            return "not known"
+            return "not sure"
         return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building, self.reason) else ""
 
 
@@ -135,6 +135,6 @@ def _figure(value: float, decimals: int) -> str:
 def _remark(listed: Listed) -> str:
     if not has_answer(listed.building):
         return f"Not judged: {listed.explanation}."
-    remarks = [PLACE_NOT_KNOWN] if listed.reason == UNSURE_WHERE else []
+    remarks = [PLACE_NOT_SURE] if listed.reason == UNSURE_WHERE else []
     remarks += [f"Category: {NOTES[CATEGORY_MARK]}"] if contradicts_category(listed.building) else []
     return " ".join(remarks)
