@@ -20,7 +20,7 @@ from plumbline.serve.report.content import BuildingPage, list_order, make_report
 from plumbline.serve.report.drawings import PROBABILITY_COLOURS
 from plumbline.serve.report.drawings import city as city_map
 from plumbline.serve.report.run import MOST, report_of
-from plumbline.serve.report.words import percent, plain
+from plumbline.serve.report.words import percent, plain, signed
 from plumbline.sources.city.in_memory import read_city_files
 from tests.serve.report.conftest import CASE, NAMED, UNSEEN, changed
 
@@ -184,16 +184,16 @@ def test_a_building_damaged_at_an_unknown_place_keeps_its_place_in_the_list_and_
     page, before = page_of(unsure, city, name), whole[name]
     assert (page.judged, page.headline, page.category) == (True, before.headline, before.category)
     assert page.in_list[:4] == before.in_list[:4]
-    assert page.in_list[4] == "not known"
+    assert page.in_list[4] == "not sure"
     (where,) = (fact for fact in page.facts if fact.name == "Where")
-    assert where.value == "not known: NE 31 %, NW 28 %, SW 22 %, SE 19 %"
+    assert where.value == "not sure: NE 31 %, NW 28 %, SW 22 %, SE 19 %"
     assert "NE 0.31" in page.plan
     assert 'font-weight="bold">NE' not in page.plan
-    assert "Where it is damaged is not known" in page.why[-1]
+    assert "Where it is damaged is not sure" in page.why[-1]
     assert "about as often" not in " ".join(page.why)
     assert page.limits == before.limits
     made = make_report(unsure, city, [0], "f", date(2024, 5, 1))
-    assert made.counts.endswith("judged; of 1 of these the place of the damage is not known; not judged: 1 no points")
+    assert made.counts.endswith("judged; of 1 of these the place of the damage is not sure; not judged: 1 no points")
 
 
 def test_a_probability_without_a_severity_is_shown_and_said_to_be_less_reliable(answered, city):
@@ -279,3 +279,7 @@ def test_a_movement_that_began_with_the_record_may_have_begun_before(answered, c
     assert whole[name].in_list[5] == "2019-01 or before"
     later = changed(answered, name, begins="2020-05-04", begins_early="2020-02-01", begins_late="2020-09-01")
     assert page_of(later, city, name).in_list[5] == "2020-05"
+
+
+def test_no_figure_is_a_negative_zero():
+    assert [signed(value) for value in (-0.04, 0.04, -0.06)] == ["+0.0", "+0.0", "−0.1"]

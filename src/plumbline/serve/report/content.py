@@ -175,7 +175,7 @@ def _counts(judged: Judged) -> str:
     unsure = int((answered & (reasons == UNSURE_WHERE)).sum())
     rest = pd.Series(reasons[~answered]).value_counts()
     parts = [f"{len(reasons):,} buildings, {int(answered.sum()):,} judged"]
-    parts += [f"of {unsure:,} of these the place of the damage is not known"] if unsure else []
+    parts += [f"of {unsure:,} of these the place of the damage is not sure"] if unsure else []
     parts += (
         ["not judged: " + ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in rest.items())] if len(rest) else []
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.columns import format_share
 from plumbline.serve.report.limits import NINETY
-from plumbline.serve.report.words import PLACE_NOT_KNOWN, plain, signed
+from plumbline.serve.report.words import PLACE_NOT_SURE, plain, signed
 from plumbline.serve.rules import (
     began_with_record,
     contradicts_category,
@@ -74,7 +74,7 @@ class Listed(NamedTuple):
     def quadrants(self) -> str:
         """Quadrants that hold 80 % of the probability; empty where damage is not probable."""
         if is_answered(self.building) and self.reason == UNSURE_WHERE:
-            return "not known"
+            return "not sure"
         return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building) else ""
 
 
@@ -136,6 +136,6 @@ def _figure(value: float, decimals: int) -> str:
 def _remark(listed: Listed) -> str:
     if not is_answered(listed.building):
         return f"Not judged: {listed.explanation}."
-    remarks = [PLACE_NOT_KNOWN] if listed.reason == UNSURE_WHERE else []
+    remarks = [PLACE_NOT_SURE] if listed.reason == UNSURE_WHERE else []
     remarks += [f"Category: {NOTES[CATEGORY_MARK]}"] if contradicts_category(listed.building) else []
     return " ".join(remarks)

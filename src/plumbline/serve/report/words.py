@@ -34,8 +34,9 @@ _UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\
 WINDS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
 
 
-PLACE_NOT_KNOWN = (
-    "Where it is damaged is not known: the points fit damage in several quarters of the plan. Inspect all of it."
+PLACE_NOT_SURE = (
+    "Where it is damaged is not sure: the chance that the likeliest quarter of the plan is wrong is too large to name "
+    "one. Inspect all of it."
 )
 INTERVALS = "All intervals and ± are 90 % ones: they hold the true value in about 9 of 10 cases."
 """Sentence on the first page; no other says it again."""
@@ -49,7 +50,7 @@ WORDS = (
     (
         "Quadrants",
         "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most. "
-        "Not known: the points fit damage in several.",
+        "Not sure: the chance of a wrong one is too large.",
     ),
     (
         "Since",
@@ -73,7 +74,7 @@ def plain(text: object, longest: int = LONGEST_TEXT) -> str:
 
 def signed(value: float) -> str:
     """Return a figure with its sign and one decimal; empty if it is not known."""
-    return "" if math.isnan(value) else f"{value:+.1f}".replace("-", "−")
+    return "" if math.isnan(value) else f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # no negative zero
 
 
 def side_of(track: Track) -> str:
@@ -172,7 +173,7 @@ def reading_of_it(building: Any, reason: str, explanation: str) -> list[str]:
             f"Of 100 buildings with this probability, {_of_hundred(building.p_damaged)} should have a strain of "
             "0.5 permille or more."
         )
-        return [hundred, _fit(building), *([PLACE_NOT_KNOWN] if reason == UNSURE_WHERE else [])]
+        return [hundred, _fit(building), *([PLACE_NOT_SURE] if reason == UNSURE_WHERE else [])]
     sentences = [f"Why it is not judged: {explanation}."]
     if math.isnan(building.strain_resolution_permille):
         sentences.append("With these points no strain can be estimated.")
