@@ -1,4 +1,4 @@
-"""Read a restored field off at footprints: how each moves, slopes and bends, and against its neighbours."""
+"""Read a restored field off at footprints: how each moves and tilts, and how it moves against its neighbours."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 
 AGAINST = "against_neighbours_mm"
-FIGURES = ("displacement_mm", "gradient_mm_m", "angular_distortion_permille", AGAINST)
+FIGURES = ("displacement_mm", "gradient_mm_m", AGAINST)
 """Of each footprint, each with `_low` and `_high`: a 90 % interval.
 
 `displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite) where one direction sees it.
-`gradient_mm_m`: steepest slope of the plane through it, its tilt. `angular_distortion_permille`: the largest slope
-between neighbouring cells less that plane (Boscardin and Cording 1989: what the tilt does not explain).
-`against_neighbours_mm`: `displacement_mm` less the median of the other footprints around, as `surroundings` has it.
+`gradient_mm_m`: steepest slope of the plane through it, its tilt. `against_neighbours_mm`: `displacement_mm` less the
+median of the other footprints around, as `surroundings` has it. A field does not resolve what bends within a footprint:
+no figure of strain is read off (docs/decisions/0053-no-distortion-from-a-field.md).
 """
 UP = BANDS.index("up_mm")
 LOW, HIGH = 5, 95
@@ -161,13 +161,8 @@ def _figures(told: _Told, grid: Grid) -> dict[str, Any]:
     place = np.column_stack([east - east.mean(), north - north.mean()])
     planes = np.linalg.lstsq(np.column_stack([place, np.ones(len(place))]), samples.T, rcond=None)[0]
     tilt = np.hypot(planes[0], planes[1])
-    left = np.full((len(samples), *told.cells.shape), np.nan)
-    left[:, told.cells] = samples - (np.column_stack([place, np.ones(len(place))]) @ planes).T
-    slopes = [np.abs(np.diff(left, axis=axis)) / grid.cell_m for axis in (1, 2)]
-    flat = np.concatenate([slope.reshape(len(samples), -1) for slope in slopes], axis=1)
-    distortion = np.nanmax(np.where(np.isfinite(flat), flat, 0), axis=1)
     found: dict[str, Any] = {"direction": told.direction}
-    for figure, values in zip(FIGURES[:3], (samples.mean(axis=1), tilt, distortion), strict=True):
+    for figure, values in zip(FIGURES[:2], (samples.mean(axis=1), tilt), strict=True):
         found[figure] = float(values.mean())
         low, high = map(float, np.percentile(values, [LOW, HIGH]))
         # Samples that all agree have ends that differ from their mean in the last bit.
