@@ -127,7 +127,8 @@ $(GPU_VENV)/.gpu: requirements/test.lock requirements/torch.txt requirements/gpu
 	$(GPU_VENV)/bin/python $(GPU_INSTALL) install
 	@touch $@
 
-docs: $(VENV)/.test  ## Build the documentation as a site into build/docs
+docs: $(VENV)/.test $(PAGE)  ## Check that the tutorials show what their commands print, and build the site into build/docs
+	$(BIN)/python -m tests.docs.outputs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # In folders of their own, so that they neither read nor write what `make run` does there.

@@ -14,11 +14,15 @@ from plumbline.core.compass import frames
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import sha256_folder
 from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
-from plumbline.params import Simulate
+from plumbline.params import City, Simulate
 from plumbline.simulate import site
-from plumbline.simulate.city import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
+from plumbline.simulate.city import FOOTPRINTS_BEGIN, FOOTPRINTS_END, TUNNELS, footprint_features
 from plumbline.simulate.site import PLACES, place
 from plumbline.simulate.stage import Workers, simulate
+from plumbline.sources.city.causes import causes_of_city, read_causes
+from plumbline.sources.city.window import Window
+from plumbline.sources.points.epochs import velocity_mm_per_year
+from plumbline.sources.points.read import read_points
 from tests.simulate.made import small_town
 
 PARAMS = Simulate.model_validate(
@@ -60,13 +64,59 @@ def labels(folder):
 
 def test_every_city_has_two_products_footprints_and_labels(out):
     for folder, truth in zip(folders(out), ("labels.csv", "labels.csv", "truth.csv"), strict=True):
-        names = sorted(path.name for path in folder.iterdir())
+        names = sorted(path.name for path in folder.iterdir() if path.name != TUNNELS)
         assert len(names) == 4
         assert names[0].startswith("EGMS_L2b_")
         assert names[1].startswith("EGMS_L2b_")
         assert names[2:] == ["footprints.geojson", truth]
     products = [path.name for path in out.rglob("EGMS*.csv")]
     assert len(set(products)) == 6
+
+
+TOWN = {"band": "C", "buildings": 400, "seed": 99, "years": 4.0, "damaged": 0.04, "movement": "town"}
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory) -> Path:
+    """The output of the stage with a showcase that moves as a real town."""
+    folder = tmp_path_factory.mktemp("town") / "simulated"
+    simulate(PARAMS.model_copy(update={"showcase": City.model_validate(TOWN)}), folder)
+    return folder
+
+
+def test_a_town_moves_as_egms_shows_towns(town):
+    """EGMS at Ustica: standard deviation of 0.9 to 1.0 mm a year, of 0.6 to 0.7 without the tails."""
+    for path in (town / "showcase").glob("EGMS*.csv"):
+        track = read_points(path)
+        rates = velocity_mm_per_year(track.displacement, track.epochs)
+        rates -= np.median(rates)
+        assert 0.5 < 1.4826 * np.median(np.abs(rates)) < 1.5
+        assert rates.std() < 3
+        assert np.abs(track.displacement).max() < 150
+
+
+def test_few_buildings_of_a_town_are_damaged_and_most_of_them_beside_its_tunnel(town):
+    rows = labels(town / "showcase")
+    damaged = [row for row in rows if float(row["severity_permille"]) >= 0.5]
+    assert 0.02 <= len(damaged) / len(rows) <= 0.05
+    over = [row for row in damaged if "tunnel" in row["scenario"]]
+    assert len(damaged) / 2 < len(over) < len(damaged)
+
+
+def test_the_tunnel_of_a_town_is_a_file_of_causes_that_reaches_its_buildings(town):
+    folder = town / "showcase"
+    footprints = geopandas.read_file(folder / "footprints.geojson").to_crs(3035)
+    file = read_causes(folder / TUNNELS, {})
+    (cause,) = causes_of_city(file, "EPSG:3035", Window(None, None))
+    assert cause.name == "tunnel 1"
+    distance = footprints.distance(cause.geometry)
+    over = np.array(["tunnel" in row["scenario"] for row in labels(folder)])
+    assert distance[over].max() < 80 < distance[~over].median()
+
+
+def test_the_showcase_changes_no_city_for_training(out, town):
+    assert sha256_folder(town / "cities") == sha256_folder(out / "cities")
+    assert not list((out / "cities").rglob(TUNNELS))
 
 
 def test_the_same_parameters_give_the_same_bytes(out, tmp_path):

@@ -22,6 +22,10 @@ class City(Section):
     """Length of its observation, where it differs from `simulate.years`."""
     revisit_days: int | None = Field(default=None, ge=1, le=60)
     """Days between regular epochs; drawn from those of the band, unless given."""
+    damaged: Fraction | None = None
+    """Share of buildings with a local failure, where it differs from `simulate.damaged`."""
+    movement: Literal["any", "town"] = "any"
+    """How buildings move as a whole. any: up to 300 mm and 25 mm/m, for training. town: as EGMS shows a real town."""
 
 
 class Borrowed(Section):

@@ -21,6 +21,8 @@ from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, range
 from plumbline.simulate.radar.egms_writer import EgmsPoints, egms_rows
 from plumbline.simulate.radar.scatterers import STRUCTURE, SimulatedScatterers, draw_scatterers, position_errors
 from plumbline.simulate.radar.series import (
+    ASTRAY_MM_YEAR,
+    ASTRAY_OF_TOWN_MM_YEAR,
     background,
     common_noise,
     courses,
@@ -33,7 +35,13 @@ from plumbline.simulate.random_numbers import Entropy, city_entropy, general_gen
 from plumbline.simulate.site import PART_BUILDINGS, PART_DISTRICTS, Site, part_count, place
 from plumbline.simulate.structure.labels import Evidence, difficulty, gather_evidence, no_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan, draw_town
-from plumbline.simulate.structure.motion import Labels, Motion, draw_labels, draw_motion
+from plumbline.simulate.structure.motion import (
+    Labels,
+    Motion,
+    draw_labels,
+    draw_motion,
+    draw_rigid_of_town,
+)
 from plumbline.simulate.structure.tunnels import draw_tunnels, tunnels_near
 from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.points.epochs import DAYS_A_YEAR
@@ -90,7 +98,9 @@ def label_rows(identifiers: list[str], labels: Labels, scenarios: list[str], lev
     return "".join(rows)
 
 
-FOOTPRINTS = "footprints.geojson"
+FOOTPRINTS, TUNNELS = "footprints.geojson", "tunnels.geojson"
+TOWN = "town"
+"""Value of `City.movement` of a city that moves as a real one."""
 
 
 def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:
@@ -125,11 +135,25 @@ def draw_site(name: str, city: City, slot: int, radius: float, params: Simulate)
         start=start,
         velocity=(east, north, up),
         town=town,
-        tunnels=tuple(draw_tunnels(rng, town.extent)),
+        tunnels=tuple(draw_tunnels(rng, town.extent))[: 1 if city.movement == TOWN else None],
         place=place(slot),
-        damaged=params.damaged,
+        damaged=params.damaged if city.damaged is None else city.damaged,
         mechanisms=params.mechanisms,
+        movement=city.movement,
     )
+
+
+def tunnel_features(site: Site) -> str:
+    """Return the axes of the tunnels within the city as GeoJSON: a file for `predict --causes`."""
+    city = shapely.box(*(np.array([-1, -1, 1, 1]) * site.town.extent / 2))
+    features = []
+    for number, tunnel in enumerate(site.tunnels, 1):
+        along = site.town.extent * np.array([np.cos(tunnel.direction), np.sin(tunnel.direction)])
+        axis = shapely.LineString([tunnel.point - along, tunnel.point + along]).intersection(city)
+        degrees = transformer(CRS, GLOBE).transform(*(shapely.get_coordinates(axis) + site.place).T)
+        line = {"type": "LineString", "coordinates": np.round(np.stack(degrees, axis=1), 9).tolist()}
+        features.append({"type": "Feature", "properties": {"name": f"tunnel {number}"}, "geometry": line})
+    return json.dumps({"type": "FeatureCollection", "features": features}, indent=1) + "\n"
 
 
 def part_files(folder: Path, site: Site, labels: str, number: int) -> list[Path]:
@@ -199,6 +223,9 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
     layout = draw_layout(of_layout, plan, site.town, number * PART_DISTRICTS)
     tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
     motion = draw_motion(of_motion, layout, tunnels, site.damaged, site.mechanisms)
+    if site.movement == TOWN:
+        rigid = draw_rigid_of_town(of_motion, len(layout.height), site.length_days / DAYS_A_YEAR)
+        motion = replace(motion, rigid=rigid)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
     points = draw_scatterers(of_points, layout, band, axes[:, 0])
     axes = axes[points.track]
@@ -274,7 +301,10 @@ def _series(
         rows = np.arange(start, min(start + ROWS, len(los)))
         part, part_los = points.subset(rows), los[rows]
         displacement = true_motion(motion, layout, part, a.los(part.east_north), course)
-        displacement += background(rng, np.array(site.velocity), part, part_los, a.days / DAYS_A_YEAR, reference)
+        displacement += background(
+            *(rng, np.array(site.velocity), part, part_los, a.days / DAYS_A_YEAR, reference),
+            astray_mm_year=ASTRAY_OF_TOWN_MM_YEAR if site.movement == TOWN else ASTRAY_MM_YEAR,
+        )
         displacement += measurement_noise(rng, part, memory, common, a, band, reference)
         yield rows, displacement
 

@@ -38,6 +38,8 @@ class Site:
     """Easting and northing of the city's centre in EPSG:3035, m."""
     damaged: float
     mechanisms: Mechanisms
+    movement: str
+    """As `City.movement`."""
 
     @property
     def parts(self) -> int:

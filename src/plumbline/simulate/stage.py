@@ -15,7 +15,15 @@ from plumbline.core.console import log, track
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import cores, processes
 from plumbline.params import City, Simulate
-from plumbline.simulate.city import CityWriter, draw_site, part_files, radius_jobs, write_part
+from plumbline.simulate.city import (
+    TUNNELS,
+    CityWriter,
+    draw_site,
+    part_files,
+    radius_jobs,
+    tunnel_features,
+    write_part,
+)
 from plumbline.simulate.site import Site, part_count, part_radius
 
 Result = TypeVar("Result")
@@ -81,7 +89,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     """Write `out/cities/NAME/` for each city and `out/showcase/`; replace `out` as a whole.
 
     Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and the labels: `labels.csv`, in
-    the showcase `truth.csv`, which no stage before the comparison at the end reads. The same parameters give the same
+    the showcase `truth.csv`, which no stage before the comparison at the end reads. The showcase also has
+    `tunnels.geojson`, a file of causes. The same parameters give the same
     bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
     only. Borrowed cities (`plumbline.simulate.borrowed.city`) stand among the others, with the products that
     they have.
@@ -136,6 +145,8 @@ def _write(jobs: list[_Job], sites: list[Site], pool: Workers) -> None:
             for number in range(site.parts):
                 total += next(points)
                 city.append(number)
+        if job.name == SHOWCASE:
+            (job.folder / TUNNELS).write_text(tunnel_features(site), encoding="utf-8")
         log.info(
             "%s: %d buildings, %d points in %d and %d epochs, %.0f s",
             *(job.name, job.city.buildings, total, *(len(t.days) for t in site.tracks), time.monotonic() - began),

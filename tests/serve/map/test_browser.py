@@ -14,6 +14,7 @@ import pytest
 import shapely
 
 from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.export.interface import PROBABILITIES
 from plumbline.serve.columns import DTYPES, JUDGEMENT
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
@@ -44,9 +45,9 @@ def city() -> dict[str, Any]:
     table = town()
     table.loc[35, "geometry"] = L_SHAPED
     table.loc[17:19, "status"] = "insufficient_points"
-    table.loc[17:19, list(JUDGEMENT)] = None
-    reason = judged_of(table).reason
-    reason[[18, 19]] = UNSURE_WHERE
+    table.loc[17, list(JUDGEMENT)] = None
+    table.loc[17:19, "reason"] = ["few_points", UNSURE_WHERE, UNSURE_WHERE]
+    table.loc[18:19, ["p_damaged", *PROBABILITIES]] = [0.82, 0.4, 0.3, 0.2, 0.1]
     row = table["building_id"] == "h15"
     table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-02-01", "2020-08-30"]
     table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
@@ -70,8 +71,7 @@ def city() -> dict[str, Any]:
         geometry=[shapely.Point(middle.x + 2, middle.y), shapely.Point(middle.x - 2, middle.y)],
         crs=table.crs,
     )
-    chance = np.where(reason[:, None] == UNSURE_WHERE, [0.82, 0.4, 0.3, 0.2, 0.1], np.nan)
-    judged = judged_of(table, reason)._replace(courses=rows(["h15"]), areas=area, causes=causes, chance=chance)
+    judged = judged_of(table)._replace(courses=rows(["h15"]), areas=area, causes=causes)
     judged = judged._replace(levelling=bolts)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]

@@ -20,7 +20,7 @@ from plumbline.serve.map.document import as_json, make_document, velocity_limit
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
 
-OF_MAP = {"reason", "reason_group", "why", "when", "frame_deg", "chance"}
+OF_MAP = {"reason_group", "why", "when", "frame_deg"}
 """Properties that are no column of the predictions."""
 
 
@@ -39,12 +39,12 @@ def test_every_building_has_its_columns_and_a_place_in_longitude_and_latitude() 
         own = {**feature["properties"]}
         assert shapely.hausdorff_distance(shapely.geometry.shape(feature["geometry"]), place) < 2e-7
         assert own["n_points"] == row.n_points
+        assert own["p_damaged"] == pytest.approx(row.p_damaged, abs=1e-4)
         if row.status == "ok":
-            assert own["p_damaged"] == pytest.approx(row.p_damaged, abs=1e-4)
             assert own["burland_category"] == row.burland_category
             assert set(own) - OF_MAP | set(said["constants"]) >= set(DTYPES) - set(OPTIONAL)
         else:
-            assert "p_damaged" not in own
+            assert "burland_category" not in own
             assert own["reason_group"] in REASON_GROUPS
             assert own["why"]
     west, south, east, north = said["bounds"]
@@ -124,18 +124,19 @@ def test_histories_are_bounded_and_the_most_probably_damaged_have_theirs(monkeyp
     assert set(map(int, said["buildings"])) <= set(range(12))
 
 
-def test_the_chance_of_a_building_that_is_not_judged_is_said_and_its_histories_come_in_its_order(
+def test_a_building_that_is_not_judged_has_its_probability_and_its_histories_in_its_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chosen, "MAX_VALUES", 10 * len(EPOCHS))
-    judged = judged_of(town())
-    chance = np.full((40, 5), np.nan)
-    chance[[0, 5, 15]] = 0.9876, 0.4, 0.3, 0.2, 0.1  # only h5 of them is not judged
-    said = make_document(judged._replace(chance=chance), [track(400)], "Town")
+    table = town()
+    table.loc[5, "p_damaged"] = 0.9876
+    said = make_document(judged_of(table), [track(400)], "Town")
     of = {feature["properties"]["building_id"]: feature for feature in said["buildings"]["features"]}
-    assert of["h5"]["properties"]["chance"] == [0.9876, 0.4, 0.3, 0.2, 0.1]
-    assert sum("chance" in one["properties"] for one in of.values()) == 1
-    assert next(iter(said["histories"]["buildings"])) == str(of["h5"]["id"])
+    assert of["h5"]["properties"]["p_damaged"] == 0.9876
+    assert "p_ne" not in of["h5"]["properties"]
+    places = [feature["properties"]["p_damaged"] for feature in said["buildings"]["features"]]
+    assert places == sorted(places, reverse=True)
+    assert str(of["h5"]["id"]) in said["histories"]["buildings"]
 
 
 def test_points_are_thinned_and_the_document_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,8 @@ def add_jumps(rng: np.random.Generator, series: Array, share: float, wavelength_
 Index = NDArray[np.intp]
 COMMON_NOISE_MM = (2.0, 5.0)
 BAD_EPOCH_SHARE = 0.02
+ASTRAY_MM_YEAR, ASTRAY_OF_TOWN_MM_YEAR = 15.0, 2.0
+"""Standard deviation of the rates of points that are astray; in a town, its velocities have the tails of EGMS."""
 JUMP_SHARE = 0.03
 RHO, EXPONENT, MEMORY_EPOCHS = (0.0, 0.6), (0.6, 2.0), (2.0, 60.0)
 """Of the noise's short and long memory; epochs log-uniform. EGMS series show both: correlations of 0.34, 0.33, 0.17,
@@ -261,14 +263,16 @@ def background(
     los: Array,
     years: Array,
     reference: Reference,
+    *,
+    astray_mm_year: float = ASTRAY_MM_YEAR,
 ) -> Array:
     """Return the background (N, T) of a track's points, mm: the region's motion and the track's own reference.
 
     Points that are astray move on their own besides. `velocity` (3,) is the region's: east, north, up, mm a year;
-    `years` (T,) count from the start of the observation.
+    `years` (T,) count from the start of the observation; `astray_mm_year` is the standard deviation of their rates.
     """
     astray = points.kind == ASTRAY
-    rate = los @ velocity + reference.rate + astray * rng.normal(0, 15, len(los))
+    rate = los @ velocity + reference.rate + astray * rng.normal(0, astray_mm_year, len(los))
     season = astray * rng.normal(0, 4, len(los))
     total = reference.level + rate[:, None] * years
     total[astray] += season[astray, None] * np.sin(2 * np.pi * years + reference.phase)

@@ -60,6 +60,20 @@ def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
     return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
 
 
+RATE_OF_TOWN_MM_YEAR, TILT_OF_TOWN_MM_M = 0.3, 0.3
+"""Scale of the rates of a real town's buildings, and mean of their tilts. Velocities of EGMS L2b at Ustica (2020 to
+2024, two tracks, 23,349 points) have standard deviations of 0.89 and 0.96 mm a year, and of 0.61 and 0.67 by their
+median absolute deviation: a Laplace distribution has this ratio. The noise of a simulated track alone gives 0.5 to 0.9
+by the median absolute deviation, and 0.8 to 1.2 with rates and tilts of this size."""
+
+
+def draw_rigid_of_town(rng: np.random.Generator, count: int, years: float) -> Rigid:
+    """Draw the settlement and tilt of `count` buildings over `years` as in a real town: nearly all are still."""
+    settlement = rng.laplace(0, RATE_OF_TOWN_MM_YEAR * years, count)
+    size, direction = rng.exponential(TILT_OF_TOWN_MM_M, count), rng.uniform(-np.pi, np.pi, count)
+    return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
+
+
 WARMEST_DAY = 200
 """Day of the year when structures are warmest, about the middle of July."""
 
