@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 import shapely
 
-from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.export.interface import PROBABILITIES
+from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.columns import DTYPES, JUDGEMENT
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
