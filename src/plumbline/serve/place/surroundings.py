@@ -32,6 +32,7 @@ ELSEWHERE_OF_ONE, ELSEWHERE_OF_TWO = 0.3, 0.1
 """Probability that the lone scatterer of a track is not on the building, and that two are not: on cities of the own
 simulator, 21 % and 4 % with Sentinel-1 contradicted the truth by more than 4 standard errors (docs/benchmarks,
 2026-11-29); others are wrong by less."""
+ROUNDS = 20
 LEAST_PROBABLE = 0.5
 """Smallest probability that few scatterers are on the building with which their track counts."""
 SIDEWAYS_MM, COUNTS = 10.0, 5
@@ -187,9 +188,26 @@ def _by_leading_tracks(whole: WholeBuildings, weight: Float, leading: Mask, firm
     off_2 = (change - np.einsum("fti,fi->ft", view, moved)) ** 2
     own = np.einsum("fti,fij,ftj->ft", view, covariance, view) + 1 / np.where(weight > 0, weight, 1)
     other = own + OFFSET_MM**2
-    elsewhere = np.where(whole.agreeing < 2, ELSEWHERE_OF_ONE, ELSEWHERE_OF_TWO)
-    log_odds = np.log(1 / elsewhere - 1) + (np.log(other / own) - off_2 * (1 / own - 1 / other)) / 2
-    return _Leading(moved[:, 1], covariance[:, 1, 1], np.where(leading, 1, expit(log_odds)))
+    for_other = off_2 * (1 / own - 1 / other) / 2 - np.log(other / own) / 2
+    on_building = np.ones(leading.shape)
+    for count_of_few, share in ((whole.agreeing < 2, ELSEWHERE_OF_ONE), (whole.agreeing >= 2, ELSEWHERE_OF_TWO)):
+        group = (weight > 0) & ~leading & count_of_few
+        on_building[group] = _mixture(for_other[group], share)
+    return _Leading(moved[:, 1], covariance[:, 1, 1], on_building)
+
+
+def _mixture(for_other: Float, share: float) -> Float:
+    """Return the probability (N,) that tracks show their building, by expectation and maximisation over the city.
+
+    Args:
+        for_other: (N,) log likelihood ratio that a track shows something else.
+        share: of the tracks that do, before looking; it counts as `COUNTS` tracks.
+    """
+    probable, elsewhere = np.zeros(len(for_other)), share
+    for _ in range(ROUNDS):
+        probable = expit(np.log(1 / elsewhere - 1) - for_other)
+        elsewhere = ((1 - probable).sum() + COUNTS * share) / (len(probable) + COUNTS)
+    return probable
 
 
 def _level_variance(whole: WholeBuildings) -> Float:
