@@ -14,6 +14,7 @@ import numpy as np
 
 from plumbline.core.compass import QUADRANTS, quadrant_code
 from plumbline.serve.map.over_time import when_text
+from plumbline.serve.place.surroundings import LINE_OF_SIGHT, MIN_SCATTERERS
 from plumbline.serve.predictions import CATEGORIES
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
@@ -150,14 +151,22 @@ def reading_of_it(one: Any, explanation: str) -> list[str]:
 
 def whole_facts(one: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
     """Say how the whole building moved, and against its neighbours."""
+    if math.isnan(one.settlement_mm) and one.n_points >= MIN_SCATTERERS:
+        return [
+            Fact("Settlement", "not known", "Few points from each side, and both sides contradict each other."),
+            Fact("Against neighbours", "not known", "Its own settlement is not known."),
+            _tilt(one),
+        ]
     if math.isnan(one.settlement_mm):
         return [
             Fact("Settlement, tilt", "not known", "Three points at least are needed."),
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
         ]
     sides = {side_of(tracks[number]) for number in seen.track.tolist()}
+    # A building may be seen from both sides, and so poorly from one that its settlement is that of the other.
+    is_along_sight = getattr(one, "settlement_direction", None) == LINE_OF_SIGHT or len(sides) == 1
     along = (
-        "" if len(sides) > 1 else " along the line of sight of one track: sinking cannot be told from a sideways move"
+        " along the line of sight of one track: sinking cannot be told from a sideways move" if is_along_sight else ""
     )
     found = [
         Fact(
