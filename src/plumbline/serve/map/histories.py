@@ -38,8 +38,8 @@ class _Candidates(NamedTuple):
 
     def points(self, building: int, track: int) -> tuple[list[Point], list[Point]]:
         """Return at most `MAX_SCATTERERS` points of a building: its own, and those beside it."""
-        own = [(track, row) for row in self.of_building[building][:MAX_SCATTERERS].tolist()]
-        return own, [(track, row) for row in self.beside[building][: MAX_SCATTERERS - len(own)].tolist()]
+        first = [(track, row) for row in self.of_building[building][:MAX_SCATTERERS].tolist()]
+        return first, [(track, row) for row in self.beside[building][: MAX_SCATTERERS - len(first)].tolist()]
 
 
 def histories(
@@ -73,19 +73,22 @@ def histories(
     ]
     costs = [len(track.epochs) for track in tracks]
     taken: dict[Point, int] = {}
-    buildings, beside, values, count = {}, {}, 0, 0
+    buildings: dict[str, list[int]] = {}
+    beside: dict[str, list[int]] = {}
+    values, count = 0, 0
     for i, row in enumerate(first.tolist()):
         parts = [part.points(i, k) for k, part in enumerate(near)]
-        own, other = (list(chain.from_iterable(part)) for part in zip(*parts, strict=True)) if parts else ([], [])
-        new = [point for point in (*own, *other) if point not in taken]
+        assigned = [point for part, _ in parts for point in part]
+        others = [point for _, part in parts for point in part]
+        new = [point for point in (*assigned, *others) if point not in taken]
         values += sum(costs[k] for k, _ in new)
         if values > MAX_VALUES:
             break
         taken |= {point: len(taken) + n for n, point in enumerate(new)}
-        for chosen, numbers in ((own, buildings), (other, beside)):
+        for chosen, numbers in ((assigned, buildings), (others, beside)):
             if chosen:
                 numbers[str(row)] = [taken[point] for point in chosen]
-        count += bool(own or other)
+        count += bool(assigned or others)
     all_near = chain.from_iterable(_points_of(near, i) for i in range(len(first)))
     further = _further(points, costs, taken, all_near)
     return {
@@ -173,11 +176,11 @@ def _candidates(
     building, point = shapely.STRtree(points).query(reach, predicate="contains")
     if owner is None:
         return _Candidates(_by_building(building, point, points, ids, footprints), nothing)
-    other = owner[point] != building
+    is_beside = owner[point] != building
     assigned = np.flatnonzero(owner != UNASSIGNED)
     return _Candidates(
         _by_building(owner[assigned], assigned, points, ids, footprints),
-        _by_building(building[other], point[other], points, ids, footprints),
+        _by_building(building[is_beside], point[is_beside], points, ids, footprints),
     )
 
 

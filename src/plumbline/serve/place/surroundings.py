@@ -31,15 +31,18 @@ MIN_SCATTERERS = 3
 ELSEWHERE_OF_ONE, ELSEWHERE_OF_TWO = 0.3, 0.1
 """Probability that the lone scatterer of a track is not on the building, and that two are not: on cities of the own
 simulator, 21 % and 4 % with Sentinel-1 contradicted the truth by more than 4 standard errors (docs/benchmarks,
-2026-11-29); others are wrong by less."""
+2026-11-29); others are wrong by less. The share is then estimated for each city."""
 ROUNDS = 20
+"""Steps of expectation and maximisation."""
 LEAST_PROBABLE = 0.5
 """Smallest probability that few scatterers are on the building with which their track counts."""
 SIDEWAYS_MM, COUNTS = 10.0, 5
-"""Standard deviation of a building's movement to the east, before looking, and as how many buildings it counts."""
+"""Standard deviation of a building's movement to the east, before looking, and as how many buildings it counts; also as
+how many tracks the shares above count."""
 MEDIAN_OF_SQUARE = 0.455
 """Median of the square of a standard normal value."""
 TINY = 1e-12
+"""Inverse variance of a vertical movement before looking, 1/mm2: it only keeps buildings without points solvable."""
 LEVEL_M = 20.0
 """Height of the lowest scatterer above the ground, times the square root of their number: lines of sight of simulated
 cities (docs/benchmarks, 2026-11-29)."""
@@ -170,11 +173,11 @@ def _by_leading_tracks(whole: WholeBuildings, weight: Float, leading: Mask, firm
         leading: (F, T) tracks that are believed.
         firm: movements by the tracks of enough scatterers.
     """
-    known = np.isfinite(firm.east)
-    count, middle, beyond = int(known.sum()), 0.0, 0.0
+    has_east = np.isfinite(firm.east)
+    count, middle, beyond = int(has_east.sum()), 0.0, 0.0
     if count:
-        middle = float(np.median(firm.east[known]))
-        square, error_2 = np.median((firm.east[known] - middle) ** 2), np.median(firm.east_se[known] ** 2)
+        middle = float(np.median(firm.east[has_east]))
+        square, error_2 = np.median((firm.east[has_east] - middle) ** 2), np.median(firm.east_se[has_east] ** 2)
         beyond = max(float(square / MEDIAN_OF_SQUARE - error_2), 0.0)
     sideways = (count * beyond + COUNTS * SIDEWAYS_MM**2) / (count + COUNTS)
 
@@ -186,28 +189,28 @@ def _by_leading_tracks(whole: WholeBuildings, weight: Float, leading: Mask, firm
     moved = np.einsum("fij,fj->fi", covariance, right)
 
     off_2 = (change - np.einsum("fti,fi->ft", view, moved)) ** 2
-    own = np.einsum("fti,fij,ftj->ft", view, covariance, view) + 1 / np.where(weight > 0, weight, 1)
-    other = own + OFFSET_MM**2
-    for_other = off_2 * (1 / own - 1 / other) / 2 - np.log(other / own) / 2
+    error_2 = np.einsum("fti,fij,ftj->ft", view, covariance, view) + 1 / np.where(weight > 0, weight, 1)
+    elsewhere_2 = error_2 + OFFSET_MM**2
+    log_ratio = off_2 * (1 / error_2 - 1 / elsewhere_2) / 2 - np.log(elsewhere_2 / error_2) / 2
     on_building = np.ones(leading.shape)
-    for count_of_few, share in ((whole.agreeing < 2, ELSEWHERE_OF_ONE), (whole.agreeing >= 2, ELSEWHERE_OF_TWO)):
-        group = (weight > 0) & ~leading & count_of_few
-        on_building[group] = _mixture(for_other[group], share)
+    for has_as_many, share in ((whole.agreeing < 2, ELSEWHERE_OF_ONE), (whole.agreeing >= 2, ELSEWHERE_OF_TWO)):
+        group = (weight > 0) & ~leading & has_as_many
+        on_building[group] = _probability_on_building(log_ratio[group], share)
     return _Leading(moved[:, 1], covariance[:, 1, 1], on_building)
 
 
-def _mixture(for_other: Float, share: float) -> Float:
-    """Return the probability (N,) that tracks show their building, by expectation and maximisation over the city.
+def _probability_on_building(log_ratio: Float, share: float) -> Float:
+    """Return the probability (N,) that tracks show their building, by a mixture that is fitted to the city.
 
     Args:
-        for_other: (N,) log likelihood ratio that a track shows something else.
-        share: of the tracks that do, before looking; it counts as `COUNTS` tracks.
+        log_ratio: (N,) logarithm of how much more likely a change is if the track shows something else.
+        share: of the tracks that show something else, before looking; it counts as `COUNTS` tracks.
     """
-    probable, elsewhere = np.zeros(len(for_other)), share
+    probable, elsewhere = np.zeros(len(log_ratio)), share
     for _ in range(ROUNDS):
-        probable = expit(np.log(1 / elsewhere - 1) - for_other)
+        probable = expit(np.log(1 / elsewhere - 1) - log_ratio)
         elsewhere = ((1 - probable).sum() + COUNTS * share) / (len(probable) + COUNTS)
-    return probable
+    return np.asarray(probable, float)
 
 
 def _level_variance(whole: WholeBuildings) -> Float:
