@@ -128,7 +128,10 @@ def table_of(
         said.mechanism_probability,
         rate,
         version,
-        whole={name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
+        whole={
+            **{name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
+            "settlement_direction": np.full(len(buildings), "vertical", object),
+        },
     )
 
 

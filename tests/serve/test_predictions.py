@@ -36,7 +36,7 @@ CONTRACT = (
     "severity_low severity_high burland_category p_damaged p_category_0 p_category_1 p_category_2 p_category_3 "
     "p_category_4 mechanism damage_rate cause begins begins_early begins_late "
     "severity_rate severity_rate_low severity_rate_high p_accelerating settlement_mm settlement_std_mm "
-    "settlement_rate_mm_year tilt_mm_m tilt_std_mm_m tilt_towards against_neighbours_mm "
+    "settlement_rate_mm_year settlement_direction tilt_mm_m tilt_std_mm_m tilt_towards against_neighbours_mm "
     "against_neighbours_std_mm strain_resolution_permille model_version geometry"
 )
 AWKWARD_IDS = ["007", "NA", "2024-01-01", '{"a": 1}', 'comma, "quote"\nline', "Straße 7", "𠠀", "<script>"]

@@ -51,6 +51,7 @@ ALIASES = {
     "settlement_mm": "Settlement over the record, negative: down (mm)",
     "settlement_std_mm": "Settlement, standard error (mm)",
     "settlement_rate_mm_year": "Mean rate of settlement (mm a year)",
+    "settlement_direction": "Direction of settlement",
     "tilt_mm_m": "Tilt over the record (mm/m)",
     "tilt_std_mm_m": "Tilt, standard error (mm/m)",
     "tilt_towards": "Side that sinks by the tilt (degrees from north, clockwise)",
