@@ -106,6 +106,15 @@ TABLES = {
         (("points/km²", "who", "areas", "false areas", "places hit", "area found", "still, of the area"), 2),
         (("points/km²", "own points", "who", "buildings", "answered", "RMSE, mm", "coverage", *USE), 9),
     ],
+    "settlement": [
+        (
+            (
+                *("cities", "band", "fewer scatterers", "buildings", "vertical"),
+                *(f"{name}{what}" for name in ("settlement", "tilt") for what in ("s", " holds", " beyond 4")),
+            ),
+            20,
+        )
+    ],
     "simulate": [
         (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
     ],
@@ -128,7 +137,19 @@ TABLES = {
         )
     ],
 }
-WORDS = {"workers", "mechanism or points", "band", "figure", "who", "own noise", "component", "of", "bar", "holds"}
+WORDS = {
+    "workers",
+    "mechanism or points",
+    "band",
+    "figure",
+    "fewer scatterers",
+    "who",
+    "own noise",
+    "component",
+    "of",
+    "bar",
+    "holds",
+}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),
@@ -141,7 +162,7 @@ PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
 SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
 SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.intervals", "restoration.left_out"}  # judge
-SLOW |= {"restoration.use"}
+SLOW |= {"restoration.use", "settlement"}
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 

@@ -90,7 +90,14 @@ def whole_of(count: int) -> WholeBuildings:
     los = np.tile([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]], (count, 1, 1))
     tilt = np.tile(0.01 * np.eye(2), (count, 1, 1))
     return WholeBuildings(
-        change, change**0, los, rng.normal(0, 1, (count, 2)), tilt, np.full(count, 4.0), *np.full((2, count), 0.7)
+        change,
+        change**0,
+        los,
+        rng.normal(0, 1, (count, 2)),
+        tilt,
+        np.full(count, 4.0),
+        *np.full((2, count), 0.7),
+        np.full((count, 2), 9),
     )
 
 
@@ -125,7 +132,10 @@ def table_of(
         said.mechanism_probability,
         rate,
         version,
-        whole={name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
+        whole={
+            **{name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
+            "settlement_direction": np.full(len(buildings), "vertical", object),
+        },
     )
 
 

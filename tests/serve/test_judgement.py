@@ -224,6 +224,7 @@ def test_one_that_leans_too_far_is_not_called_sound():
         years=np.full(4, 4.0),
         resolution=np.array([9.0, 0.4, 9.0, 9.0]),
         lean=np.array([9.0, 13.0, 13.0, 13.0]),
+        agreeing=np.full((4, 1), 12),
     )
     found = judge(asked, answers, town(4), LIMITS, MODEL, CALIBRATED, whole=whole)
     assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]

@@ -5,22 +5,27 @@ import "uplot/dist/uPlot.min.css"
 import { UNKNOWN } from "./colours.js"
 import { count, el, signed } from "./dom.js"
 
-/** Okabe and Ito's colours for lines, which colour-blind readers can tell apart, without the palest. */
-const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f"]
+/** Okabe and Ito's colours for lines, which colour-blind readers can tell apart, without the palest, and Tol's wine. */
+const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#882255"]
 const SECONDS_A_YEAR = 365.25 * 86400
 const DEGREES_A_METRE = 1 / 111320
 
 const seconds = dates => dates.map(date => Date.parse(`${date}T00:00:00Z`) / 1000)
 
-/** The scatterers of a building with the colour of their line. Without histories: the drawn points on or beside it. */
+/**
+ * The scatterers of a building with the colour of their line. Those beside it, which are assigned to another building or
+ * to none, are grey and have `isBeside`. Without histories: the drawn points on or beside it.
+ */
 export function scatterersOf(city, building) {
+    const seriesOfBuilding = kind => (city.histories?.[kind]?.[building.index] ?? []).map(number => city.histories.series[number])
     const used = new Map()
-    const own = city.histories?.buildings?.[building.index]
-    return own ? own.map(number => city.histories.series[number]).map(one => {
-        const before = used.get(one.track) ?? 0
-        used.set(one.track, before + 1)
-        return { ...one, colour: LINES[before % LINES.length] }
-    }) : dotsBeside(city, building)
+    const coloured = seriesOfBuilding("buildings").map(series => {
+        const before = used.get(series.track) ?? 0
+        used.set(series.track, before + 1)
+        return { ...series, colour: LINES[before % LINES.length] }
+    })
+    const grey = seriesOfBuilding("beside").map(series => ({ ...series, colour: UNKNOWN, isBeside: true }))
+    return coloured.length || grey.length ? [...coloured, ...grey] : dotsBeside(city, building)
 }
 
 function dotsBeside(city, building) {
@@ -93,20 +98,23 @@ const nearest = (plot, i, own) => own
     .filter(([one]) => one.mm[i] !== null)
     .sort((a, b) => a[1] - b[1])[0]?.[0]
 
-/** The chart of the scatterers of a track; dashed: the mean of their trends. */
+/** The chart of the scatterers of a track; dashed: the mean of their trends, without those beside the building. */
 export function chart(track, own, width) {
     const times = seconds(track.epochs)
-    const trends = own.map(({ mm }) => trend(times, mm)).filter(found => found !== null)
+    const ofBuilding = own.filter(series => !series.isBeside)
+    const trends = ofBuilding.map(({ mm }) => trend(times, mm)).filter(found => found !== null)
     const mean = of => trends.reduce((sum, one) => sum + of(one), 0) / trends.length
+    const beside = own.length > ofBuilding.length ? "; grey: not assigned to this building" : ""
     const rate = trends.length ? `: ${signed(mean(one => one.rate))} mm a year (dashed)` : ""
     const node = told()
     const holder = el("figure", { class: "chart", role: "img",
-        "aria-label": `Displacement over time, track ${track.name}, ${count(own.length, "scatterer")}${rate}` },
-        el("figcaption", {}, `${track.name}${rate}`))
+        "aria-label": `Displacement over time, track ${track.name}, ${count(ofBuilding.length, "scatterer")}${rate}${beside}` },
+        el("figcaption", {}, `${track.name}${rate}${beside}`))
     const line = trends.length ? times.map((_, i) => mean(one => one.line[i])) : times.map(() => null)
     const said = (i, plot) => {
         const one = nearest(plot, i, own)
-        return one ? `${track.epochs[i]}: ${signed(one.mm[i])} mm, ${one.id}` : `${track.epochs[i]}: missing`
+        if (!one) return `${track.epochs[i]}: missing`
+        return `${track.epochs[i]}: ${signed(one.mm[i])} mm, ${one.id}${one.isBeside ? ", not assigned to this building" : ""}`
     }
     new uPlot({
         ...frame(width),
@@ -126,9 +134,9 @@ export function charts(city, scatterers, width) {
         .map(([track, own]) => chart(track, own, width))
 }
 
-/** The histories as CSV, one value a row. */
+/** The histories as CSV, one value a row; without those of scatterers beside the building. */
 export function historiesCsv(city, own, cell) {
-    const rows = own.filter(one => one.mm).flatMap(one => one.mm.map((value, i) =>
+    const rows = own.filter(one => one.mm && !one.isBeside).flatMap(one => one.mm.map((value, i) =>
         [one.id, city.histories.tracks[one.track].name, one.lon, one.lat, city.histories.tracks[one.track].epochs[i], value]))
     return [["point_id", "track", "longitude", "latitude", "date", "displacement_mm"], ...rows]
         .map(row => row.map(cell).join(",")).join("\n") + "\n"

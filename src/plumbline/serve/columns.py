@@ -255,7 +255,7 @@ DECLARED = (
         "str",
         "whole",
         "Direction of the settlement",
-        "Direction of settlement_mm, vertical or line of sight: the second where only one side sees the building.",
+        "Direction of settlement_mm: vertical, or line of sight where only one side sees the building well.",
     ),
     AnswerColumn("tilt_mm_m", "float64", "whole", "Tilt over the record", "Tilt over the record.", unit="mm/m"),
     AnswerColumn(

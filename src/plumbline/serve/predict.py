@@ -71,7 +71,8 @@ def predict(
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
             log.info("drawing %s", map_path)
-            write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", basemap=basemap)
+            title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
+            write_map(judged, city.points, drawn, title, basemap=basemap, owners=owners)
         log.info("writing %s", output)
         write_predictions(table, output, layers)
     counts = table["status"].value_counts()

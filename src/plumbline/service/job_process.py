@@ -111,7 +111,8 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     if is_installed("typst"):
         write_report(report_of(answered, city, buildings, chosen, TOP), folder / RESULTS / REPORT)
         note_progress(folder, "write", 0, 1)
-    document = make_document(answered.judged, city.points, f"Plumbline: {buildings.stem}")
+    title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
+    document = make_document(answered.judged, city.points, title, owners=owners)
     _write_map(folder, task, document)
     for suffix in SUFFIXES:
         layers = further_layers(answered, city.points) if suffix == ".gpkg" else []

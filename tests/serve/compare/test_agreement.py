@@ -25,6 +25,7 @@ def compared(count=3, settlement=0.0, tilt=(0.0, 0.0), levelled=0.0, off=(0.0, 0
         years=np.full(count, 3.0),
         resolution=np.ones(count),
         lean=np.zeros(count),
+        agreeing=np.full((count, 1), 10**12),  # so many that the level of the ground is known
     )
     names = [f"b{number}" for number in range(count)]
     table = predictions(names, ["ok"] * count)

@@ -15,6 +15,7 @@ import shapely
 
 from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.columns import DTYPES, JUDGEMENT
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
@@ -170,6 +171,27 @@ def test_a_history_says_its_trend_and_what_is_under_the_pointer_and_is_saved(pag
     rows_ = pd.read_csv(saved.value.path())
     assert list(rows_) == ["point_id", "track", "longitude", "latitude", "date", "displacement_mm"]
     assert rows_["date"].unique().tolist() == dates
+
+
+def test_the_trend_of_a_building_is_that_of_its_own_points_and_others_are_grey(tmp_path: Path, visit: Any) -> None:
+    """Of three points on a footprint only the still one is assigned to it."""
+    moving = track(3)
+    moving.easting[:], moving.northing[:] = np.array([-5, 0, 5]) + EAST, NORTH
+    moving.displacement[:] = np.outer([0, -40, -40], np.linspace(0, 1, moving.displacement.shape[1]))
+    owners = [np.array([0, 1, UNASSIGNED])]
+    path = tmp_path / "map.html"
+    path.write_text(page_html(make_document(judged_of(town()), [moving], "Town", owners=owners)), encoding="utf-8")
+    window = visit(path.as_uri())
+    window.mouse.click(*middle_of(window, HOSTILE))
+    details = window.get_by_role("complementary", name="The chosen building")
+    caption = details.locator(".chart figcaption").last.inner_text()
+    assert caption == "T_044: 0.0 mm a year (dashed); grey: not assigned to this building"
+    colours = details.locator(".plan circle").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+    assert len(colours) == 3
+    assert colours.count("#8a8a8a") == 2
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save these histories as CSV").click()
+    assert set(pd.read_csv(saved.value.path())["point_id"]) == {"p0"}
 
 
 def test_a_point_is_clicked_for_its_history(page: Path, visit: Any) -> None:

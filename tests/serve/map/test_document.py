@@ -10,6 +10,7 @@ import shapely
 
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import STATUSES
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import DTYPES, OPTIONAL
 from plumbline.serve.layers import REASON_GROUPS
@@ -105,6 +106,26 @@ def test_histories_are_of_the_scatterers_on_and_beside_a_building() -> None:
             point = int(points.distance(place[0]).argmin())
             np.testing.assert_allclose(one["mm"], moving.displacement[point], atol=0.051)
             assert one["id"] == f"p{point}"
+
+
+def test_a_building_shows_its_own_points_and_apart_from_them_those_of_others() -> None:
+    """Whose a point is, is told by the assignment, not by its place: the nearest may be a neighbour's."""
+    table, moving = town(), track(400)
+    owners = np.full(400, UNASSIGNED)
+    points = geopandas.GeoSeries(shapely.points(moving.easting, moving.northing), crs="EPSG:32633")
+    near = {row: np.flatnonzero(points.distance(table.geometry[row]) < chosen.REACH_M) for row in range(len(table))}
+    row = max(near, key=lambda number: len(near[number]))
+    assert len(near[row]) >= 3
+    of_building, of_other = near[row][:2], near[row][2:]
+    owners[of_building], owners[of_other[0]] = row, (row + 1) % len(table)
+    said = make_document(judged_of(table), [moving], "Town", owners=[owners])
+    series, names = said["histories"]["series"], table["building_id"]
+    number = next(str(f["id"]) for f in said["buildings"]["features"] if f["properties"]["building_id"] == names[row])
+    ids = {kind: {series[k]["id"] for k in said["histories"][kind].get(number, [])} for kind in ("buildings", "beside")}
+    assert ids["buildings"] == {f"p{point}" for point in of_building}
+    assert ids["beside"] <= {f"p{point}" for point in of_other}
+    assert len(ids["beside"]) == min(chosen.MAX_SCATTERERS - 2, len(of_other))
+    assert said["histories"]["left_out"] == 0
 
 
 def test_a_drawn_point_has_its_history_on_whichever_building_it_is() -> None:

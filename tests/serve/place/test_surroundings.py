@@ -27,6 +27,7 @@ def town(up, east=0.0, tilt=(0.0, 0.0), offsets=(0.0, 0.0), apart_m=30.0):
         np.full(count, YEARS),
         np.full(count, 0.7),
         np.full(count, np.hypot(*tilt)),
+        np.full((count, 2), 9),
     )
     boxes = [shapely.box(apart_m * i, 0, apart_m * i + 10, 10) for i in range(count)]
     return whole, geopandas.GeoDataFrame({"building_id": range(count)}, geometry=boxes, crs="EPSG:32633")
@@ -35,7 +36,8 @@ def town(up, east=0.0, tilt=(0.0, 0.0), offsets=(0.0, 0.0), apart_m=30.0):
 def test_two_directions_give_the_vertical_and_its_difference_from_the_median_around() -> None:
     up = [-3.0, -20.0, -4.0, -2.0, -3.5]
     found = whole_columns(*town(up, east=7.0), 100.0)
-    assert list(found) == list(WHOLE)
+    assert set(found) >= set(WHOLE)
+    assert set(found["settlement_direction"]) == {"vertical"}
     np.testing.assert_allclose(found["settlement_mm"], up)
     np.testing.assert_allclose(found["settlement_rate_mm_year"], np.array(up) / YEARS)
     np.testing.assert_allclose(found["settlement_std_mm"], np.sqrt(0.5) / 0.79)
@@ -56,9 +58,44 @@ def test_one_direction_gives_the_line_of_sight_and_compares_in_that_track(caplog
     with caplog.at_level("INFO"):
         found = whole_columns(whole, footprints, 100.0)
     assert found["settlement_mm"][1] == pytest.approx(-20 * 0.79 + 5)
+    assert found["settlement_direction"].tolist() == ["vertical", "line of sight", "vertical", "vertical"]
     assert found["against_neighbours_mm"][1] == pytest.approx(-17 * 0.79)
     assert "1 of 4 buildings" in caplog.text
     assert "along the line of sight" in caplog.text
+
+
+def test_a_lone_scatterer_widens_the_error_by_how_far_it_contradicts_the_other_direction() -> None:
+    errors = []
+    for off in (0.0, 2.0, 4.0):
+        whole, footprints = town([-9.0] * 20)
+        whole.agreeing[5, 1], whole.change[5, 1] = 1, whole.change[5, 1] + off
+        found = whole_columns(whole, footprints, 100.0)
+        assert found["settlement_direction"][5] == "vertical"
+        errors.append(found["settlement_std_mm"][5])
+    assert found["settlement_std_mm"][4] < errors[0] < errors[1] < errors[2]
+
+
+def test_two_directions_of_few_scatterers_that_contradict_each_other_say_nothing() -> None:
+    whole, footprints = town([-80.0] * 20)
+    whole.agreeing[5] = 2, 1
+    agreed = whole_columns(whole, footprints, 100.0)
+    assert agreed["settlement_mm"][5] == pytest.approx(-80, abs=1)
+    whole.change[5, 1] = 0
+    contradicted = whole_columns(whole, footprints, 100.0)
+    assert np.isnan(contradicted["settlement_mm"][5])
+    assert contradicted["settlement_direction"][5] is None
+    assert np.isfinite(np.delete(contradicted["settlement_mm"], 5)).all()
+
+
+def test_the_movement_along_a_line_of_sight_of_a_leaning_building_is_known_less_well() -> None:
+    """How high its scatterers are above the ground is not known."""
+    errors = []
+    for tilt in ((0.0, 0.0), (5.0, 0.0)):
+        whole, footprints = town([-9.0] * 5, tilt=tilt)
+        whole.change[2, 1] = np.nan
+        errors.append(whole_columns(whole, footprints, 100.0)["settlement_std_mm"])
+    assert errors[1][2] > errors[0][2] + 5
+    np.testing.assert_allclose(errors[1][[0, 1, 3, 4]], errors[0][[0, 1, 3, 4]])
 
 
 @pytest.mark.parametrize(
@@ -75,6 +112,7 @@ def test_nothing_is_given_where_points_tell_nothing() -> None:
     whole, footprints = town([-3.0, -20.0, -4.0], tilt=(0.05, 0.0))
     whole.change[0] = whole.tilt[0] = whole.resolution[0] = np.nan
     found = whole_columns(whole, footprints, 100.0)
+    assert found.pop("settlement_direction")[0] is None
     assert all(np.isnan(values[0]) for values in found.values())
     assert np.isnan(found["tilt_towards"]).all()  # a tilt of half its error points nowhere
     assert np.isnan(found["against_neighbours_mm"]).all()  # of two others the median says nothing

@@ -30,6 +30,17 @@ from tests.tiny import run_cli
 from tests.waiting import until
 
 
+def histories_of(page: Path) -> dict[str, tuple[set[str], set[str]]]:
+    """Of each building on a map: the points that are its own, and those beside it."""
+    document = document_in(page)
+    series, names = document["histories"]["series"], [one["properties"] for one in document["buildings"]["features"]]
+    points = {kind: document["histories"][kind] for kind in ("buildings", "beside")}
+    return {
+        about["building_id"]: tuple({series[k]["id"] for k in part.get(str(row), [])} for part in points.values())
+        for row, about in enumerate(names)
+    }
+
+
 def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(trained_town: Town):
     town = trained_town
     town.settings(tile_m=100)
@@ -47,6 +58,8 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
         town.package,
         "--output",
         "plain.gpkg",
+        "--map",
+        "plain.html",
         cwd=town.folder,
     )
     assert plain.code == 0, plain.err
@@ -71,6 +84,9 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert manifest["compared_with"] is None
     drawn = {one["properties"]["building_id"] for one in document_in(result / "map.html")["buildings"]["features"]}
     assert drawn == set(found["building_id"])
+    of_tiles, of_whole = (histories_of(path) for path in (result / "map.html", town.folder / "plain.html"))
+    assert of_tiles == of_whole
+    assert any(beside for _, beside in of_whole.values())
 
     # The whole series, and after it a delivery that comes late and ends in between.
     town.deliver("second")

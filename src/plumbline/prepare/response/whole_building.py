@@ -42,6 +42,9 @@ TAIL, BEYOND = 0.9, 1.5
 """Scatterers farther off than this many times the tail's quantile of the residuals are outliers, not damage."""
 ASTRAY_M = 3.0
 """Position errors of points, the larger ones; where a spread would need more, it is not theirs."""
+MIN_SHARED_WEIGHT = 0.5
+"""Smallest weight in the fit of a scatterer that shares the building's motion: it is off by at most 2.4 times the
+spread."""
 LEANS_MM_M = 10.0
 """Half as much again as where structural damage begins (1/150, Skempton and MacDonald 1956)."""
 KNOWN, ROUNDS = 1.0, 8
@@ -67,6 +70,8 @@ class WholeBuildings(NamedTuple):
     """(F,) smallest strain that the points could show, permille; see `floor`."""
     lean: Float
     """(F,) likeliest size of the tilt, mm/m, also where it is not known well enough to be given."""
+    agreeing: NDArray[np.int64]
+    """(F, T) number of scatterers that share the building's motion."""
 
     @property
     def hides_damage(self) -> NDArray[np.bool_]:
@@ -96,6 +101,7 @@ def whole_buildings(
         np.full(count, years),
         np.full(count, np.nan),
         np.full(count, np.nan),
+        np.zeros((count, tracks), np.int64),
     )
     xy = scatterers.xy - frame.to_building(np.arange(count), middle)[scatterers.building]
     for rectangle in rectangles(np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]):
@@ -107,7 +113,7 @@ def whole_buildings(
             found.change[own], found.variance[own] = motion.change, motion.variance
             cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
-            found.lean[own] = motion.lean
+            found.lean[own], found.agreeing[own] = motion.lean, motion.agreeing
             found.tilt[own] = (turn @ motion.tilt[..., None])[..., 0]
             found.tilt_covariance[own] = turn @ motion.tilt_covariance @ turn.transpose(0, 2, 1)
     return found
@@ -123,6 +129,7 @@ class _Motion(NamedTuple):
     lean: Float
     astray: Float
     """(b,) mm: what wrong positions may do under the tilt, at most what the scatterers do."""
+    agreeing: NDArray[np.int64]
 
 
 def _fit(
@@ -161,6 +168,7 @@ def _fit(
         # Under a very large one no plane is found: wrong positions then make up what scatterers do.
         np.maximum(np.hypot(*tilt.T), NORMAL * fit.spread / ASTRAY_M),
         np.minimum(NORMAL * fit.spread, ASTRAY_M * np.sqrt((fit.solution[:, :2] ** 2).sum(1))),
+        ((fit.weight >= MIN_SHARED_WEIGHT)[..., None] & (design[..., 2:] != 0)).sum(1),
     )
 
 

@@ -115,7 +115,8 @@ def compare(
     write_compared(compared, levelled, output)
     write_text(draw(compared), picture)
     if map_path is not None:
-        write_map(judged._replace(levelling=levelled), city.points, map_path, f"Plumbline: {buildings.stem}")
+        title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
+        write_map(judged._replace(levelling=levelled), city.points, map_path, title, owners=owners)
     if labels is not None:
         write_labels(houses, compared, labels)
     return compared

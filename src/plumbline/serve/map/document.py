@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import DECIMALS, DTYPES, LIST_ORDER
@@ -40,7 +41,13 @@ MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 
 
-def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: int = 1) -> Document:
+def make_document(
+    judged: Judged,
+    tracks: Sequence[Track],
+    title: str,
+    every: int = 1,
+    owners: Sequence[NDArray[np.intp]] | None = None,
+) -> Document:
     """Make the map document from the predictions and their points.
 
     Args:
@@ -48,6 +55,8 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         tracks: points tables; may be empty. At most `MAX_POINTS` points are taken, and the document says so.
         title: heading of the page.
         every: one in this many points is in `tracks`.
+        owners: of each track (N,) the row in the predictions of the building to which each point belongs,
+            `UNASSIGNED` without one. None: histories are of all points beside a building.
 
     Returns:
         `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north; across 180
@@ -57,11 +66,11 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         `areas`, `causes` and `levelling` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
-    shown = judged.table.to_crs(crs)
+    shown = judged.table.to_crs(crs).reset_index(drop=True)
     shown["why"] = judged.explanation
-    shown = shown.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable").reset_index(
-        drop=True
-    )
+    shown = shown.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
+    place = np.append(np.argsort(shown.index.to_numpy()), UNASSIGNED)
+    shown = shown.reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     bounds = shapely.total_bounds(to_degrees(shown.geometry))
     document = {
@@ -78,7 +87,13 @@ def make_document(judged: Judged, tracks: Sequence[Track], title: str, every: in
         "buildings": _buildings(shown),
         "points": _points(points, shown.crs),
         "velocity_limit": velocity_limit(points),
-        "histories": histories(shown, tracks, points, np.arange(len(shown))),
+        "histories": histories(
+            shown,
+            tracks,
+            points,
+            np.arange(len(shown)),
+            None if owners is None else [place[owner] for owner in owners],
+        ),
         "courses": courses(shown, judged.courses),
         "areas": _places(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
         "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),

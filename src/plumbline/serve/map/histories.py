@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
@@ -12,13 +12,14 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.map.content import WGS84, MapPoints
 from plumbline.sources.points.track import Track
 
 REACH_M = 5.0
-"""A scatterer up to this far from a footprint is shown with it: positions of points are no better."""
+"""Largest distance from a footprint of a scatterer that is shown beside it: positions of points are no better."""
 MAX_SCATTERERS = 8
-"""Most scatterers of one building and track."""
+"""Most scatterers that are shown with a building, of one track: first its own, then those beside it."""
 MAX_VALUES = 800_000
 """Most displacements in a map: about 1.3 MB of the file."""
 
@@ -27,8 +28,26 @@ Point = tuple[int, int]
 """Number of its track, and its row there."""
 
 
+class _Candidates(NamedTuple):
+    """Points of one track that may be shown with each of B buildings, the nearest first."""
+
+    of_building: list[Index]
+    """Those that belong to it."""
+    beside: list[Index]
+    """Others within reach: of the next building, or of none."""
+
+    def points(self, building: int, track: int) -> tuple[list[Point], list[Point]]:
+        """Return at most `MAX_SCATTERERS` points of a building: its own, and those beside it."""
+        first = [(track, row) for row in self.of_building[building][:MAX_SCATTERERS].tolist()]
+        return first, [(track, row) for row in self.beside[building][: MAX_SCATTERERS - len(first)].tolist()]
+
+
 def histories(
-    shown: geopandas.GeoDataFrame, tracks: Sequence[Track], points: Sequence[MapPoints], first: Index
+    shown: geopandas.GeoDataFrame,
+    tracks: Sequence[Track],
+    points: Sequence[MapPoints],
+    first: Index,
+    owners: Sequence[Index] | None = None,
 ) -> dict[str, Any]:
     """Choose histories until `MAX_VALUES` are taken: those of buildings, judged or not, then those of further points.
 
@@ -36,30 +55,42 @@ def histories(
         shown: predictions in a projected CRS.
         tracks: points tables. points: those of each track that are drawn.
         first: rows of `shown` in the order in which their histories matter.
+        owners: of each track (N,) the row in `shown` of the building to which each point belongs, `UNASSIGNED`
+            without one. None: a point belongs to all buildings within reach.
 
     Returns:
         `tracks`: name and epochs. `series`, one a point: track number, `dot` (its number among the drawn points, if
         it is), `id`, place in longitude and latitude, displacement in mm (None where missing). `buildings`: row
-        number, as text, to numbers of series. `reach_m`. `left_out`: buildings that have scatterers and no history,
-        because of the bound.
+        number, as text, to numbers of series of its own points. `beside`: the same of points within reach that
+        belong to another building or to none. `reach_m`. `left_out`: buildings that have such points and no
+        history, because of the bound.
     """
     footprints = shown.geometry.to_numpy()[first]
     reach = shapely.buffer(footprints, REACH_M)
-    near = [_near(track, reach, footprints, shown.crs) for track in tracks]
+    near = [
+        _candidates(track, reach, footprints, shown.crs, None if owners is None else _places_in(first, owners[k]))
+        for k, track in enumerate(tracks)
+    ]
     costs = [len(track.epochs) for track in tracks]
     taken: dict[Point, int] = {}
-    buildings, values = {}, 0
+    buildings: dict[str, list[int]] = {}
+    beside: dict[str, list[int]] = {}
+    values, count = 0, 0
     for i, row in enumerate(first.tolist()):
-        own = list(_points_of(near, i, MAX_SCATTERERS))
-        new = [one for one in own if one not in taken]
+        parts = [part.points(i, k) for k, part in enumerate(near)]
+        assigned = [point for part, _ in parts for point in part]
+        others = [point for _, part in parts for point in part]
+        new = [point for point in (*assigned, *others) if point not in taken]
         values += sum(costs[k] for k, _ in new)
         if values > MAX_VALUES:
             break
-        taken |= {one: len(taken) + n for n, one in enumerate(new)}
-        if own:
-            buildings[str(row)] = [taken[one] for one in own]
-    beside = chain.from_iterable(_points_of(near, i) for i in range(len(first)))
-    further = _further(points, costs, taken, beside)
+        taken |= {point: len(taken) + n for n, point in enumerate(new)}
+        for chosen, numbers in ((assigned, buildings), (others, beside)):
+            if chosen:
+                numbers[str(row)] = [taken[point] for point in chosen]
+        count += bool(assigned or others)
+    all_near = chain.from_iterable(_points_of(near, i) for i in range(len(first)))
+    further = _further(points, costs, taken, all_near)
     return {
         "tracks": [
             {"name": track.name, "epochs": track.epochs.astype("datetime64[D]").astype(str).tolist()}
@@ -67,15 +98,24 @@ def histories(
         ],
         "series": _series([*taken, *further], tracks, points),
         "buildings": buildings,
+        "beside": beside,
         "reach_m": REACH_M,
-        "left_out": sum(any(len(own[i]) for own in near) for i in range(len(first))) - len(buildings),
+        "left_out": sum(any(_points_of(near, i)) for i in range(len(first))) - count,
     }
 
 
-def _points_of(near: Sequence[Sequence[Index]], building: int, most: int | None = None) -> Iterator[Point]:
-    """Yield the points near to a building, the nearest of each track first, at most `most` of each."""
-    for k, own in enumerate(near):
-        yield from ((k, row) for row in own[building][:most].tolist())
+def _places_in(first: Index, owner: Index) -> Index:
+    """Return the place in `first` of each point's building (N,), `UNASSIGNED` without one."""
+    place = np.full(first.max(initial=-1) + 2, UNASSIGNED, np.intp)
+    place[first] = np.arange(len(first))
+    return np.asarray(place[owner])
+
+
+def _points_of(near: Sequence[_Candidates], building: int) -> Iterator[Point]:
+    """Yield all points of and beside a building."""
+    for k, part in enumerate(near):
+        yield from ((k, row) for row in part.of_building[building].tolist())
+        yield from ((k, row) for row in part.beside[building].tolist())
 
 
 def _further(
@@ -115,21 +155,50 @@ def _series(taken: Iterable[Point], tracks: Sequence[Track], points: Sequence[Ma
     ]
 
 
-def _near(track: Track, reach: NDArray[np.object_], footprints: NDArray[np.object_], crs: pyproj.CRS) -> list[Index]:
-    """Find the points of a track within reach of each footprint (B,), the nearest first."""
-    found: list[Index] = [np.zeros(0, np.intp)] * len(reach)
+def _candidates(
+    track: Track,
+    reach: NDArray[np.object_],
+    footprints: NDArray[np.object_],
+    crs: pyproj.CRS,
+    owner: Index | None,
+) -> _Candidates:
+    """Find the points of a track that belong to each footprint (B,), and others within reach.
+
+    Args:
+        track: N points. reach: (B,) footprints with a margin. footprints: (B,). crs: of both.
+        owner: (N,) footprint to which each point belongs; None: all within reach belong to a footprint.
+    """
+    nothing: list[Index] = [np.zeros(0, np.intp)] * len(reach)
     if not len(reach) or not len(track):
-        return found
+        return _Candidates(nothing, nothing)
     x, y = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True).transform(track.easting, track.northing)
-    points = shapely.points(x, y)
+    points, ids = shapely.points(x, y), track.point_id.astype(str)
     building, point = shapely.STRtree(points).query(reach, predicate="contains")
+    if owner is None:
+        return _Candidates(_by_building(building, point, points, ids, footprints), nothing)
+    is_beside = owner[point] != building
+    assigned = np.flatnonzero(owner != UNASSIGNED)
+    return _Candidates(
+        _by_building(owner[assigned], assigned, points, ids, footprints),
+        _by_building(building[is_beside], point[is_beside], points, ids, footprints),
+    )
+
+
+def _by_building(
+    building: Index,
+    point: Index,
+    points: NDArray[np.object_],
+    ids: NDArray[np.str_],
+    footprints: NDArray[np.object_],
+) -> list[Index]:
+    """Return the points of each footprint (B,), the nearest first, from pairs of footprint and point (M,).
+
+    Of points on a footprint those whose names, `ids`, come first: rows differ where a city is read in tiles.
+    """
     away = shapely.distance(points[point], footprints[building])
-    order = np.lexsort((point, away, building))
-    building, point = building[order], point[order]
-    names, first = np.unique(building, return_index=True)
-    for name, own in zip(names.tolist(), np.split(point, first[1:]), strict=True):
-        found[name] = own
-    return found
+    order = np.lexsort((ids[point], away, building))
+    ends = np.cumsum(np.bincount(building, minlength=len(footprints)))
+    return np.split(point[order], ends[:-1])
 
 
 def _places(track: Track) -> NDArray[np.float64]:

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plumbline.core.errors import InputError
 from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, PYTHON_PACKAGE
 from plumbline.reporting.page import icon
@@ -61,11 +64,12 @@ def write_map(
     title: str,
     every: int = 1,
     basemap: str | None = None,
+    owners: Sequence[NDArray[np.intp]] | None = None,
 ) -> None:
     """Write the predictions and their points into one HTML file that, without a base map, works without a network.
 
     Args:
-        judged, tracks, title, every: see `make_document`.
+        judged, tracks, title, every, owners: see `make_document`.
         path: the `.html` to write, atomically.
         basemap: address of tiles, see `check_basemap`; None: no base map.
 
@@ -73,7 +77,7 @@ def write_map(
         InputError: the page was not built, or the file cannot be written.
     """
     check_page()
-    document = make_document(judged, tracks, title, every)
+    document = make_document(judged, tracks, title, every, owners)
     if basemap is not None:
         document["basemap"] = basemap
     write_text(page_html(document), path)

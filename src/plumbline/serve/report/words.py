@@ -19,6 +19,7 @@ from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import format_share
 from plumbline.serve.map.over_time import when_text
+from plumbline.serve.place.surroundings import MIN_SCATTERERS
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
 from plumbline.serve.rules import contradicts_category, is_answered, is_line_of_sight, shows_quadrant
@@ -202,6 +203,12 @@ def _fit(building: Any) -> str:
 
 def whole_facts(building: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
     """Say how the whole building moved, and against its neighbours."""
+    if math.isnan(building.settlement_mm) and building.n_points >= MIN_SCATTERERS:
+        return [
+            Fact("Settlement", "not known", "Few points from each side, and both sides contradict each other."),
+            Fact("Against neighbours", "not known", "Its own settlement is not known."),
+            _tilt(building),
+        ]
     if math.isnan(building.settlement_mm):
         return [
             Fact("Settlement, tilt", "not known", "Three points at least are needed."),

@@ -6,11 +6,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, read_json, sha256_path, write_json
 from plumbline.export.package import verify_package
 from plumbline.params import Score
 from plumbline.prepare.abstention import UNSURE_WHERE
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
@@ -34,7 +39,7 @@ from plumbline.serve.score.results import (
     now,
     results,
 )
-from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of
+from plumbline.serve.score.tiles import OWNED, ROWS, SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of
 from plumbline.sources.city.causes import CausesFile
 from plumbline.sources.city.in_memory import warn_of_short
 from plumbline.sources.points.points_table import load_points
@@ -74,7 +79,7 @@ def publish(
         layers = [*unjudged_layer(judged), *courses_layer(judged), *causes_layer(judged)]
         write_predictions(table, folder / PREDICTIONS, layers)
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(judged, tracks, folder / MAP, title, tiles[0].every)
+        write_map(judged, tracks, folder / MAP, title, tiles[0].every, owners=_owners(tiles, tracks))
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
@@ -148,6 +153,19 @@ def _shown(tiles: list[ScoreTile]) -> list[Track]:
         for track in load_points(tile.folder / SHOWN):
             parts.setdefault(track.name, []).append(track)
     return [concatenate_tracks(own) for own in parts.values()]
+
+
+def _owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np.intp]]:
+    """Return, of each track, the row in the predictions of the building that has each point; `UNASSIGNED` without."""
+    order = np.sort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
+    ids = {track.name: track.point_id.astype(str) for track in tracks}
+    owners = {track.name: np.full(len(track), UNASSIGNED, np.intp) for track in tracks}
+    for tile in tiles:
+        for name, owned in pd.read_parquet(tile.folder / OWNED).groupby("track"):
+            row = owned.drop_duplicates("point_id").set_index("point_id")["row"].reindex(ids[str(name)])
+            is_owned = row.notna().to_numpy()
+            owners[str(name)][is_owned] = np.searchsorted(order, row[is_owned])
+    return [owners[track.name] for track in tracks]
 
 
 def _say(result: DeliveryResult, changes: Changes | None) -> None:

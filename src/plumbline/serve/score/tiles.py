@@ -15,6 +15,7 @@ from pathlib import Path
 import geopandas
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 import plumbline
 from plumbline.core.errors import InputError, PlumblineError
@@ -24,6 +25,7 @@ from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.params import Ingest, Score
 from plumbline.prepare.abstention import Asked
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
@@ -40,12 +42,13 @@ from plumbline.sources.city.parts import IngestPlan, Part, cut_found, read_part
 from plumbline.sources.city.tiles import read_city
 from plumbline.sources.city.window import parse_window
 from plumbline.sources.points.points_table import write_points
+from plumbline.sources.points.track import Track
 
 STAGE = "score"
 POINTS = "points"
 BUILDINGS, ROWS = "buildings.parquet", "row.npy"
 ANSWERS, COURSES, WHOLE = "answers.npz", "courses.npz", "whole.npz"
-SEQUENCES, SHOWN, TILE = "sequences", "points.parquet", "tile.json"
+SEQUENCES, SHOWN, OWNED, TILE = "sequences", "points.parquet", "owned.parquet", "tile.json"
 CODE = ("sources", "prepare", "export", "serve")
 WORTHWHILE_POINTS = 200_000
 """Fewer are judged before other processes have loaded their libraries."""
@@ -186,7 +189,26 @@ def judge_tile(tile: ScoreTile) -> None:
         np.save(out / ROWS, row)
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
+        _owned_points(tracks, prepared.owners, row).to_parquet(out / OWNED)
         write_json(out / TILE, {"left_out": prepared.left_out.counts})
+
+
+def _owned_points(tracks: list[Track], owners: list[NDArray[np.intp]], row: NDArray[np.int64]) -> pd.DataFrame:
+    """Return the points that belong to a tile's buildings, also those outside of the tile.
+
+    Args:
+        tracks: with the tile's points. owners: of each track (N,) building of the tile. row: (F,) of these buildings
+            in the footprints file.
+
+    Returns:
+        `track`: its name; `point_id`; `row` of the building in the footprints file.
+    """
+    parts = []
+    for track, owner in zip(tracks, owners, strict=True):
+        owned = np.flatnonzero(owner != UNASSIGNED)
+        about = {"track": track.name, "point_id": track.point_id[owned].astype(str), "row": row[owner[owned]]}
+        parts.append(pd.DataFrame(about))
+    return pd.concat(parts, ignore_index=True)
 
 
 def judge_tiles(tiles: list[ScoreTile], workers: int | None) -> None:
