@@ -15,12 +15,13 @@ from plumbline.core.errors import InputError
 from plumbline.export.interface import PROBABILITIES
 from plumbline.pretrained import PACKAGE
 from plumbline.reporting.colours import GREY
+from plumbline.serve.columns import format_share
 from plumbline.serve.judgement import answer, open_model
 from plumbline.serve.report.content import BuildingPage, list_order, make_report
 from plumbline.serve.report.drawings import PROBABILITY_COLOURS
 from plumbline.serve.report.drawings import city as city_map
 from plumbline.serve.report.run import MOST, report_of
-from plumbline.serve.report.words import percent, plain, signed
+from plumbline.serve.report.words import plain, signed
 from plumbline.sources.city.in_memory import read_city_files
 from tests.serve.report.conftest import CASE, NAMED, UNSEEN, changed
 
@@ -108,8 +109,8 @@ def test_texts_of_users_are_short_and_hold_nothing_that_documents_may_not(text):
 
 def test_the_probability_is_explained_by_the_building_s_own_figure(answered, whole):
     for one in answered.judged.table[answered.judged.table["status"] == "ok"].itertuples():
-        about = {"< 1 %": "fewer than 1", "> 99 %": "more than 99"}.get(percent(one.p_damaged))
-        expected = about or f"about {percent(one.p_damaged).removesuffix(' %')}"
+        about = {"< 1 %": "fewer than 1", "> 99 %": "more than 99"}.get(format_share(one.p_damaged))
+        expected = about or f"about {format_share(one.p_damaged).removesuffix(' %')}"
         assert f"Of 100 buildings with this probability, {expected} should" in whole[one.building_id].why[0]
 
 

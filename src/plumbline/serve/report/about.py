@@ -12,7 +12,7 @@ from plumbline.params.section import Section
 
 
 class About(Section):
-    """Texts for the first page of a report; what is empty is left out."""
+    """Texts for the first page of a report; an empty one is left out."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 

@@ -143,7 +143,7 @@ def facts_of(building: Any, reason: str) -> list[Fact]:
     if reason == UNSURE_WHERE:
         quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
         likely = ", ".join(f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants)
-        facts.append(Fact("Where", f"not known: {likely}", "Probability of each quarter of the plan."))
+        facts.append(Fact("Where", f"not sure: {likely}", "Probability of each quarter of the plan."))
     elif shows_quadrant(building):
         sure = format_share(building.quadrant_confidence)
         means = (
