@@ -57,8 +57,8 @@ ENTER = """async zoom => {
     let since = null, longest = 0, footprints = null
     const look = () => {
         const now = performance.now(), drawn = name => map.queryRenderedFeatures(middle, {layers: [name]}).length > 0
-        if (footprints === null && drawn("judged")) footprints = now - start
-        if (drawn("judged") || drawn("hexagons")) since = null
+        if (footprints === null && drawn("footprints")) footprints = now - start
+        if (drawn("footprints") || drawn("hexagons")) since = null
         else longest = Math.max(longest, now - (since ??= now))
     }
     map.on("render", look)

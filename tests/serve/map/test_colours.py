@@ -1,0 +1,84 @@
+"""Colours of settlement, tilt and growth: classes by quantiles of the city, and faint where nothing is known."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+COLOURS = Path(__file__).parents[3] / "web" / "src" / "colours.js"
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node builds the page, and is not here")
+
+
+def evaluate(expression, buildings):
+    """The value of an expression of JavaScript, in which `c` is the module and `b` the buildings."""
+    code = f"import * as c from {json.dumps(COLOURS.as_uri())}; const b = {json.dumps(buildings)};"
+    code += f"console.log(JSON.stringify({expression}))"
+    run = subprocess.run(["node", "--input-type=module", "-e", code], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def scale(name, values):
+    """Edges and colours of a measure, and how many of the values are of each class."""
+    buildings = [{} if value is None else {name: value} for value in values]
+    text = f'(s => [s.edges, s.colours, b.map(one => c.measureStep(one["{name}"], s))])(c.scaleOf(b, "{name}"))'
+    edges, colours, steps = evaluate(text, buildings)
+    known = [step for step, value in zip(steps, values, strict=True) if value is not None]
+    return edges, colours, np.bincount(known, minlength=len(colours)).tolist()
+
+
+@pytest.mark.parametrize("name", ["settlement_mm", "against_neighbours_mm"])
+def test_outliers_do_not_put_the_whole_city_into_one_class_and_classes_mirror_at_0(name):
+    values = np.random.default_rng(0).normal(-8, 3, 1000)
+    values[:50] *= 100
+    edges, colours, counts = scale(name, values.tolist())
+    assert sum(counts) == 1000
+    assert max(counts) < 400
+    assert len(set(colours)) == len(colours) == len(edges) + 1 == 8
+    assert edges == [-edge for edge in edges[::-1]]
+    assert edges[3] == 0
+    assert all(len(f"{abs(edge):g}".replace(".", "").strip("0")) <= 2 for edge in edges)
+
+
+@pytest.mark.parametrize("name", ["tilt_mm_m", "severity_rate", "damage_rate"])
+def test_the_largest_values_have_a_class_however_large_they_are(name):
+    values = np.r_[np.random.default_rng(0).exponential(0.3, 950), np.full(50, 1e4)]
+    edges, _, counts = scale(name, values.tolist())
+    assert max(counts) < 350
+    assert counts[-1] >= 25
+    assert edges[-1] > values[:900].mean()
+
+
+def test_equal_values_are_of_one_class_and_all_equal_ones_have_a_colour():
+    edges, colours, counts = scale("damage_rate", [0.0024] * 90 + [0.318] * 10 + [None])
+    assert counts == [90, 10]
+    assert colours[0] != colours[1]
+    assert 0.0024 < edges[0] <= 0.318
+    assert scale("tilt_mm_m", [0.2] * 3)[2] == [3]
+    assert scale("settlement_mm", [-2.0] * 3)[2] == [3, 0]
+    assert scale("settlement_mm", [None])[0] == [0]
+
+
+def test_a_value_is_faint_where_its_90_percent_interval_holds_0():
+    buildings = [
+        {"settlement_mm": -1.6, "settlement_std_mm": 1},
+        {"settlement_mm": -1.7, "settlement_std_mm": 1},
+        {"tilt_mm_m": 0.3, "tilt_std_mm_m": 0.2},
+        {"tilt_mm_m": 0.4, "tilt_std_mm_m": 0.2},
+        {"severity_rate": 0.4, "severity_rate_low": 0},
+        {"severity_rate": 0.4, "severity_rate_low": 0.1},
+        {"damage_rate": 0.1},
+        {},
+    ]
+    names = ["settlement_mm"] * 2 + ["tilt_mm_m"] * 2 + ["severity_rate"] * 2 + ["damage_rate", "settlement_mm"]
+    faint = evaluate(f"{json.dumps(names)}.map((name, i) => c.holdsZero(b[i], name))", buildings)
+    assert faint == [True, False, True, False, True, False, False, False]
+
+
+def test_a_quiet_city_has_more_than_one_colour_of_probability():
+    """At Ustica all buildings are of category 0, and 97 % below a probability of 20 %."""
+    share = np.quantile(np.random.default_rng(0).lognormal(np.log(0.023), 0.6, 500), np.linspace(0, 1, 100))
+    steps = evaluate("b.map(c.probabilityStep)", share.tolist())
+    assert max(np.bincount(steps)) < 70
