@@ -166,6 +166,7 @@ def tables(count, category=2):
         {
             "building_id": ids,
             "status": "ok",
+            "reason": "ok",
             "n_points": 4,
             "quadrant": "NE",
             "quadrant_confidence": 0.7,
@@ -244,6 +245,7 @@ def test_the_most_probably_damaged_are_drawn_and_the_others_counted(tmp_path, mo
 def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_path):
     buildings, footprints, scatterers = tables(3)
     buildings.loc[:1, "status"] = "insufficient_points"
+    buildings.loc[:1, "reason"] = ["unsure_where", "few_points"]
     buildings.index = pd.Index([7, 8, 9])
     may, few = (reason_sentences(Prepare())[name] for name in ("unsure_where", "few_points"))
     explanation = pd.Series([may, few, ""], buildings.index)

@@ -53,13 +53,13 @@ def test_every_building_has_its_columns_and_a_place_in_longitude_and_latitude() 
     assert said["bounds"] == pytest.approx(degrees.total_bounds.tolist(), abs=1e-6)
 
 
-def test_the_most_probably_damaged_come_first_and_abstained_last() -> None:
+def test_the_most_probably_damaged_come_first_judged_or_not() -> None:
     houses = [house(EAST, NORTH + 40 * i) for i in range(5)]
     frame = geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=houses, crs="EPSG:32633")
     said = ([[0.7, 0.1, 0.1, 0.1]] * 5, [1.0, 4.0, 2.0, 5.0, 0.3], [0.1] * 5, [9.0] * 5, "1")
     table = table_of(frame, ["ok"] * 4 + ["insufficient_points"], [9] * 5, *said, [0.99, 0.6, 0.8, 0.4, 0.9])
     names = [feature["properties"]["building_id"] for feature in made(table)["buildings"]["features"]]
-    assert names == ["a", "c", "b", "d", "e"]
+    assert names == ["a", "e", "c", "b", "d"]
 
 
 def test_outer_rings_run_counter_clockwise_and_holes_and_parts_stay() -> None:
