@@ -126,7 +126,7 @@ def made_city(count: int) -> Judged:
         "made-up",
     )
     explanation = explanations(reason, Prepare(), np.full(count, 0.9))
-    return Judged(table, reason, explanation, fixed_rate(0.05))
+    return Judged(table, explanation, fixed_rate(0.05))
 
 
 def made_tracks(judged: Judged, epochs: int = 120) -> list[Track]:

@@ -149,4 +149,4 @@ def judged_of(
     if reason is None:
         reason = table["reason"].to_numpy(object)
     table = table.assign(reason=reason)
-    return Judged(table, reason, explanations(reason, prepare, np.full(len(table), np.nan)), fixed_rate(rate))
+    return Judged(table, explanations(reason, prepare, np.full(len(table), np.nan)), fixed_rate(rate))

@@ -21,6 +21,9 @@ from plumbline.reporting.colours import CATEGORY_NAMES
 ANSWERED_REASONS = (OK, UNSURE_WHERE)
 """Reasons of the buildings that have all columns of the judgement: where damage is may be unknown, but not whether."""
 
+VERTICAL, LINE_OF_SIGHT = "vertical", "line of sight"
+"""Values of `settlement_direction`."""
+
 Group = Literal["building", "judgement", "when", "whole"]
 
 
@@ -255,7 +258,7 @@ DECLARED = (
         "str",
         "whole",
         "Direction of the settlement",
-        "Direction of settlement_mm: vertical, or line of sight where only one side sees the building well.",
+        f"Direction of settlement_mm: {VERTICAL}, or {LINE_OF_SIGHT} where only one side sees the building well.",
     ),
     AnswerColumn("tilt_mm_m", "float64", "whole", "Tilt over the record", "Tilt over the record.", unit="mm/m"),
     AnswerColumn(

@@ -49,10 +49,8 @@ class Judged(NamedTuple):
 
     table: geopandas.GeoDataFrame
     """The predictions, see `make_predictions`."""
-    reason: NDArray[np.object_]
-    """(F,) `ok`, or why it is not judged: a key of `abstention.reason_sentences`."""
     explanation: NDArray[np.object_]
-    """(F,) the same as the end of the sentence `Not judged: ...`."""
+    """(F,) why it is not judged, as the end of the sentence `Not judged: ...`."""
     rate: DamageRate
     """The share of damaged buildings in the city; a building's own may differ, see `local_rates`."""
     courses: pd.DataFrame | None = None
@@ -63,6 +61,11 @@ class Judged(NamedTuple):
     """What was found of each cause, see `FoundCause`; None without any."""
     levelling: geopandas.GeoDataFrame | None = None
     """Levelled points beside the radar, see `compare.agreement.point_table`; None where nothing is compared."""
+
+    @property
+    def reason(self) -> NDArray[np.object_]:
+        """(F,) `ok`, or why it is not judged: one of `abstention.ABSTENTIONS`."""
+        return np.asarray(self.table["reason"], object)
 
 
 class Model(NamedTuple):
@@ -226,7 +229,7 @@ def judge(
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     causes = found_table(local.found, footprints.crs) if local.found else None
     explanation = found.explanation if whole is None else _with_resolution(found, whole.resolution)
-    return Judged(table, found.reason, explanation, rate, rows, causes=causes)
+    return Judged(table, explanation, rate, rows, causes=causes)
 
 
 def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
 from typing import Any
 
 from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.abstention import OK
-from plumbline.serve.columns import ANSWERED_REASONS
+from plumbline.serve.columns import ANSWERED_REASONS, LINE_OF_SIGHT
 
 
 def is_answered(building: Any) -> bool:
@@ -26,16 +24,9 @@ def contradicts_category(building: Any) -> bool:
     return is_answered(building) and bool((building.p_damaged >= SURE_DAMAGE) != (building.burland_category > 0))
 
 
-def is_line_of_sight(building: Any, sides: Collection[str]) -> bool:
-    """Return whether the settlement is a movement along one line of sight, and not vertical.
-
-    Args:
-        building: row of the predictions. sides: from which its points are seen.
-    """
-    if math.isnan(building.settlement_mm):
-        return False
-    direction = getattr(building, "settlement_direction", None)
-    return direction != "vertical" if isinstance(direction, str) else len(sides) < 2
+def is_line_of_sight(building: Any) -> bool:
+    """Return whether the settlement is a movement along one line of sight, and not vertical."""
+    return bool(building.settlement_direction == LINE_OF_SIGHT)
 
 
 def began_with_record(building: Any) -> bool:

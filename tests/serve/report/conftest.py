@@ -53,4 +53,4 @@ def changed(answered: Answered, name: str, reason: str = "ok", explanation: str 
         if column not in table:
             table[column] = None
         table.loc[table.index[row], column] = value
-    return answered._replace(judged=judged._replace(table=table, reason=reasons, explanation=explanations))
+    return answered._replace(judged=judged._replace(table=table, explanation=explanations))

@@ -19,6 +19,7 @@ from plumbline.core.console import log
 from plumbline.prepare.assignment.owners import OFFSET_MM, footprint_middle
 from plumbline.prepare.response.decompose import Decomposition, TrackMeans, grouped_medians, solve_units
 from plumbline.prepare.response.whole_building import LIKELY_TILT, WholeBuildings
+from plumbline.serve.columns import LINE_OF_SIGHT, VERTICAL
 
 Float = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -46,8 +47,6 @@ TINY = 1e-12
 LEVEL_M = 20.0
 """Height of the lowest scatterer above the ground, times the square root of their number: lines of sight of simulated
 cities (docs/benchmarks, 2026-11-29)."""
-VERTICAL, LINE_OF_SIGHT = "vertical", "line of sight"
-"""Values of `settlement_direction`."""
 CLEAR = 2.0
 """Standard errors from which the direction of a tilt is given: it is then known to about 30 degrees."""
 NODES, SHARES = np.polynomial.hermite_e.hermegauss(5)

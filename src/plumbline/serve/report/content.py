@@ -19,6 +19,7 @@ from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.reporting.colours import CATEGORY_NAMES, GREY
+from plumbline.serve.columns import has_answer
 from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_ABOUT, About
@@ -34,7 +35,6 @@ from plumbline.serve.report.words import (
     rate_sentence,
     reading_of_it,
     side_of,
-    sides_of,
     unseen_of,
     whole_facts,
 )
@@ -163,15 +163,9 @@ def list_order(answered: Answered) -> Index:
     return np.lexsort((-severity, -p_damaged))
 
 
-def _reasons(judged: Judged) -> NDArray[np.object_]:
-    """Return `ok` (F,), or why a building is not judged."""
-    return judged.table["reason"].to_numpy(object) if "reason" in judged.table else judged.reason
-
-
 def _counts(judged: Judged) -> str:
     """Count the buildings with a judgement, and those without by reason."""
-    reasons = _reasons(judged)
-    answered = np.array([is_answered(building) for building in judged.table.itertuples()], bool)
+    reasons, answered = judged.reason, has_answer(judged.table)
     unsure = int((answered & (reasons == UNSURE_WHERE)).sum())
     rest = pd.Series(reasons[~answered]).value_counts()
     parts = [f"{len(reasons):,} buildings, {int(answered.sum()):,} judged"]
@@ -193,14 +187,13 @@ class _Writer:
 
     def __init__(self, answered: Answered, city: CityInMemory) -> None:
         self._judged, self._prepared, self._city = answered.judged, answered.prepared, city
-        self._reason = _reasons(answered.judged)
         self._of = {int(row): i for i, row in enumerate(answered.prepared.footprint)}
         courses = answered.judged.courses
         self._courses = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
 
     def page(self, number: int, row: int) -> BuildingPage:
         """Write the page of a building. `number`: in the list. `row`: in the buildings table."""
-        building, reason = self._judged.table.iloc[row], str(self._reason[row])
+        building = self._judged.table.iloc[row]
         explanation = plain(self._judged.explanation[row], 400)
         shape = self._judged.table.geometry.iloc[row]
         frame = frames(np.array([shape], object))
@@ -208,14 +201,14 @@ class _Writer:
         attributes = _attributes(self._city.footprints.iloc[row])
         kinds = kinds_of(attributes)
         decided = building.quadrant if shows_quadrant(building) else None
-        is_placed = decided is not None or reason == UNSURE_WHERE
+        is_placed = decided is not None or building.reason == UNSURE_WHERE
         probability = np.array([building[name] if is_placed else np.nan for name in PROBABILITIES], float)
         limit = _limit(seen)
         limits = limit_rows(building, kinds)
         possible = any(cell.value == "possibly" for row in limits if not row.note for cell in row.cells)
         title = f"Plan of building {plain(building.building_id)}"
         possible &= judged and building.burland_category == 0
-        listed = Listed(building, reason, explanation, sides_of(seen, self._city.points))
+        listed = Listed(building, explanation)
         return BuildingPage(
             number=number,
             name=plain(building.building_id),
@@ -225,8 +218,8 @@ class _Writer:
             category=_beside(building),
             in_list=list_cells(listed),
             in_sheet=sheet_cells(listed),
-            facts=facts_of(building, reason) if judged else [],
-            why=reading_of_it(building, reason, explanation),
+            facts=facts_of(building) if judged else [],
+            why=reading_of_it(building, explanation),
             plan=drawings.plan(shape, frame, seen, probability, decided, limit, title),
             legend=LEGEND.format(LIKELY if is_placed else NAMED, limit)
             if len(seen.row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from plumbline.prepare.abstention import UNSURE_WHERE
@@ -55,12 +54,8 @@ class Listed(NamedTuple):
 
     building: Any
     """Row of the predictions."""
-    reason: str
-    """`ok`, or why it is not judged."""
     explanation: str
     """End of the sentence `Not judged: ...`."""
-    sides: Collection[str]
-    """From which its points are seen: `east`, `west`."""
 
     @property
     def since(self) -> str:
@@ -73,7 +68,7 @@ class Listed(NamedTuple):
     @property
     def quadrants(self) -> str:
         """Quadrants that hold 80 % of the probability; empty where damage is not probable."""
-        if is_answered(self.building) and self.reason == UNSURE_WHERE:
+        if is_answered(self.building) and self.building.reason == UNSURE_WHERE:
             return "not sure"
         return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building) else ""
 
@@ -81,7 +76,7 @@ class Listed(NamedTuple):
 def list_cells(listed: Listed) -> list[str]:
     """Return the cells of a building in the list, behind its number."""
     building, against = listed.building, signed(listed.building.against_neighbours_mm)
-    if against and is_line_of_sight(building, listed.sides):
+    if against and is_line_of_sight(building):
         against += SIGHT_MARK
     name, p_damaged = plain(building.building_id, LONGEST_NAME), building.p_damaged
     if not is_answered(building):
@@ -110,7 +105,6 @@ def sheet_cells(listed: Listed) -> list[str]:
     """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
     building = listed.building
     answered, settled = is_answered(building), not math.isnan(building.settlement_mm)
-    direction = "line of sight" if is_line_of_sight(building, listed.sides) else "vertical"
     return [
         str(building.building_id),
         _figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
@@ -122,7 +116,7 @@ def sheet_cells(listed: Listed) -> list[str]:
         listed.since,
         _figure(building.settlement_mm, 1),
         _figure(NINETY * building.settlement_std_mm, 1),
-        direction if settled else "",
+        building.settlement_direction if settled else "",
         _figure(building.against_neighbours_mm, 1),
         _figure(NINETY * building.against_neighbours_std_mm, 1),
         _remark(listed),
@@ -136,6 +130,6 @@ def _figure(value: float, decimals: int) -> str:
 def _remark(listed: Listed) -> str:
     if not is_answered(listed.building):
         return f"Not judged: {listed.explanation}."
-    remarks = [PLACE_NOT_SURE] if listed.reason == UNSURE_WHERE else []
+    remarks = [PLACE_NOT_SURE] if listed.building.reason == UNSURE_WHERE else []
     remarks += [f"Category: {NOTES[CATEGORY_MARK]}"] if contradicts_category(listed.building) else []
     return " ".join(remarks)

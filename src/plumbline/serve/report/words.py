@@ -128,7 +128,7 @@ def headline_of(building: Any) -> str:
     return f"Probability of damage: {format_share(building.p_damaged)}"
 
 
-def facts_of(building: Any, reason: str) -> list[Fact]:
+def facts_of(building: Any) -> list[Fact]:
     """Say what the model estimates for a building that has an answer, and what each figure means."""
     categories = ", ".join(f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES))
     heading = "" if contradicts_category(building) else " The heading has that of the severity."
@@ -140,7 +140,7 @@ def facts_of(building: Any, reason: str) -> list[Fact]:
         ),
         Fact("Categories", categories, f"Probability of each, by strain.{heading} What is seen is often one lower."),
     ]
-    if reason == UNSURE_WHERE:
+    if building.reason == UNSURE_WHERE:
         quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
         likely = ", ".join(f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants)
         facts.append(Fact("Where", f"not sure: {likely}", "Probability of each quarter of the plan."))
@@ -163,18 +163,18 @@ def _of_hundred(share: float) -> str:
     return "fewer than 1" if share < 0.01 else "more than 99" if share > 0.99 else f"about {100 * share:.0f}"
 
 
-def reading_of_it(building: Any, reason: str, explanation: str) -> list[str]:
+def reading_of_it(building: Any, explanation: str) -> list[str]:
     """Say how to read the judgement; of a building without a severity or a place, why.
 
     Args:
-        building: row of the predictions. reason: `ok`, or why it is not judged. explanation: the same in words.
+        building: row of the predictions. explanation: why it is not judged, in words.
     """
     if is_answered(building):
         hundred = (
             f"Of 100 buildings with this probability, {_of_hundred(building.p_damaged)} should have a strain of "
             "0.5 permille or more."
         )
-        return [hundred, _fit(building), *([PLACE_NOT_SURE] if reason == UNSURE_WHERE else [])]
+        return [hundred, _fit(building), *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else [])]
     sentences = [f"Why it is not judged: {explanation}."]
     if math.isnan(building.strain_resolution_permille):
         sentences.append("With these points no strain can be estimated.")
@@ -214,8 +214,7 @@ def whole_facts(building: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact
             Fact("Settlement, tilt", "not known", "Three points at least are needed."),
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
         ]
-    sides = sides_of(seen, tracks)
-    is_slant = is_line_of_sight(building, sides)
+    is_slant = is_line_of_sight(building)
     return [_settlement(building, is_slant), _against(building, is_slant), _tilt(building)]
 
 

@@ -271,7 +271,6 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
         table=judged.table.iloc[order].reset_index(drop=True),
-        reason=judged.reason[order],
         explanation=judged.explanation[order],
     )
 
