@@ -99,7 +99,7 @@ def test_descriptions() -> None:
     assert said[0] == ["<b>a</b>", "Damaged with 93 %", "Category 3, moderate", severity, *where, "14 points"]
     sound = ["Damaged with 31 %", "Category 0, negligible", "Severity 0.30 permille (90 % interval 0.20 to 0.40)"]
     assert said[1] == ["<b>b</b>", *sound, "1,200 points"]
-    assert said[2] == ["<b>c</b>", "Damaged with < 1 %", "Not judged: no point", "1 point"]
+    assert said[2] == ["<b>c</b>", "Damaged with &lt; 1 %", "Not judged: no point", "1 point"]
     assert said[3][0] == "<b>&lt;</b>"
     assert "Not judged: 1 &lt; 2" in said[3]
 

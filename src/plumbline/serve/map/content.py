@@ -143,7 +143,7 @@ def description(building: Any, why_not: str) -> str:
     """
     lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
     if pd.notna(building.p_damaged):
-        lines.append(f"Damaged with {format_share(building.p_damaged)}")
+        lines.append(f"Damaged with {html.escape(format_share(building.p_damaged))}")
     if is_answered(building):
         code = int(building.burland_category)
         lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
@@ -154,7 +154,7 @@ def description(building: Any, why_not: str) -> str:
         if isinstance(building.mechanism, str):
             lines.append(f"Fails like: {building.mechanism}")
         if when := when_text(building):
-            lines.append(f"Damage {when}")
+            lines.append(f"Damage {html.escape(when)}")
     if building.reason != OK:
         lines.append(f"Not judged: {html.escape(why_not)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")

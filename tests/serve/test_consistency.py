@@ -1,0 +1,94 @@
+"""Map, report, list, sheet and file say the same of one building, whatever the answer is."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import geopandas
+import numpy as np
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.export.interface import SURE_DAMAGE
+from plumbline.prepare.abstention import ABSTENTIONS, OK, UNSURE_WHERE
+from plumbline.serve.columns import DECIMALS, LIST_ORDER, VERTICAL, format_share, has_answer
+from plumbline.serve.map.content import description
+from plumbline.serve.map.document import make_document
+from plumbline.serve.map.over_time import when_text
+from plumbline.serve.report.listing import CATEGORY_MARK, Listed, list_cells, sheet_cells
+from plumbline.serve.report.words import facts_of, headline_of
+from plumbline.serve.rules import is_line_of_sight
+from tests.serve.made import judged_of, table_of
+
+BUILDINGS = 8
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> geopandas.GeoDataFrame:
+    """Predictions of a few buildings: any reason, any probability beside any severity, any direction and beginning."""
+    reason = draw(
+        st.lists(st.sampled_from([OK, OK, UNSURE_WHERE, *ABSTENTIONS]), min_size=BUILDINGS, max_size=BUILDINGS)
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    status = [OK if name == OK else name if name == "out_of_distribution" else "insufficient_points" for name in reason]
+    places = [shapely.box(500_000 + 30 * i, 4_000_000, 500_020 + 30 * i, 4_000_010) for i in range(BUILDINGS)]
+    buildings = geopandas.GeoDataFrame({"building_id": list("abcdefgh")}, geometry=places, crs="EPSG:32633")
+    severity = rng.uniform(0, 4, BUILDINGS)
+    p_damaged = np.where(rng.random(BUILDINGS) < 0.3, rng.choice([0.0, 0.004, 0.5, 0.996, 1.0]), rng.random(BUILDINGS))
+    table = table_of(
+        buildings,
+        status,
+        rng.integers(6, 40, BUILDINGS),
+        rng.dirichlet(np.ones(4), BUILDINGS),
+        severity,
+        severity * rng.uniform(0, 1, BUILDINGS),
+        severity * rng.uniform(1, 3, BUILDINGS),
+        p_damaged=p_damaged,
+        reason=reason,
+    )
+    table["settlement_direction"] = rng.choice([VERTICAL, "line of sight"], BUILDINGS)
+    begun = has_answer(table) & (p_damaged >= SURE_DAMAGE)
+    early = rng.choice(["2021-05-03", "2020-11-20"])
+    table.loc[begun, ["begins", "begins_early", "begins_late"]] = ["2021-05-03", early, "2021-09-30"]
+    return table
+
+
+@given(tables())
+def test_one_building_has_one_answer_wherever_it_is_shown(table: geopandas.GeoDataFrame) -> None:
+    document = make_document(judged_of(table), [], "Town")
+    on_map = {one["properties"]["building_id"]: one["properties"] for one in document["buildings"]["features"]}
+    in_order = table.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
+    assert list(on_map) == in_order["building_id"].tolist()
+    for (_, building), is_answered in zip(table.iterrows(), has_answer(table), strict=True):
+        panel = html.unescape(re.sub("<[^>]*>", "\n", description(building, "why")))
+        listed = Listed(building, "why")
+        _, percent, severity, category, quadrants, since, against = list_cells(listed)
+        sheet, shown = sheet_cells(listed), on_map[building.building_id]
+        # The probability, in one form; to the file's own digits on the map.
+        assert percent == format_share(building.p_damaged)
+        assert f"Damaged with {percent}" in panel
+        assert abs(shown["p_damaged"] - building.p_damaged) <= 0.5 * 10.0 ** -DECIMALS["p_damaged"]
+        assert (severity != "not judged") == is_answered == ("severity_permille" in shown) == (sheet[2] != "")
+        if not is_answered:
+            assert "Not judged" in panel
+            assert not quadrants
+            continue
+        assert headline_of(building) == f"Probability of damage: {percent}"
+        assert f"Severity {building.severity_permille:.2f} permille (90 % interval {building.severity_low:.2f}" in panel
+        assert severity.startswith(f"{building.severity_permille:.2f} (")
+        # A category that the probability contradicts is marked wherever it stands.
+        is_probable = building.p_damaged >= SURE_DAMAGE
+        assert (CATEGORY_MARK in category) == (is_probable != (building.burland_category > 0))
+        # One rule for quadrants.
+        is_placed = is_probable and building.reason == OK
+        assert ("Quadrant " in panel) == is_placed
+        assert (quadrants == building.quadrants.replace("|", ", ")) == is_placed
+        assert (quadrants == "not sure") == (building.reason == UNSURE_WHERE)
+        facts = {fact.name: fact.value for fact in facts_of(building)}
+        assert ("Where" in facts) == (is_placed or building.reason == UNSURE_WHERE)
+        # One rule for dates, and a direction for each settlement.
+        is_older = isinstance(building.begins, str) and building.begins == building.begins_early
+        assert ("at or before" in when_text(building)) == ("or before" in since) == is_older
+        assert against.endswith("*") == is_line_of_sight(building) == (building.settlement_direction != VERTICAL)
