@@ -76,8 +76,8 @@ def judged(cases, limits=LIMITS, rate=CALIBRATED):
     count = len(cases)
     errors = strain_error(buildings([[float(one)] * 16 for one in error], (10, 10)))
     asked = Asked(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
-    table, reason, *_ = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
-    return table["status"].tolist(), (reason == UNSURE_WHERE).tolist()
+    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
+    return found.table["status"].tolist(), (found.reason == UNSURE_WHERE).tolist()
 
 
 @pytest.mark.parametrize("name", CASES)

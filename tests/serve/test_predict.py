@@ -21,7 +21,7 @@ from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
 from plumbline.prepare.abstention import STATUSES
-from plumbline.serve.columns import COLUMNS, JUDGEMENT, OPTIONAL
+from plumbline.serve.columns import ASKED, COLUMNS, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.map import page as drawing
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.in_memory import read_tracks, warn_of_short
@@ -118,7 +118,8 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
     assert table.loc[judged, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert table.loc[judged, "damage_rate"].nunique() == 1
     assert re.search(r"INFO .* damaged.* \(90 % interval .* to .* %\)", ended.err)
-    assert table.loc[~judged, list(JUDGEMENT)].isna().all(axis=None)
+    unanswered = [name for name in JUDGEMENT if name not in ASKED]
+    assert table.loc[~has_answer(table), unanswered].isna().all(axis=None)
     said = table[judged]
     assert (said["severity_low"] <= said["severity_permille"]).all()
     assert (said["severity_permille"] <= said["severity_high"]).all()
@@ -211,12 +212,16 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     assert (table.loc[unsure, "status"] == "insufficient_points").all()
     sure = (loose["status"] == "ok") & ~unsure
     pd.testing.assert_frame_equal(table[sure], loose[sure])
-    assert f"INFO {unsure.sum()} of the insufficient_points may be damaged, and no quadrant of theirs" in ended.err
-    p = table["p_damaged"]
-    told = f"for {(p >= 0.9).sum()} of the {p.notna().sum()} judged, 0.5 or more for {(p >= 0.5).sum()}"
+    # Who is unsure where keeps the answer.
+    changed = ["status", "reason"]
+    pd.testing.assert_frame_equal(table[unsure].drop(columns=changed), loose[unsure].drop(columns=changed))
+    assert (table.loc[unsure, "reason"] == "unsure_where").all()
+    assert f"INFO {unsure.sum()} of the insufficient_points may be damaged, but no quadrant of theirs" in ended.err
+    p = table.loc[has_answer(table), "p_damaged"]
+    told = f"for {(p >= 0.9).sum()} of the {len(p)} answered, 0.5 or more for {(p >= 0.5).sum()}"
     assert told in ended.err
     drawn = document_in(case.folder / "map.html")["buildings"]["features"]
-    assert sum(one["properties"].get("reason") == "unsure" for one in drawn) == unsure.sum()
+    assert sum(one["properties"].get("reason_group") == "unsure" for one in drawn) == unsure.sum()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2
 

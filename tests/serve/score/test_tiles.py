@@ -61,7 +61,8 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
         tile(tmp_path / "a", [3, 0, 5], [True, False, False]),
         tile(tmp_path / "b", [2, 1, 4, 6], [False, True, False, False]),
     ]
-    table, reason, explanation = read_answers(tiles, 0.8)[:3]
+    judged = read_answers(tiles, 0.8)
+    table, reason, explanation = judged.table, judged.reason, judged.explanation
     assert table["building_id"].tolist() == [f"B{row}" for row in range(7)]
     assert reason.tolist() == [
         "ok",
