@@ -214,7 +214,7 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     told = f"for {(p >= 0.9).sum()} of the {p.notna().sum()} judged, 0.5 or more for {(p >= 0.5).sum()}"
     assert told in ended.err
     drawn = document_in(case.folder / "map.html")["buildings"]["features"]
-    assert sum(one["properties"].get("reason") == "unsure" for one in drawn) == unsure.sum()
+    assert sum(one["properties"].get("reason_group") == "unsure" for one in drawn) == unsure.sum()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2
 
