@@ -299,7 +299,8 @@ def test_zoomed_out_hexagons_count_and_no_footprint_is_drawn(page: Path, visit: 
     drawn = """layer => window.plumbline.view.map.queryRenderedFeatures({layers: [layer]}).map(one => one.properties)"""
     found = {json.dumps(one, sort_keys=True) for one in window.evaluate(drawn, "hexagons")}
     assert sum(json.loads(one)["all"] for one in found) == 40
-    assert sum(json.loads(one)["rated"] for one in found) == 37
+    rated = window.evaluate("window.plumbline.city.buildings.filter(one => one.probability !== null).length")
+    assert sum(json.loads(one)["rated"] for one in found) == rated >= 37
     assert window.evaluate(drawn, "footprints") == []
     assert "Share with a probability of damage of 50 % or more" in window.locator(".legend").inner_text()
 
