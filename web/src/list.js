@@ -18,11 +18,12 @@ function swatchStyle(building, by, scale) {
     return building.judged ? `background: ${colour}` : hatchBackground(HATCH[building.reason_group] ?? HATCH.points, colour)
 }
 
-/** As `58 %, 1.2 permille, NE or NW`; the last part is where, or why that is not shown. */
+/** As `58 %, 1.23 permille, NE or NW`, or `58 %, where is not known, 1.23 permille`: the mark is read in a narrow list, too. */
 function summary(building) {
-    const where = building.judged ? shownQuadrants(building).join(" or ") : building.unsureWhere ? "where is not known" : "not judged"
-    return [building.probability === null ? "" : percent(building.probability),
-        hasSeverity(building) ? `${building.severity_permille.toFixed(2)} permille` : "", where].filter(part => part !== "").join(", ")
+    const mark = building.judged ? "" : building.unsureWhere ? "where is not known" : "not judged"
+    return [building.probability === null ? "" : percent(building.probability), mark,
+        hasSeverity(building) ? `${building.severity_permille.toFixed(2)} permille` : "", shownQuadrants(building).join(" or ")]
+        .filter(part => part !== "").join(", ")
 }
 
 /** `choose(building)` is called on a click, on Enter, and while the arrow keys move. */

@@ -79,21 +79,25 @@ class DamageRate(NamedTuple):
             return (
                 f"{_percent(self.least)} % or more of the judged buildings look damaged. Noise that the model has not "
                 f"seen does that, too, so {_percent(self.rate)} % are taken to be damaged: no estimate is larger than "
-                f"the share that the model was calibrated on. {_NEXT} 0.9"
+                f"the share that the model was calibrated on. {_RANK}"
             )
         interval = f"90 % interval {_percent(self.low)} to {_percent(self.high)} %"
         if self.is_vague:
             return (
                 f"{_percent(self.rate)} % of the buildings are taken to be damaged, but the points fit many shares "
-                f"({interval}). {_NEXT} 0.02"
+                f"({interval}). {_RANK}"
             )
         return f"about {_percent(self.rate)} % of the judged buildings are damaged ({interval})"
 
+    @property
+    def advice(self) -> str:
+        """How a user of the command line makes the share better known; empty where it is known well."""
+        if not self.estimated or (self.least is None and not self.is_vague):
+            return ""
+        return f". If you know the share, give it: --damage-rate {0.02 if self.least is None else 0.9}"
 
-_NEXT = (
-    "Rank by p_damaged; do not count damaged buildings by it. If you know the share, give it as the damage rate: "
-    "--damage-rate"
-)
+
+_RANK = "Rank by p_damaged; do not count damaged buildings by it"
 
 
 def _percent(share: float) -> str:

@@ -254,10 +254,11 @@ def say_damaged(judged: Judged, where: str = "") -> None:
     if not len(p_damaged):
         return
     log.info(
-        "%s%s. p_damaged is 0.9 or more for %d of the %d answered, 0.5 or more for %d. Sort by p_damaged to triage",
+        "%s%s. p_damaged is 0.9 or more for %d of the %d answered, 0.5 or more for %d. Sort by p_damaged to triage%s",
         where,
         str(judged.rate)[:1].upper() + str(judged.rate)[1:],
         int((p_damaged >= 0.9).sum()),
         len(p_damaged),
         int((p_damaged >= 0.5).sum()),
+        judged.rate.advice,
     )

@@ -59,7 +59,7 @@ def text_of_row(window: Any, name: str) -> str:
 
 def test_a_building_that_is_unsure_where_stands_where_its_probability_puts_it(show: Open) -> None:
     window = show(undecided())
-    assert text_of_row(window, "h5").split("\n") == ["h5", "> 99 %, 1.23 permille, where is not known"]
+    assert text_of_row(window, "h5").split("\n") == ["h5", "> 99 %, where is not known, 1.23 permille"]
     assert window.locator(".row").first.inner_text().strip("\u2068\u2069").startswith("h5")
     last = window.evaluate("window.plumbline.state.shown.at(-1).building_id")
     assert last == "h6"
