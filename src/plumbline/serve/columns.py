@@ -63,7 +63,8 @@ DECLARED = (
         "str",
         "building",
         "Reason",
-        f"Why the building is not judged: {', '.join(ABSTENTIONS)}. ok if it is judged.",
+        f"Why the building is not judged: {', '.join(ABSTENTIONS)}. ok if it is judged. noisy_points: or on one line. "
+        "unsure_where: damaged or not is known, but not where; it has all columns.",
     ),
     AnswerColumn(
         "n_points", "int64", "building", "Usable scatterers", "Number of usable scatterers, all tracks together."
@@ -73,14 +74,15 @@ DECLARED = (
         "str",
         "judgement",
         "Most probable quadrant",
-        "Quadrant of the building's own plan that most probably has the largest strain. "
+        "Quarter of the building's own plan that most probably has the largest strain, if it is damaged; NE is the one "
+        "whose walls face most nearly north and east. "
         f"Read it where p_damaged is {SURE_DAMAGE} or more.",
     ),
     AnswerColumn(
         "quadrant_confidence",
         "float64",
         "judgement",
-        "Probability that the quadrant is right",
+        "Probability that the quadrant is right, if damaged",
         "Probability, if the building is damaged, that quadrant is right: its strain is at least 90 % of the largest.",
         unit="0-1",
         decimals=4,
@@ -136,8 +138,8 @@ DECLARED = (
         "float64",
         "judgement",
         "Probability of damage",
-        "Probability of category 1 or above, of every building that the model could be asked about. "
-        "Of ten buildings with 0.8, about eight should be damaged. Sort by it.",
+        "Probability of category 1 or above at the share damage_rate. Of ten buildings with 0.8, about eight should be "
+        "damaged. Sort by it. Also of buildings that are not judged, where it is less sure; empty without points.",
         unit="0-1",
         decimals=4,
     ),
@@ -233,8 +235,9 @@ DECLARED = (
         "settlement_mm",
         "float64",
         "whole",
-        "Settlement over the record, negative: down",
-        "Movement of the whole building over the record; negative: down, or away from the satellite.",
+        "Settlement over the record, negative: down or away from the satellite",
+        "Movement of the whole building over the record against the reference of the products; negative: down, or away "
+        "from the satellite, see settlement_direction. against_neighbours_mm does not depend on the reference.",
         unit="mm",
     ),
     AnswerColumn(
@@ -257,8 +260,8 @@ DECLARED = (
         "settlement_direction",
         "str",
         "whole",
-        "Direction of the settlement",
-        f"Direction of settlement_mm: {VERTICAL}, or {LINE_OF_SIGHT} where only one side sees the building well.",
+        "Axis of the settlement",
+        f"Axis of settlement_mm: {VERTICAL}, or {LINE_OF_SIGHT} where only one side sees the building well.",
     ),
     AnswerColumn("tilt_mm_m", "float64", "whole", "Tilt over the record", "Tilt over the record.", unit="mm/m"),
     AnswerColumn(
@@ -282,7 +285,7 @@ DECLARED = (
         "float64",
         "whole",
         "Settlement less the median of the neighbours",
-        "settlement_mm less the median of the neighbours.",
+        "settlement_mm less the median of the buildings within 100 m; empty with fewer than 3 of them.",
         unit="mm",
     ),
     AnswerColumn(
@@ -298,7 +301,8 @@ DECLARED = (
         "float64",
         "whole",
         "Smallest severity that its points could show",
-        "Smallest severity that the points could show. From 3 up, category 0 says little.",
+        "Smallest severity that the points could show. From 3 up, or where it is empty, category 0 says little: "
+        "a smaller severity rests on the buildings of the training.",
         unit="permille",
     ),
     AnswerColumn("model_version", "str", "building", "Version of the model", "Hash of the model package."),
