@@ -124,7 +124,7 @@ def test_limits_that_are_possible_beside_category_0_are_explained(whole):
     for page in whole.values():
         possible = any(cell.value == "possibly" for row in page.limits if not row.note for cell in row.cells)
         is_sound = possible and page.in_list[3].startswith("0")
-        assert ("The strain itself is below all limits" in page.kind) == is_sound
+        assert ("The most probable strain is below all limits" in page.kind) == is_sound
 
 
 def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whole):
@@ -153,7 +153,7 @@ def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
 
 
 def test_a_client_reads_no_option_no_column_and_no_path(answered, city):
-    assert "--damage-rate" in str(answered.judged.rate)
+    assert "--damage-rate" in answered.judged.rate.advice
     text = json.dumps(asdict(make_report(answered, city, list_order(answered).tolist(), "f.gpkg", date(2024, 5, 1))))
     assert re.findall(r"--[a-z]\S*|\w+\.md|docs/\S*|p_damaged|damage_rate", text) == []
 
