@@ -54,7 +54,9 @@ LIKELY, NAMED = "Quadrants with their probabilities if it is damaged, and points
 HISTORIES = "Histories: thin lines are points, thick lines their means{}. Positive: towards the satellite."
 MARKED = "; orange: points in the marked quadrant; blue: the others"
 BY_SEVERITY = "These verdicts follow the severity; the probability of damage decides."
-POSSIBLY = "The most probable strain is below all limits. Only the upper end of its interval reaches those marked possibly."
+POSSIBLY = (
+    "The most probable strain is below all limits. Only the upper end of its interval reaches those marked possibly."
+)
 
 
 @dataclass(frozen=True)
