@@ -28,7 +28,7 @@ Arrays = dict[str, NDArray[np.float32]]
 def write_adapter(parts: Mapping[str, NDArray[Any]], scaling: float, path: Path) -> None:
     """Write factors and changes by the names above, in 16 bits; `scaling` is `alpha / rank`."""
     half = {name: np.ascontiguousarray(values, np.float16) for name, values in parts.items()}
-    save_file(half, path, {"format": "plumbline-field-adapter-1", SCALING: json.dumps(scaling)})
+    save_file(half, path, {SCALING: json.dumps(scaling)})  # two entries would be written in any order
 
 
 def weight_changes(path: Path) -> Arrays:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyogrio
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
@@ -77,7 +78,12 @@ def publish(
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
         layers = [*unjudged_layer(judged), *courses_layer(judged), *causes_layer(judged)]
-        write_predictions(table, folder / PREDICTIONS, layers)
+        # Dated by the last observation, so that the same inputs give the same bytes.
+        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": f"{last[:10]}T00:00:00.000Z"})
+        try:
+            write_predictions(table, folder / PREDICTIONS, layers)
+        finally:
+            pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
         title = f"Plumbline: {delivery.place}, {delivery.name}"
         write_map(judged, tracks, folder / MAP, title, tiles[0].every, owners=_owners(tiles, tracks))
         changes = None
