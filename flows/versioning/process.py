@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-FLOWS = Path(__file__).resolve().parents[1]
 SECONDS_TO_END = 10.0
 PR_SET_PDEATHSIG = 1
 # Loaded here, because a freshly forked child should do nothing but the call itself.
@@ -80,14 +79,18 @@ def run(
     return code
 
 
+def path_to_flows() -> dict[str, str]:
+    """Return the variable with which a module of the flows is found from the folder of any family."""
+    folder = str(Path(__file__).resolve().parents[2])
+    return {"PYTHONPATH": os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
 def variables(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return a command's environment: this process's, `more`, and settings for unbuffered output."""
     return {
         **os.environ,
         **(more or {}),
         "PYTHONUNBUFFERED": "1",
-        # The flows that run, in the folder of any family.
-        "PYTHONPATH": os.pathsep.join([str(FLOWS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }

@@ -50,7 +50,7 @@ def _run(arguments: list[str], limit_s: float | None, what: str) -> str:
     lines: list[str] = []
     try:
         command = [sys.executable, "-m", "flows.versioning.remote", *arguments]
-        code = process.run(command, lines.append, limit_s=limit_s)
+        code = process.run(command, lines.append, limit_s=limit_s, environment=process.path_to_flows())
     except process.TookTooLongError as error:
         raise UnreachableError(f"{what}: {error}") from error
     last = lines[-1] if lines else "no output"

@@ -114,8 +114,9 @@ def reproduce(
     """
     lines: list[str] = []
     options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
-    told = None if only is None else {OWN_STAGES: " ".join(only)}
+    told = {} if only is None else {OWN_STAGES: " ".join(only)}
     program, command = ("flows.versioning.remote", ["dvc", "repro"]) if pull else ("dvc", ["repro"])
+    told |= process.path_to_flows() if pull else {}
     try:
         code = run_dvc(
             [*command, *options, stage], keeping(lines, say), program=program, limit_s=limit_s, environment=told

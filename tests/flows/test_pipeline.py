@@ -53,13 +53,6 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project, prefe
     assert "this run: nothing was recomputed" in said
     assert "promoted" in said
 
-    # Nothing to do at all: neither DVC nor the registry is asked twice.
-    code, said = project.run(*FLOW)
-    assert code == 0, said
-    assert "data/package is the champion already" in said
-    assert "promoted" not in said
-    assert "this run: nothing was recomputed" in said
-
 
 def copy_row(database: sqlite3.Connection, table: str, where: str, **changes: str) -> None:
     """Another row like the one there is, but for some columns."""
