@@ -71,7 +71,8 @@ def project(tmp_path: Path) -> Project:
         stage["deps"] = [dep for dep in stage["deps"] if dep.startswith(("data/simulate", "data/ingest"))]
         graph["stages"][name] = stage
     graph["stages"]["train"]["deps"] = ["stage.py", "data/prepare"]
-    del graph["stages"]["predict"]["params"]  # real parameters have no such section
+    for name in ("approve", "predict"):
+        del graph["stages"][name]["params"]  # real parameters have no such section
     (project.folder / "dvc.yaml").write_text(yaml.safe_dump(graph))
     (project.folder / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
     with (project.folder / "plumbline/__init__.py").open("a") as stream:
