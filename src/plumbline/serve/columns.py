@@ -7,7 +7,7 @@ The types of the table, the names and descriptions in a GeoPackage, the decimals
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -337,15 +337,6 @@ LIST_ORDER = ("p_damaged", "severity_permille")
 def has_answer(table: pd.DataFrame) -> NDArray[np.bool_]:
     """Return which buildings (B,) have a severity and quadrants: the judged ones, and those unsure where."""
     return np.asarray(table["reason"].isin(ANSWERED_REASONS), bool)
-
-
-@overload
-def shows_quadrant(p_damaged: float) -> bool: ...
-@overload
-def shows_quadrant(p_damaged: NDArray[Any]) -> NDArray[Any]: ...
-def shows_quadrant(p_damaged: Any) -> Any:
-    """Return whether a quadrant is shown for a probability of damage, or for each of an array (B,)."""
-    return p_damaged >= SURE_DAMAGE
 
 
 def format_share(share: float) -> str:

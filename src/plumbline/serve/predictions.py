@@ -21,9 +21,9 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
-from plumbline.export.interface import CATEGORIES, PROBABILITIES, SET_SHARE, SURE_MECHANISM
+from plumbline.export.interface import CATEGORIES, PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
-from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, WHEN, WHOLE, has_answer, shows_quadrant
+from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, WHEN, WHOLE, has_answer
 from plumbline.serve.qgis.descriptions import describe
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
@@ -126,7 +126,7 @@ def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
 def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
     """Return (B,) the mechanism where it and damage are probable enough, else None."""
     p = np.where(np.isfinite(probability), probability, 0.0)
-    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & shows_quadrant(p_damaged)
+    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= SURE_DAMAGE)
     return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 

@@ -9,6 +9,7 @@ import geopandas
 import pandas as pd
 
 from plumbline.serve.columns import format_share
+from plumbline.serve.rules import began_with_record
 
 INTERVAL = "90 % interval"
 MOST_COURSES = 5_000
@@ -23,7 +24,7 @@ def when_text(building: Any) -> str:
     """
     parts = []
     if isinstance(building.begins, str):
-        parts.append(f"begins {_beginning_text(building.begins, building.begins_early, building.begins_late)}")
+        parts.append(f"begins {_beginning_text(building)}")
     if not math.isnan(building.severity_rate):
         interval = f"({INTERVAL} {building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
         parts.append(f"grows by {building.severity_rate:.1f} permille a year {interval}")
@@ -32,17 +33,14 @@ def when_text(building: Any) -> str:
     return "; ".join(parts)
 
 
-def _beginning_text(begins: str, early: str, late: str) -> str:
+def _beginning_text(building: Any) -> str:
     """Write the month in which damage began; see `when_text`.
 
     The interval reaches before the most probable day, except on the first day of the record. There the movement may be
     older than the record, and the interval has no beginning.
-
-    Args:
-        begins: most probable day, ISO 8601. early, late: ends of its 90 % interval.
     """
-    month, first_month, last_month = (day[:7] for day in (begins, early, late))
-    if begins == early:
+    month, first_month, last_month = (day[:7] for day in (building.begins, building.begins_early, building.begins_late))
+    if began_with_record(building):
         until = f" ({INTERVAL} to {last_month})" if last_month != month else ""
         return f"at or before {month}{until}"
     return month if first_month == last_month else f"{month} ({INTERVAL} {first_month} to {last_month})"

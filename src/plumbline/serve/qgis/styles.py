@@ -40,7 +40,7 @@ NOT_JUDGED = {
 }
 """Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
 DAMAGED = f'"severity_permille" IS NOT NULL AND "p_damaged" >= {SURE_DAMAGE}'
-"""Condition of QGIS: a quadrant is shown, see `columns.shows_quadrant`."""
+"""Condition of QGIS: a quadrant is shown, see `rules.shows_quadrant`."""
 NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 """Expression of QGIS: the building's name as HTML."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
