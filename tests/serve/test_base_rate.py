@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from plumbline.core.errors import InputError
-from plumbline.core.strain import LEVEL_EDGES_PERMILLE, TOP_PERMILLE
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE, TOP_PERMILLE, category
 from plumbline.export.answers import Answers
 from plumbline.serve.base_rate import (
     HELD_RATE,
@@ -269,8 +269,9 @@ def test_at_the_share_of_its_calibration_nothing_moves(seed):
     answers = any_answers(seed)
     found = at_rate(answers, np.array(SHARE), CALIBRATED)
     np.testing.assert_allclose(found.category_BC, answers.category_probability, atol=1e-9)
-    same = np.array([found.severity_B, found.low_B, found.high_B])
-    wanted = np.array([answers.severity_permille, answers.severity_low, answers.severity_high])
+    same = np.array([found.low_B, found.high_B])
+    wanted = np.array([answers.severity_low, answers.severity_high])
+    wanted = np.array([np.minimum(wanted[0], found.severity_B), np.maximum(wanted[1], found.severity_B)])
     # Where nothing is probable, all places are one.
     inside = np.take_along_axis(answers.level_probability, np.digitize(wanted, EDGES).T - 1, axis=1).T > 1e-4
     np.testing.assert_allclose(same[inside], wanted[inside], atol=1e-3)
@@ -306,16 +307,17 @@ def test_the_more_are_damaged_the_more_severe_is_each(seed, one, other):
 
 
 @given(seeds, rates)
-def test_what_was_the_median_stays_the_median(seed, rate):
+def test_severity_is_the_median_and_in_category_1_exactly_where_damage_is_as_probable_as_not(seed, rate):
     answers = any_answers(seed)
-    median = np.array([np.interp(0.5, np.cumsum(row), EDGES[1:]) for row in answers.level_probability])
-    answers = answers._replace(severity_permille=median)
     now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
     moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
     moved /= moved.sum(1, keepdims=True)
-    before = place_of(median, answers.level_probability)
-    found = at_rate(answers, np.array(SHARE), rate).severity_B
-    np.testing.assert_allclose(place_of(found, moved), before, atol=1e-6)
+    found = at_rate(answers, np.array(SHARE), rate)
+    np.testing.assert_allclose(place_of(found.severity_B, moved), 0.5, atol=1e-6)
+    undecided = np.abs(found.category_BC[:, 0] - 0.5) < 1e-9
+    np.testing.assert_array_equal(
+        (category(found.severity_B) > 0)[~undecided], (found.category_BC[:, 0] < 0.5)[~undecided]
+    )
 
 
 def test_an_interval_lets_category_0_in_where_it_becomes_probable():
@@ -342,12 +344,12 @@ def test_a_rare_damage_is_called_sound_unless_it_is_sure():
 def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
     answers = any_answers(1)
     level = answers.level_probability.copy()
-    level[3], severity = np.nan, answers.severity_permille.copy()
-    severity[5] = np.nan
-    found = at_rate(answers._replace(level_probability=level, severity_permille=severity), np.array(SHARE), 0.1)
+    level[3], high = np.nan, answers.severity_high.copy()
+    high[5] = np.nan
+    found = at_rate(answers._replace(level_probability=level, severity_high=high), np.array(SHARE), 0.1)
     whole = at_rate(answers, np.array(SHARE), 0.1)
-    assert np.isnan(found.severity_B[[3, 5]]).all()
-    assert np.isnan(found.low_B[3])
+    assert np.isnan(found.high_B[[3, 5]]).all()
+    assert np.isnan([found.low_B[3], found.severity_B[3]]).all()
     rest = np.delete(np.arange(40), [3, 5])
     np.testing.assert_array_equal(found.severity_B[rest], whole.severity_B[rest])
 

@@ -60,7 +60,7 @@ def any_answers(rng) -> Answers:
     low, severity, high = np.sort(rng.uniform(0, 13, (COUNT, 3)) * rng.choice([0.1, 1], (COUNT, 1)), axis=1).T
     quadrant = rng.dirichlet(np.full(4, 0.5), COUNT)
     accepted = np.clip(quadrant * rng.uniform(1, 2, (COUNT, 1)), 0, 1)
-    level, mechanism = rng.dirichlet(np.full(16, 0.3), COUNT), rng.dirichlet(np.full(6, 0.2), COUNT)
+    level, mechanism = rng.dirichlet(np.full(16, 0.1), COUNT), rng.dirichlet(np.full(6, 0.2), COUNT)
     novelty = rng.uniform(0.5, 1.1, COUNT)
     for part in (quadrant, severity, low, high, novelty, accepted, level, mechanism):
         part[rng.random(COUNT) < 0.02] = rng.choice([np.nan, np.inf])

@@ -35,7 +35,7 @@ function severity(city, building) {
         ["Severity", `${fixed("severity_permille")} permille (90\u00a0% interval ${fixed("severity_low")} to ${fixed("severity_high")})`],
         ["Burland category", `${building.burland_category}, ${city.categories[building.burland_category]}`],
     ]
-    // The most probable severity may be below category 1 although damage is probable.
+    // The median is in category 1 or above, and the interval below it.
     if (flagged(building) && building.severity_low < DAMAGED_PERMILLE)
         rows.push(["Decide by", "the probability, not by the category: the points also fit a sound building"])
     return rows

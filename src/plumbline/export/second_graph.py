@@ -98,12 +98,14 @@ class Predictions(nn.Module):
         moved_BK = level_BK * (now_BC / self.share_C)[:, self.of_level_K]
         moved_BK = moved_BK / moved_BK.sum(1, keepdim=True).clamp(min=1e-300)
         category_BC = moved_BK @ self.category_KC
-        severity_at_B, low_at_B, high_at_B = (
-            self._move(value_B.double(), level_BK, moved_BK) for value_B in (severity_B, low_B, high_B)
+        severity_at_B = self._at_place(torch.full_like(level_BK[:, 0], 0.5), moved_BK)
+        low_at_B, high_at_B = (
+            self._at_place(self._place_of(end_B.double(), level_BK), moved_BK) for end_B in (low_B, high_B)
         )
         sound_before_B = (level_BK @ self.category_KC)[:, 0]
         let_in_B = (category_BC[:, 0] > 1 - INTERVAL_SHARE) & (category_BC[:, 0] > sound_before_B + ROUNDING)
-        low_at_B = torch.where(let_in_B, torch.zeros_like(low_at_B), low_at_B)
+        low_at_B = torch.where(let_in_B, torch.zeros_like(low_at_B), torch.minimum(low_at_B, severity_at_B))
+        high_at_B = torch.maximum(high_at_B, severity_at_B)
         damaged_B = 1 - category_BC[:, 0]
 
         # Infinity stands for NaN, so that every runtime takes the first of them, as numpy does.
@@ -152,22 +154,25 @@ class Predictions(nn.Module):
             code_of(mechanism_B),
         )
 
-    def _move(self, value_B: Tensor, before_BK: Tensor, after_BK: Tensor) -> Tensor:
-        """Return the values with the same cumulative probability in another distribution."""
-        is_known_B = value_B.isfinite() & before_BK.isfinite().all(1)
-        value_B = torch.where(is_known_B, value_B.clamp(0, TOP_PERMILLE), 0.0)
-        level_B1 = (value_B[:, None] >= self.bottom_K).long().sum(1, keepdim=True) - 1
-        within_B = (value_B - self.bottom_K[level_B1[:, 0]]) / self.width_K[level_B1[:, 0]]
-        below_BK = before_BK.cumsum(1) - before_BK
-        place_B = (below_BK.gather(1, level_B1) + within_B[:, None] * before_BK.gather(1, level_B1))[:, 0]
-        up_to_BK = after_BK.cumsum(1)
-        passed_BK = up_to_BK < (place_B * up_to_BK[:, -1])[:, None]
-        new_B1 = passed_BK.long().sum(1, keepdim=True).clamp(max=len(self.bottom_K) - 1)
-        after_B = after_BK.gather(1, new_B1)[:, 0]
-        beyond_B = place_B - (up_to_BK.gather(1, new_B1)[:, 0] - after_B)
-        share_B = (beyond_B / after_B.clamp(min=LEAST_PROBABILITY)).clamp(0, 1)
-        moved_B = self.bottom_K[new_B1[:, 0]] + share_B * self.width_K[new_B1[:, 0]]
-        return torch.where(is_known_B, moved_B, torch.nan)
+    def _place_of(self, severity_B: Tensor, level_BK: Tensor) -> Tensor:
+        """Return the cumulative probabilities (B,) of severities, permille, in distributions; NaN where either is."""
+        is_known_B = severity_B.isfinite() & level_BK.isfinite().all(1)
+        severity_B = torch.where(is_known_B, severity_B.clamp(0, TOP_PERMILLE), 0.0)
+        level_B1 = (severity_B[:, None] >= self.bottom_K).long().sum(1, keepdim=True) - 1
+        within_B = (severity_B - self.bottom_K[level_B1[:, 0]]) / self.width_K[level_B1[:, 0]]
+        below_BK = level_BK.cumsum(1) - level_BK
+        place_B = (below_BK.gather(1, level_B1) + within_B[:, None] * level_BK.gather(1, level_B1))[:, 0]
+        return torch.where(is_known_B, place_B, torch.nan)
+
+    def _at_place(self, place_B: Tensor, level_BK: Tensor) -> Tensor:
+        """Return the severities (B,), permille, at cumulative probabilities of distributions; NaN where either is."""
+        up_to_BK = level_BK.cumsum(1)
+        is_passed_BK = up_to_BK < (place_B * up_to_BK[:, -1])[:, None]
+        level_B1 = is_passed_BK.long().sum(1, keepdim=True).clamp(max=len(self.bottom_K) - 1)
+        own_B = level_BK.gather(1, level_B1)[:, 0]
+        beyond_B = place_B - (up_to_BK.gather(1, level_B1)[:, 0] - own_B)
+        share_B = (beyond_B / own_B.clamp(min=LEAST_PROBABILITY)).clamp(0, 1)
+        return self.bottom_K[level_B1[:, 0]] + share_B * self.width_K[level_B1[:, 0]]
 
     def _probable_set(self, quadrant_BQ: Tensor) -> Tensor:
         """Return (B,) codes of the fewest quadrants that hold `SET_SHARE` of the probability."""

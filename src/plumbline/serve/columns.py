@@ -111,7 +111,8 @@ DECLARED = (
         "float64",
         "judgement",
         "Severity",
-        "Most probable largest tensile strain of the building, permille (mm/m).",
+        "Largest tensile strain of the building, permille (mm/m): the median, above and below which it is as probable. "
+        "It is 0.5 or more exactly where p_damaged is.",
         unit="permille",
     ),
     *(

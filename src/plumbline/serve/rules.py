@@ -19,11 +19,6 @@ def shows_quadrant(building: Any) -> bool:
     return building.reason == OK and bool(building.p_damaged >= SURE_DAMAGE)
 
 
-def contradicts_category(building: Any) -> bool:
-    """Return whether damage is probable and the category of the severity is 0, or the reverse."""
-    return is_answered(building) and bool((building.p_damaged >= SURE_DAMAGE) != (building.burland_category > 0))
-
-
 def is_line_of_sight(building: Any) -> bool:
     """Return whether the settlement is a movement along one line of sight, and not vertical."""
     return bool(building.settlement_direction == LINE_OF_SIGHT)

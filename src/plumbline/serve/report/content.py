@@ -38,7 +38,7 @@ from plumbline.serve.report.words import (
     unseen_of,
     whole_facts,
 )
-from plumbline.serve.rules import contradicts_category, is_answered, shows_quadrant
+from plumbline.serve.rules import is_answered, shows_quadrant
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.points.track import Track
 
@@ -53,9 +53,8 @@ LEGEND = (
 LIKELY, NAMED = "Quadrants with their probabilities if it is damaged, and points.", "Quadrants and points."
 HISTORIES = "Histories: thin lines are points, thick lines their means{}. Positive: towards the satellite."
 MARKED = "; orange: points in the marked quadrant; blue: the others"
-BY_SEVERITY = "These verdicts follow the severity; the probability of damage decides."
 POSSIBLY = (
-    "The most probable strain is below all limits. Only the upper end of its interval reaches those marked possibly."
+    "The median of the strain is below all limits. Only the upper end of its interval reaches those marked possibly."
 )
 
 
@@ -70,7 +69,7 @@ class BuildingPage:
     headline: str
     colour: str
     category: str
-    """Beside the headline; empty where it would contradict it."""
+    """Beside the headline; empty where there is none."""
     in_list: list[str]
     """Cells of its row of the list, behind the number."""
     in_sheet: list[str]
@@ -231,13 +230,7 @@ class _Writer:
             course=self._course(building),
             whole=whole_facts(building, seen, self._city.points),
             limits=limits,
-            kind=" ".join(
-                [
-                    kind_sentence(kinds),
-                    *([POSSIBLY] if possible else []),
-                    *([BY_SEVERITY] if contradicts_category(building) else []),
-                ]
-            ),
+            kind=" ".join([kind_sentence(kinds), *([POSSIBLY] if possible else [])]),
             unseen=unseen_of(seen, self._city.points, building),
             attributes="; ".join(f"{name}: {value}" for name, value in attributes.items()),
         )
@@ -289,11 +282,11 @@ class _Writer:
 
 
 def _beside(building: Any) -> str:
-    """Return what stands beside the headline: the category, if it goes with the probability."""
+    """Return what stands beside the headline: the category."""
     if not is_answered(building):
         return "" if np.isnan(building.p_damaged) else "Not judged"
     category = int(building.burland_category)
-    return "" if contradicts_category(building) else f"Category {category}, {CATEGORY_NAMES[category]}"
+    return f"Category {category}, {CATEGORY_NAMES[category]}"
 
 
 def _limit(seen: drawings.Seen) -> float:

@@ -11,7 +11,6 @@ from plumbline.serve.report.limits import NINETY
 from plumbline.serve.report.words import PLACE_NOT_SURE, plain, signed
 from plumbline.serve.rules import (
     began_with_record,
-    contradicts_category,
     is_answered,
     is_line_of_sight,
     shows_quadrant,
@@ -19,12 +18,8 @@ from plumbline.serve.rules import (
 
 LONGEST_NAME = 60
 """Most letters of a name in the list."""
-SIGHT_MARK, CATEGORY_MARK = "*", "†"
-NOTES = {
-    SIGHT_MARK: "along the line of sight of one track, not vertical.",
-    CATEGORY_MARK: "severity and category are near the middle of a wide distribution. The probability decides.",
-}
-"""Meaning of each mark in the list."""
+SIGHT_MARK = "*"
+SIGHT_NOTE = f"{SIGHT_MARK} along the line of sight of one track, not vertical."
 NO_NEIGHBOURS = (
     "No figure against neighbours: the points do not show the building's settlement, or fewer than 3 buildings around "
     "it can be compared."
@@ -81,12 +76,11 @@ def list_cells(listed: Listed) -> list[str]:
     name, p_damaged = plain(building.building_id, LONGEST_NAME), building.p_damaged
     if not is_answered(building):
         return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", against]
-    mark = CATEGORY_MARK if contradicts_category(building) else ""
     return [
         name,
         format_share(p_damaged),
         f"{building.severity_permille:.2f} ({building.severity_low:.2f} to {building.severity_high:.2f})",
-        f"{building.burland_category:d}{mark}",
+        f"{building.burland_category:d}",
         listed.quadrants,
         listed.since,
         against,
@@ -95,9 +89,7 @@ def list_cells(listed: Listed) -> list[str]:
 
 def list_notes(rows: list[list[str]]) -> list[str]:
     """Return what the marks and empty cells in the rows of the list mean; only of those that occur."""
-    notes = [
-        f"{mark} {text}" for mark, text in NOTES.items() if any(cell.endswith(mark) for row in rows for cell in row[1:])
-    ]
+    notes = [SIGHT_NOTE] if any(row[-1].endswith(SIGHT_MARK) for row in rows) else []
     return [*notes, NO_NEIGHBOURS] if any(not row[-1] for row in rows) else notes
 
 
@@ -130,6 +122,4 @@ def _figure(value: float, decimals: int) -> str:
 def _remark(listed: Listed) -> str:
     if not is_answered(listed.building):
         return f"Not judged: {listed.explanation}."
-    remarks = [PLACE_NOT_SURE] if listed.building.reason == UNSURE_WHERE else []
-    remarks += [f"Category: {NOTES[CATEGORY_MARK]}"] if contradicts_category(listed.building) else []
-    return " ".join(remarks)
+    return PLACE_NOT_SURE if listed.building.reason == UNSURE_WHERE else ""

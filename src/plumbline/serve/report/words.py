@@ -22,7 +22,7 @@ from plumbline.serve.map.over_time import when_text
 from plumbline.serve.place.surroundings import MIN_SCATTERERS
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.limits import NINETY, Fact
-from plumbline.serve.rules import contradicts_category, is_answered, is_line_of_sight, shows_quadrant
+from plumbline.serve.rules import is_answered, is_line_of_sight, shows_quadrant
 from plumbline.sources.points.track import Track
 
 MOVES_ALONE = 5.0
@@ -131,14 +131,17 @@ def headline_of(building: Any) -> str:
 def facts_of(building: Any) -> list[Fact]:
     """Say what the model estimates for a building that has an answer, and what each figure means."""
     categories = ", ".join(f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES))
-    heading = "" if contradicts_category(building) else " The heading has that of the severity."
     facts = [
         Fact(
             "Severity",
             f"{building.severity_permille:.2f} permille ({building.severity_low:.2f} to {building.severity_high:.2f})",
-            "Largest tensile strain in the structure.",
+            "Largest tensile strain in the structure: the median, and its 90 % interval.",
         ),
-        Fact("Categories", categories, f"Probability of each, by strain.{heading} What is seen is often one lower."),
+        Fact(
+            "Categories",
+            categories,
+            "Probability of each, by strain. The heading has that of the severity. What is seen is often one lower.",
+        ),
     ]
     if building.reason == UNSURE_WHERE:
         quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
@@ -187,12 +190,6 @@ def reading_of_it(building: Any, explanation: str) -> list[str]:
 def _fit(building: Any) -> str:
     """Say how severity and category go with the probability of damage."""
     bound = CATEGORY_BOUNDS_PERMILLE[0]
-    if contradicts_category(building):
-        below, above = format_share(building[CATEGORIES[0]]), format_share(building.p_damaged)
-        return (
-            f"Severity and category are near the middle of a wide distribution, of which {below} are below category 1 "
-            f"and {above} in it or above; the probability decides."
-        )
     if building.severity_low >= bound:
         return "The entire interval of the severity lies in category 1 or above."
     if building.burland_category > 0:
