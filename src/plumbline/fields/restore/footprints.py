@@ -1,4 +1,4 @@
-"""Read a restored field off at footprints: how each moves and tilts, and how it moves against its neighbours."""
+"""Read a restored field off at footprints: how each moves, and how it moves against its neighbours."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 
 AGAINST = "against_neighbours_mm"
-FIGURES = ("displacement_mm", "gradient_mm_m", AGAINST)
+FIGURES = ("displacement_mm", AGAINST)
 """Of each footprint, each with `_low` and `_high`: a 90 % interval.
 
 `displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite) where one direction sees it.
-`gradient_mm_m`: steepest slope of the plane through it, its tilt. `against_neighbours_mm`: `displacement_mm` less the
-median of the other footprints around, as `surroundings` has it. A field does not resolve what bends within a footprint:
-no figure of strain is read off (docs/decisions/0053-no-distortion-from-a-field.md).
+`against_neighbours_mm`: `displacement_mm` less the median of the other footprints around, as `surroundings` has it. A
+field does not resolve how a footprint tilts or bends: neither is read off
+(docs/decisions/0053-no-distortion-from-a-field.md).
 """
 UP = BANDS.index("up_mm")
 LOW, HIGH = 5, 95
@@ -84,7 +84,7 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
         against = _against(known, place, radius_m)
         for number in members:
             if number in known:
-                rows[number] = _figures(known[number], grid) | against.get(number, {})
+                rows[number] = _figures(known[number]) | against.get(number, {})
     columns = ["direction"] + [name + end for name in FIGURES for end in ("", "_low", "_high")]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
     result = footprints.reset_index(drop=True)
@@ -154,20 +154,13 @@ def _against(told: dict[int, _Told], place: NDArray[np.floating[Any]], radius_m:
     return found
 
 
-def _figures(told: _Told, grid: Grid) -> dict[str, Any]:
-    """Return the figures of one footprint by itself."""
-    east, north = (values[told.cells] for values in np.meshgrid(grid.eastings, grid.northings))
-    samples = told.samples
-    place = np.column_stack([east - east.mean(), north - north.mean()])
-    planes = np.linalg.lstsq(np.column_stack([place, np.ones(len(place))]), samples.T, rcond=None)[0]
-    tilt = np.hypot(planes[0], planes[1])
-    found: dict[str, Any] = {"direction": told.direction}
-    for figure, values in zip(FIGURES[:2], (samples.mean(axis=1), tilt), strict=True):
-        found[figure] = float(values.mean())
-        low, high = map(float, np.percentile(values, [LOW, HIGH]))
-        # Samples that all agree have ends that differ from their mean in the last bit.
-        found[f"{figure}_low"], found[f"{figure}_high"] = min(low, found[figure]), max(high, found[figure])
-    return found
+def _figures(told: _Told) -> dict[str, Any]:
+    """Return the displacement of one footprint by itself, with its interval."""
+    values = told.samples.mean(axis=1)
+    mean, low, high = float(values.mean()), *map(float, np.percentile(values, [LOW, HIGH]))
+    # Samples that all agree have ends that differ from their mean in the last bit.
+    ends = {"displacement_mm_low": min(low, mean), "displacement_mm_high": max(high, mean)}
+    return {"direction": told.direction, "displacement_mm": mean, **ends}
 
 
 def save_table(table: geopandas.GeoDataFrame, out: Path, layer: str) -> None:
