@@ -136,6 +136,7 @@ TABLES = {
             1,
         )
     ],
+    "unchanged": [(("command", "lines", "answer", "text", "first difference"), 4)],
 }
 WORDS = {
     "workers",
@@ -149,6 +150,8 @@ WORDS = {
     "of",
     "bar",
     "holds",
+    "answer",
+    "text",
 }
 """Columns that hold no number."""
 TRAINED = {
@@ -162,7 +165,7 @@ PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
 SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
 SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.intervals", "restoration.left_out"}  # judge
-SLOW |= {"restoration.use", "settlement"}
+SLOW |= {"restoration.use", "settlement", "unchanged"}
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 
