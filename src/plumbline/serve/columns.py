@@ -206,7 +206,8 @@ DECLARED = (
         "float64",
         "when",
         "Growth of the severity in the last year",
-        "Growth of the severity in the last year, permille a year.",
+        "Growth in the last year: severity_permille times the share of the movement that fell into it. "
+        "If severity_low is 0, so is the lower end.",
         unit="permille a year",
         is_optional=True,
     ),
@@ -331,6 +332,8 @@ DECIMALS = {column.name: column.decimals for column in DECLARED if column.dtype 
 """Decimals in the map's data."""
 
 
+PERMILLE_DECIMALS = 2
+"""Decimals of a strain, wherever one is read: with one, 0.49 of category 0 would read as 0.5, of category 1."""
 LIST_ORDER = ("p_damaged", "severity_permille")
 """Columns by which every list of buildings is sorted, the largest first."""
 
@@ -343,6 +346,11 @@ def has_answer(table: pd.DataFrame) -> NDArray[np.bool_]:
 def format_share(share: float) -> str:
     """Return a probability in percent, never 0 or 100."""
     return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
+def format_permille(strain: float) -> str:
+    """Return a strain, permille, with its decimals."""
+    return f"{strain:.{PERMILLE_DECIMALS}f}"
 
 
 def markdown_table() -> str:

@@ -66,12 +66,12 @@ def test_words_say_only_what_is_known():
     dates = {"begins": "2023-05-02", "begins_early": "2023-02-01", "begins_late": "2023-08-30"}
     assert when_text(pd.Series(empty | dict.fromkeys(rate, np.nan) | {"p_accelerating": np.nan})) == ""
     rate["p_accelerating"] = 0.4
-    assert when_text(pd.Series(empty | rate)) == "grows by 0.4 permille a year (90 % interval 0.2 to 0.7)"
+    assert when_text(pd.Series(empty | rate)) == "grows by 0.42 permille a year (90 % interval 0.20 to 0.71)"
     assert when_text(pd.Series(dates | rate)) == (
-        "begins 2023-05 (90 % interval 2023-02 to 2023-08); grows by 0.4 permille a year (90 % interval 0.2 to 0.7)"
+        "begins 2023-05 (90 % interval 2023-02 to 2023-08); grows by 0.42 permille a year (90 % interval 0.20 to 0.71)"
     )
     faster = when_text(pd.Series(empty | rate | {"p_accelerating": 0.93}))
-    assert faster.endswith("0.2 to 0.7); faster in the last year than before (probability 93 %)")
+    assert faster.endswith("0.20 to 0.71); faster in the last year than before (probability 93 %)")
     assert when_text(pd.Series(empty | rate | {"p_accelerating": 0.996})).endswith("(probability > 99 %)")
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.prepare.abstention import OK
 from plumbline.reporting.colours import CATEGORY_NAMES
-from plumbline.serve.columns import format_share
+from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.map.over_time import INTERVAL, when_text
 from plumbline.serve.rules import is_answered, shows_quadrant
 from plumbline.sources.globe import DECIMALS, TURN_DEG
@@ -147,8 +147,8 @@ def description(building: Any, why_not: str) -> str:
     if is_answered(building):
         code = int(building.burland_category)
         lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
-        interval = f"({INTERVAL} {building.severity_low:.2f} to {building.severity_high:.2f})"
-        lines.append(f"Severity {building.severity_permille:.2f} permille {interval}")
+        interval = f"({INTERVAL} {format_permille(building.severity_low)} to {format_permille(building.severity_high)})"
+        lines.append(f"Severity {format_permille(building.severity_permille)} permille {interval}")
         if shows_quadrant(building):
             lines.append(f"Quadrant {building.quadrants.replace('|', ' or ')}")
         if isinstance(building.mechanism, str):

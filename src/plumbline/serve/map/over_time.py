@@ -8,7 +8,7 @@ from typing import Any
 import geopandas
 import pandas as pd
 
-from plumbline.serve.columns import format_share
+from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.rules import began_with_record
 
 INTERVAL = "90 % interval"
@@ -26,8 +26,10 @@ def when_text(building: Any) -> str:
     if isinstance(building.begins, str):
         parts.append(f"begins {_beginning_text(building)}")
     if not math.isnan(building.severity_rate):
-        interval = f"({INTERVAL} {building.severity_rate_low:.1f} to {building.severity_rate_high:.1f})"
-        parts.append(f"grows by {building.severity_rate:.1f} permille a year {interval}")
+        rate, low, high = map(
+            format_permille, (building.severity_rate, building.severity_rate_low, building.severity_rate_high)
+        )
+        parts.append(f"grows by {rate} permille a year ({INTERVAL} {low} to {high})")
     if building.p_accelerating > 0.5:
         parts.append(f"faster in the last year than before (probability {format_share(building.p_accelerating)})")
     return "; ".join(parts)

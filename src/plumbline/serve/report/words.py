@@ -17,7 +17,7 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.columns import format_share
+from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.map.over_time import when_text
 from plumbline.serve.place.surroundings import MIN_SCATTERERS
 from plumbline.serve.report.drawings import Seen
@@ -51,11 +51,12 @@ WORDS = (
     (
         "Quadrants",
         "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most. "
-        "Not sure: the chance of a wrong one is too large.",
+        "Not sure: the chance of a wrong one is too large. Empty: sound is more probable than damaged.",
     ),
     (
         "Since",
-        "when the damaging movement began. Or before: nobody looked earlier. A building bends, then cracks.",
+        "when the damaging movement began. Or before: nobody looked earlier. Empty: not known. "
+        "A building bends, then cracks.",
     ),
     ("Against neighbours", "settlement less the median of the other buildings around; negative: it sinks more."),
     (
@@ -128,13 +129,19 @@ def headline_of(building: Any) -> str:
     return f"Probability of damage: {format_share(building.p_damaged)}"
 
 
+def severity_text(building: Any, unit: str = "") -> str:
+    """Return the severity with its interval, as `1.23 permille (0.40 to 2.10)`."""
+    value, low, high = map(format_permille, (building.severity_permille, building.severity_low, building.severity_high))
+    return f"{value}{unit} ({low} to {high})"
+
+
 def facts_of(building: Any) -> list[Fact]:
     """Say what the model estimates for a building that has an answer, and what each figure means."""
     categories = ", ".join(f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES))
     facts = [
         Fact(
             "Severity",
-            f"{building.severity_permille:.2f} permille ({building.severity_low:.2f} to {building.severity_high:.2f})",
+            severity_text(building, " permille"),
             "Largest tensile strain in the structure: the median, and its 90 % interval.",
         ),
         Fact(
@@ -157,8 +164,11 @@ def facts_of(building: Any) -> list[Fact]:
     if isinstance(building.mechanism, str):
         facts.append(Fact("Fails like", building.mechanism, "The kind of movement that fits best."))
     if when := when_text(building):
-        start = ": start of the movement, not of a crack" if isinstance(building.begins, str) else ""
-        facts.append(Fact("When" if start else "Growth", when, f"If the building is damaged{start}."))
+        has_date = isinstance(building.begins, str)
+        means = ["If it is damaged: start of the movement, not of a crack."] if has_date else []
+        if not math.isnan(building.severity_rate):
+            means.append("Growth: the part of the severity that came in the last year.")
+        facts.append(Fact("When" if has_date else "Growth", when, " ".join(means)))
     return facts
 
 
