@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.export.interface import PROBABILITIES
 from plumbline.pretrained import PACKAGE
-from plumbline.reporting.colours import GREY
+from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS
 from plumbline.serve.columns import format_share
 from plumbline.serve.judgement import answer, open_model
 from plumbline.serve.report.content import POSSIBLY, BuildingPage, list_order, make_report
-from plumbline.serve.report.drawings import PROBABILITY_COLOURS
 from plumbline.serve.report.drawings import city as city_map
 from plumbline.serve.report.run import MOST, report_of
 from plumbline.serve.report.words import plain, signed
@@ -139,23 +138,32 @@ def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whol
 
 def test_the_scale_of_the_map_stands_below_the_buildings():
     boxes = np.array([shapely.box(0, 0, 10, 10), shapely.box(80, 80, 90, 90)], object)
-    drawn = city_map(boxes, np.array([0.2, 0.7]), [0, 1])
+    drawn = city_map(boxes, np.array([0.2, 0.7]), [0, 1]).svg
     inside, below = drawn.split("</g>", 1)[0], drawn.rsplit("</g>", 1)[1]
     assert " m</text>" in below
     assert "fill-opacity" not in inside
 
 
 def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
-    boxes = np.array([shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(6)], object)
-    drawn = city_map(boxes, np.array([0.05, 0.1, 0.49, 0.5, 0.95, np.nan]), range(6))
+    boxes = np.array([shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(7)], object)
+    drawn = city_map(boxes, np.array([0.01, 0.02, 0.19, 0.49, 0.5, 0.95, np.nan]), range(7)).svg
     colours = re.findall(r'fill="(#\w{6})" fill-rule', drawn)  # the first of the list is drawn last
-    assert colours[::-1] == [*PROBABILITY_COLOURS.values(), GREY]
+    assert colours[::-1] == [*PROBABILITY_COLOURS, GREY]
 
 
 def test_a_client_reads_no_option_no_column_and_no_path(answered, city):
     assert "--damage-rate" in answered.judged.rate.advice
     text = json.dumps(asdict(make_report(answered, city, list_order(answered).tolist(), "f.gpkg", date(2024, 5, 1))))
     assert re.findall(r"--[a-z]\S*|\w+\.md|docs/\S*|p_damaged|damage_rate", text) == []
+
+
+def test_the_list_says_how_many_buildings_it_leaves_out(answered, city, footprints):
+    names = answered.judged.table["building_id"].iloc[list_order(answered)[[5, 2]]].tolist()
+    first, chosen = (report_of(answered, city, footprints, own, 3, sheet="r_list.csv").cut for own in ((), names))
+    assert first.startswith("The list has the first 3 of 37 buildings, by probability of damage; the map shows ")
+    assert first.endswith("All 37 are in the file r_list.csv.")
+    assert chosen.startswith("The list has the 2 of 37 buildings")
+    assert "file" not in report_of(answered, city, footprints, (), 3).cut
 
 
 def test_the_level_of_the_intervals_is_said_once(answered, city):
@@ -194,7 +202,8 @@ def test_a_building_damaged_at_an_unknown_place_keeps_its_place_in_the_list_and_
     assert "about as often" not in " ".join(page.why)
     assert page.limits == before.limits
     made = make_report(unsure, city, [0], "f", date(2024, 5, 1))
-    assert made.counts.endswith("judged; of 1 of these the place of the damage is not sure; not judged: 1 no points")
+    assert made.counts.endswith("judged; of 1 of these the place of the damage is not sure")
+    assert made.unjudged == ["no points: 1"]
 
 
 def test_a_probability_without_a_severity_is_shown_and_said_to_be_less_reliable(answered, city):
@@ -222,6 +231,7 @@ def test_the_start_of_the_movement_is_named_only_beside_a_date(answered, city, w
     page = page_of(changed(answered, name, begins=None, begins_early=None, begins_late=None), city, name)
     (growth,) = (fact for fact in page.facts if fact.name == "Growth")
     assert "start of the movement" not in growth.means
+    assert "if" not in growth.means.lower()  # the severity, of which it is a part, is not for damage alone
     assert page.in_list[5] == ""
 
 
@@ -250,7 +260,7 @@ def test_a_difference_from_the_neighbours_agrees_with_its_interval(answered, cit
 
 def test_a_small_footprint_is_large_enough_in_the_map_to_show_its_colour():
     boxes = np.array([shapely.box(0, 0, 5, 5), shapely.box(9000, 0, 9008, 8), shapely.box(4000, 0, 4500, 500)], object)
-    drawn = city_map(boxes, np.array([0.2, 0.7, 0.3]), [0, 1])
+    drawn = city_map(boxes, np.array([0.2, 0.7, 0.3]), [0, 1]).svg
     widths = [
         np.ptp([float(x) for x in re.findall(r"[ML]?([-\d.]+)[ ,][-\d.]+", path)])
         for path in re.findall(r'<path d="([^"]+)" fill="#\w{6}" fill-rule', drawn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -159,12 +160,18 @@ def test_a_file_with_other_keys_is_refused_before_anything_is_judged(footprints,
     assert not (tmp_path / "r.html").exists()
 
 
-def test_the_sheet_has_the_buildings_and_figures_of_the_list(made, tmp_path):
-    write_sheet(made, tmp_path / "r_list.csv")
+def test_the_sheet_has_all_buildings_and_the_figures_of_the_list(answered, made, tmp_path):
+    write_sheet(answered, made, tmp_path / "r_list.csv")
     with (tmp_path / "r_list.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["Building"] for row in rows] == [page.in_list[0] for page in made.pages]
-    for row, page in zip(rows, made.pages, strict=True):
+    assert {row["Building"] for row in rows} == set(answered.judged.table["building_id"])
+    listed = rows[: len(made.pages)]
+    assert [row["Number"] for row in rows] == ["1", "2", *[""] * (len(rows) - 2)]
+    left = Counter(row["Not judged"] for row in rows if row["Not judged"])
+    assert [f"{reason}: {count}" for reason, count in left.items()] == made.unjudged == ["no points: 1"]
+    assert rows[-1]["Remark"] == "Not judged: no usable point is on it."
+    assert [row["Building"] for row in listed] == [page.in_list[0] for page in made.pages]
+    for row, page in zip(listed, made.pages, strict=True):
         assert page.in_list[1].strip("<> %") == f"{float(row['Probability of damage, %']):.0f}"
         assert page.in_list[2] == f"{row['Severity, permille']} ({row['Severity from']} to {row['Severity to']})"
         assert page.in_list[4:6] == [row["Quadrants"], row["Since"]]

@@ -18,13 +18,13 @@ from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
-from plumbline.reporting.colours import CATEGORY_NAMES, GREY
+from plumbline.reporting.colours import CATEGORY_NAMES, GREY, PROBABILITY_COLOURS, PROBABILITY_NAMES
 from plumbline.serve.columns import has_answer
 from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_ABOUT, About
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
-from plumbline.serve.report.listing import SHEET_HEAD, Listed, list_cells, list_notes, sheet_cells
+from plumbline.serve.report.listing import LONGEST_EXPLANATION, Listed, list_cells, list_notes
 from plumbline.serve.report.words import (
     INTERVALS,
     WORDS,
@@ -63,6 +63,8 @@ class BuildingPage:
     """All that a report says of a building."""
 
     number: int
+    row: int
+    """Of the predictions."""
     name: str
     judged: bool
     """Whether it has a severity."""
@@ -72,8 +74,6 @@ class BuildingPage:
     """Beside the headline; empty where there is none."""
     in_list: list[str]
     """Cells of its row of the list, behind the number."""
-    in_sheet: list[str]
-    """Cells of its row of the sheet, behind the number."""
     facts: list[Fact]
     why: list[str]
     plan: str
@@ -113,26 +113,34 @@ class Report:
     """How to read it."""
     notes: list[str]
     """What marks and empty cells of the list mean."""
+    cut: str
+    """Which buildings list and map hold, and where the others are."""
+    unjudged: list[str]
+    """How many buildings are not judged for each reason."""
     map: str
     pages: list[BuildingPage]
 
-    @property
-    def sheet(self) -> list[list[str]]:
-        """Return the list as rows of cells, the first with the names of the columns."""
-        return [list(SHEET_HEAD), *([str(page.number), *page.in_sheet] for page in self.pages)]
-
 
 def make_report(
-    answered: Answered, city: CityInMemory, rows: Sequence[int], footprints: str, today: date, about: About = NO_ABOUT
+    answered: Answered,
+    city: CityInMemory,
+    rows: Sequence[int],
+    footprints: str,
+    today: date,
+    *,
+    about: About = NO_ABOUT,
+    sheet: str = "",
 ) -> Report:
     """Put together the report of some buildings.
 
     Args:
         answered: of all buildings. city: what was judged. rows: of the buildings table, in the order of the list.
         footprints: name of their file. today: the day that it is made. about: texts for the first page.
+        sheet: name of the file with all buildings; empty without one.
     """
     table, writer = answered.judged.table, _Writer(answered, city)
     pages = [writer.page(number, row) for number, row in enumerate(progress(rows, len(rows), "report"), 1)]
+    drawn = drawings.city(table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows)
     texts = {name: plain(", ".join(text.splitlines())) for name, text in about.model_dump().items()}
     return Report(
         title=texts.pop("project") or plain(footprints),
@@ -145,14 +153,16 @@ def make_report(
         intervals=INTERVALS,
         footprints=f"{plain(footprints)} ({city.points[0].crs})",
         tracks=[_track_row(track) for track in city.points],
-        colours=[*drawings.PROBABILITY_COLOURS.items(), ("not known", GREY)],
+        colours=[*zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, strict=True), ("not known", GREY)],
         categories=[
             (f"{number} {name}", seen) for number, (name, seen) in enumerate(zip(CATEGORY_NAMES, CRACKS, strict=True))
         ],
         references=list(REFERENCES),
         words=list(WORDS),
         notes=list_notes([page.in_list for page in pages]),
-        map=drawings.city(table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows),
+        cut=_cut(rows, list_order(answered), drawn.buildings, sheet),
+        unjudged=_unjudged(answered.judged),
+        map=drawn.svg,
         pages=pages,
     )
 
@@ -165,16 +175,24 @@ def list_order(answered: Answered) -> Index:
 
 
 def _counts(judged: Judged) -> str:
-    """Count the buildings with a judgement, and those without by reason."""
-    reasons, answered = judged.reason, has_answer(judged.table)
-    unsure = int((answered & (reasons == UNSURE_WHERE)).sum())
-    rest = pd.Series(reasons[~answered]).value_counts()
-    parts = [f"{len(reasons):,} buildings, {int(answered.sum()):,} judged"]
-    parts += [f"of {unsure:,} of these the place of the damage is not sure"] if unsure else []
-    parts += (
-        ["not judged: " + ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in rest.items())] if len(rest) else []
-    )
-    return "; ".join(parts)
+    """Count the buildings with a judgement, and those of which the place of the damage is not sure."""
+    answered = int(has_answer(judged.table).sum())
+    unsure = int((judged.reason == UNSURE_WHERE).sum())
+    place = f"; of {unsure:,} of these the place of the damage is not sure" if unsure else ""
+    return f"{len(judged.reason):,} buildings, {answered:,} judged{place}"
+
+
+def _unjudged(judged: Judged) -> list[str]:
+    reasons = pd.Series(judged.reason[~has_answer(judged.table)]).value_counts()
+    return [f"{name.replace('_', ' ')}: {count:,}" for name, count in reasons.items()]
+
+
+def _cut(rows: Sequence[int], order: Index, drawn: int, sheet: str) -> str:
+    """Say how many of all buildings the list and the map hold, and where all are."""
+    first = "first " if list(rows) == order[: len(rows)].tolist() else ""
+    listed = f"The list has the {first}{len(rows):,} of {len(order):,} buildings, by probability of damage"
+    shown = f"the map shows {drawn:,}, these with their numbers"
+    return f"{listed}; {shown}." + (f" All {len(order):,} are in the file {plain(sheet)}." if sheet else "")
 
 
 def _track_row(track: Track) -> list[str]:
@@ -195,7 +213,7 @@ class _Writer:
     def page(self, number: int, row: int) -> BuildingPage:
         """Write the page of a building. `number`: in the list. `row`: in the buildings table."""
         building = self._judged.table.iloc[row]
-        explanation = plain(self._judged.explanation[row], 400)
+        explanation = plain(self._judged.explanation[row], LONGEST_EXPLANATION)
         shape = self._judged.table.geometry.iloc[row]
         frame = frames(np.array([shape], object))
         seen, judged = self._seen(row, frame), is_answered(building)
@@ -209,16 +227,15 @@ class _Writer:
         possible = any(cell.value == "possibly" for row in limits if not row.note for cell in row.cells)
         title = f"Plan of building {plain(building.building_id)}"
         possible &= judged and building.burland_category == 0
-        listed = Listed(building, explanation)
         return BuildingPage(
             number=number,
+            row=row,
             name=plain(building.building_id),
             judged=judged,
             headline=headline_of(building),
             colour=drawings.probability_colour(building.p_damaged),
             category=_beside(building),
-            in_list=list_cells(listed),
-            in_sheet=sheet_cells(listed),
+            in_list=list_cells(Listed(building, explanation)),
             facts=facts_of(building) if judged else [],
             why=reading_of_it(building, explanation),
             plan=drawings.plan(shape, frame, seen, probability, decided, limit, title),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames
 from plumbline.reporting.charts import course_chart, over_time, svg_document, svg_text
-from plumbline.reporting.colours import CATEGORY_COLOURS, GREY
+from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS, PROBABILITY_EDGES
 from plumbline.reporting.plans import DrawnBuilding, draw_building, north_arrow, outline_path, scale_bar
 
 Float = NDArray[np.floating[Any]]
@@ -34,12 +34,6 @@ MOST_DRAWN = 6000
 MOST_LINES, MOST_STEPS = 10, 80
 """Points of a track that are drawn, and values of each."""
 EPOCH = date(1970, 1, 1).toordinal()
-PROBABILITY_BOUNDS = (0.1, 0.3, 0.5, 0.9)
-"""Probabilities of damage between the colours of the map; from 0.5 on, damage is as probable as not."""
-PROBABILITY_COLOURS = dict(
-    zip(("below 10 %", "10 to 30 %", "30 to 50 %", "50 to 90 %", "90 % and more"), CATEGORY_COLOURS, strict=True)
-)
-"""Name of each class of probability, and its colour."""
 BESIDE, OTHERS = "#c46a3d", "#2f6c9e"
 """Of the points in the damaged quadrant, and of the rest."""
 
@@ -140,10 +134,18 @@ def probability_colour(p_damaged: float) -> str:
     """Return the colour of a probability of damage; grey where there is none."""
     if math.isnan(p_damaged):
         return GREY
-    return [*PROBABILITY_COLOURS.values()][int(np.searchsorted(PROBABILITY_BOUNDS, p_damaged, side="right"))]
+    return PROBABILITY_COLOURS[int(np.searchsorted(PROBABILITY_EDGES, p_damaged, side="right"))]
 
 
-def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> str:
+class CityMap(NamedTuple):
+    """The map of the list."""
+
+    svg: str
+    buildings: int
+    """How many are drawn: those of the list, and others around them."""
+
+
+def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> CityMap:
     """Draw the map of the list: footprints coloured by probability of damage, those of the list with their numbers.
 
     Args:
@@ -179,9 +181,8 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     clip = f'<clipPath id="map"><rect width="{width}" height="{height}"/></clipPath>'
     below = scale_bar(scale, 12, height + SCALE_PX - 10, 160)  # not over the buildings
     body = f'{clip}<g clip-path="url(#map)">{"".join(parts)}</g>{below}'
-    return document(
-        f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>', 17
-    )
+    svg = f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>'
+    return CityMap(document(svg, 17), len(drawn))
 
 
 def _enlarged(outlines: NDArray[np.object_], least_m: float) -> NDArray[np.object_]:

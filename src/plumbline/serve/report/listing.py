@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from plumbline.prepare.abstention import UNSURE_WHERE
-from plumbline.serve.columns import format_share
+from plumbline.serve.columns import PERMILLE_DECIMALS, format_share
+from plumbline.serve.judgement import Judged
 from plumbline.serve.report.limits import NINETY
-from plumbline.serve.report.words import PLACE_NOT_SURE, plain, signed
+from plumbline.serve.report.words import PLACE_NOT_SURE, plain, severity_text, signed
 from plumbline.serve.rules import (
     began_with_record,
     is_answered,
@@ -16,8 +18,8 @@ from plumbline.serve.rules import (
     shows_quadrant,
 )
 
-LONGEST_NAME = 60
-"""Most letters of a name in the list."""
+LONGEST_NAME, LONGEST_EXPLANATION = 60, 400
+"""Most letters of a name in the list, and of why a building is not judged."""
 SIGHT_MARK = "*"
 SIGHT_NOTE = f"{SIGHT_MARK} along the line of sight of one track, not vertical."
 NO_NEIGHBOURS = (
@@ -39,9 +41,10 @@ SHEET_HEAD = (
     "Direction of settlement",
     "Against neighbours, mm",
     "Against neighbours ±, mm",
+    "Not judged",
     "Remark",
 )
-"""Columns of the sheet. Intervals and ± are 90 % ones, as in the report."""
+"""Columns of the sheet. The number is that in the report. Intervals and ± are 90 % ones, as there."""
 
 
 class Listed(NamedTuple):
@@ -79,7 +82,7 @@ def list_cells(listed: Listed) -> list[str]:
     return [
         name,
         format_share(p_damaged),
-        f"{building.severity_permille:.2f} ({building.severity_low:.2f} to {building.severity_high:.2f})",
+        severity_text(building),
         f"{building.burland_category:d}",
         listed.quadrants,
         listed.since,
@@ -93,6 +96,20 @@ def list_notes(rows: list[list[str]]) -> list[str]:
     return [*notes, NO_NEIGHBOURS] if any(not row[-1] for row in rows) else notes
 
 
+def sheet_rows(judged: Judged, order: Iterable[int], numbers: Mapping[int, int]) -> list[list[str]]:
+    """Return the sheet of all buildings as rows of cells, the first with the names of the columns.
+
+    Args:
+        judged: all buildings. order: their rows, as they are listed. numbers: row -> number in the report.
+    """
+    buildings = list(judged.table.itertuples())
+    sheet = [list(SHEET_HEAD)]
+    for row in order:
+        listed = Listed(buildings[row], plain(judged.explanation[row], LONGEST_EXPLANATION))
+        sheet.append([str(numbers.get(row, "")), *sheet_cells(listed)])
+    return sheet
+
+
 def sheet_cells(listed: Listed) -> list[str]:
     """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
     building = listed.building
@@ -100,9 +117,9 @@ def sheet_cells(listed: Listed) -> list[str]:
     return [
         str(building.building_id),
         _figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
-        _figure(building.severity_permille, 2),
-        _figure(building.severity_low, 2),
-        _figure(building.severity_high, 2),
+        _figure(building.severity_permille, PERMILLE_DECIMALS),
+        _figure(building.severity_low, PERMILLE_DECIMALS),
+        _figure(building.severity_high, PERMILLE_DECIMALS),
         f"{building.burland_category:d}" if answered else "",
         listed.quadrants,
         listed.since,
@@ -111,6 +128,7 @@ def sheet_cells(listed: Listed) -> list[str]:
         building.settlement_direction if settled else "",
         _figure(building.against_neighbours_mm, 1),
         _figure(NINETY * building.against_neighbours_std_mm, 1),
+        "" if answered else building.reason.replace("_", " "),
         _remark(listed),
     ]
 

@@ -1,4 +1,4 @@
-"""Judge, choose the buildings of a report, and write it as PDF or HTML, with its list as a sheet."""
+"""Judge, choose the buildings of a report, and write it as PDF or HTML, with a sheet of all buildings."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from plumbline.serve.options import AS_RELEASED, Options, rows_named
 from plumbline.serve.predictions import check_inputs
 from plumbline.serve.report.about import NO_ABOUT, About, read_about
 from plumbline.serve.report.content import Report, list_order, make_report
+from plumbline.serve.report.listing import sheet_rows
 from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
 from plumbline.sources.files.opened import AnyFile, as_file
 
@@ -43,7 +44,7 @@ def report(
     *,
     about: Path | None = None,
 ) -> Report:
-    """Judge every footprint as `predict` does, and write the report of some; beside it the list as a sheet.
+    """Judge every footprint as `predict` does, and write the report of some; beside it the sheet of all.
 
     Args:
         points: product files, each one track.
@@ -70,9 +71,10 @@ def report(
     answered = answer(city, model, options)
     say_unjudged(answered.judged)
     say_damaged(answered.judged)
-    made = report_of(answered, city, buildings, chosen, top, about=texts)
+    sheet = sheet_path(output)
+    made = report_of(answered, city, buildings, chosen, top, about=texts, sheet=sheet.name)
     write_report(made, output)
-    write_sheet(made, sheet_path(output))
+    write_sheet(answered, made, sheet)
     return made
 
 
@@ -84,6 +86,7 @@ def report_of(
     top: int,
     *,
     about: About = NO_ABOUT,
+    sheet: str = "",
 ) -> Report:
     """Put the report together: of the chosen buildings, or of the first `top` of the list; in the list's order.
 
@@ -96,7 +99,7 @@ def report_of(
         rows, top = rows[np.isin(rows, named)], len(named)
     if top > MOST:
         raise InputError(f"{top} buildings found; a report holds {MOST} at most. Make several.")
-    return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about)
+    return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about=about, sheet=sheet)
 
 
 def check_report(output: Path, inputs: Sequence[Path], package: Path) -> None:
@@ -140,17 +143,18 @@ def sheet_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}_list.csv")
 
 
-def write_sheet(made: Report, path: Path) -> None:
-    """Write the list, atomically, as CSV with a byte order mark, by which spreadsheets know the encoding.
+def write_sheet(answered: Answered, made: Report, path: Path) -> None:
+    """Write the list of all buildings, atomically, as CSV with a byte order mark, by which spreadsheets know UTF-8.
 
     Raises:
         NotWritable: the disk refused.
     """
+    rows = sheet_rows(answered.judged, list_order(answered).tolist(), {page.row: page.number for page in made.pages})
     text = io.StringIO()
-    csv.writer(text).writerows(made.sheet)
+    csv.writer(text).writerows(rows)
     with told_unwritten(path):
         write_bytes(path, text.getvalue().encode("utf-8-sig"))
-    log.info("%s: the list of %d buildings, for spreadsheets", path, len(made.pages))
+    log.info("%s: all %d buildings, for spreadsheets", path, len(rows) - 1)
 
 
 def as_pdf(made: Report) -> bytes:
