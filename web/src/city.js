@@ -1,6 +1,6 @@
 // What the map document says of the city, with the lookups that the page needs.
 
-const FORMAT = 1
+const FORMAT = 2
 
 /** Whether severity and category of a building are known. */
 export const hasSeverity = building => Number.isFinite(building.severity_permille)
@@ -27,8 +27,8 @@ function placeOf(building) {
 /** Read the document: buildings with all columns.
  *
  * Of a building, `judged` is whether its status is ok, `probability` that it is damaged (judged or not; null where the model was not
- * asked), and `unsureWhere` whether the points do not show which quadrant is
- * damaged. */
+ * asked), `flagged` whether that is high enough for its quadrants to be shown, and `unsureWhere` whether the points do not show which
+ * quadrant is damaged. */
 export function openCity(document) {
     if (document.format !== undefined && document.format !== FORMAT)
         throw new Error(`This page reads map documents of format ${FORMAT}; format ${document.format} found.`)
@@ -41,6 +41,7 @@ export function openCity(document) {
         building.geometry = feature.geometry
         building.judged = building.status === "ok"
         building.probability = building.p_damaged ?? null
+        building.flagged = building.probability !== null && building.probability >= document.flagged
         building.unsureWhere = building.reason_group === "unsure"
         if (hasSeverity(building) && "damage_rate" in constants) building.damage_rate = constants.damage_rate
         if ("model_version" in constants) building.model_version = constants.model_version

@@ -5,11 +5,6 @@ import { NINETY } from "./dom.js"
 /** Burland categories 0 to 4: ColorBrewer's YlOrRd in five classes, which is safe for colour-blind readers. */
 export const CATEGORY = ["#ffffb2", "#fecc5c", "#fd8d3c", "#f03b20", "#bd0026"]
 
-/** Probability of damage, from almost white to dark: ColorBrewer's BuPu, safe for colour-blind readers. */
-export const PROBABILITY = ["#edf8fb", "#bfd3e6", "#9ebcda", "#8c96c6", "#8856a7", "#810f7c"]
-/** Probabilities between those colours: in most cities few buildings in a hundred are damaged. */
-export const PROBABILITY_EDGES = [0.02, 0.05, 0.2, 0.5, 0.8]
-
 /** Share of flagged buildings in a hexagon: YlOrRd in six classes. */
 export const SHARE = ["#ffffb2", "#fed976", "#feb24c", "#fd8d3c", "#f03b20", "#bd0026"]
 
@@ -117,12 +112,10 @@ export const HATCH = {
     unlike: { lines: "x", colour: UNKNOWN },
 }
 
-export const probabilityStep = p => PROBABILITY_EDGES.filter(edge => p >= edge).length
-
-/** The colour of a building by `category` or `p_damaged`; white where that is not known. */
-export function buildingColour(building, by) {
+/** The colour of a building by `category` or `p_damaged`, of these classes; white where that is not known. */
+export function buildingColour(building, by, classes) {
     if (by === "category") return CATEGORY[building.burland_category] ?? WHITE
-    return building.probability === null ? WHITE : PROBABILITY[probabilityStep(building.probability)]
+    return building.probability === null ? WHITE : measureColour(building.probability, classes)
 }
 
 const SIZE = 16

@@ -4,7 +4,7 @@ import { alone, charts, course, historiesCsv, scatterersOf, seriesOf } from "./h
 import { hasSeverity, isAlongSight } from "./city.js"
 import { button, count, el, isolated, percent, plusMinus, signed } from "./dom.js"
 import { cell, save } from "./exports.js"
-import { flagged, shownQuadrants } from "./frame.js"
+import { shownQuadrants } from "./frame.js"
 import { plan } from "./plan.js"
 
 /** From this severity on, permille, a building is of category 1: damaged. */
@@ -36,7 +36,7 @@ function severity(city, building) {
         ["Burland category", `${building.burland_category}, ${city.categories[building.burland_category]}`],
     ]
     // The median is in category 1 or above, and the interval below it.
-    if (flagged(building) && building.severity_low < DAMAGED_PERMILLE)
+    if (building.flagged && building.severity_low < DAMAGED_PERMILLE)
         rows.push(["Decide by", "the probability, not by the category: the points also fit a sound building"])
     return rows
 }

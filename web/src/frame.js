@@ -57,18 +57,14 @@ function quarter(frame, signs) {
     return (parts.length ? parts : [[wholeQuarter(frame, signs)]]).map(part => part.map(ring => ring.map(frame.back)))
 }
 
-/** From this probability of damage on, a building counts as flagged, and its quadrants are shown: in panel, list, shading and filter. */
-export const FLAGGED = 0.5
-export const flagged = building => building.probability !== null && building.probability >= FLAGGED
-
 /** The probability of each quadrant by its name, also of a flagged building that is not judged; null where none is shown. */
 export function quadrantProbabilities(building) {
     const values = Object.keys(SIGNS).map(name => [name, building[`p_${name.toLowerCase()}`]])
-    return flagged(building) && values.every(([, p]) => Number.isFinite(p)) ? Object.fromEntries(values) : null
+    return building.flagged && values.every(([, p]) => Number.isFinite(p)) ? Object.fromEntries(values) : null
 }
 
 /** Names of the quadrants that hold most of the probability, of a flagged building whose points show where it is damaged. */
-export const shownQuadrants = building => (building.judged && flagged(building) ? building.quadrants.split("|") : [])
+export const shownQuadrants = building => (building.judged && building.flagged ? building.quadrants.split("|") : [])
 
 /** The same, each with its probability. */
 export function likelyQuadrants(building) {

@@ -1,7 +1,6 @@
 // Zoomed out, buildings are counted in H3 hexagons: no building hides another, as dots would.
 
 import { cellToBoundary, cellToLatLng, cellToParent, latLngToCell } from "h3-js"
-import { flagged } from "./frame.js"
 
 /** Length of a hexagon's edge, m, by H3 resolution. */
 const EDGE_M = { 4: 22606, 5: 8544, 6: 3229, 7: 1221, 8: 461, 9: 174 }
@@ -19,7 +18,7 @@ const ANY = 1e-6
  * share, in whole percent. */
 export function shareEdges(buildings) {
     const rated = buildings.filter(({ probability }) => probability !== null).length
-    const share = buildings.filter(flagged).length / Math.max(rated, 1)
+    const share = buildings.filter(building => building.flagged).length / Math.max(rated, 1)
     const limited = Math.min(SHARE_LIMITS[1], Math.max(SHARE_LIMITS[0], share))
     return [ANY, ...ODDS.map(factor => (factor * limited) / (1 - limited)).map(odds => Math.round((100 * odds) / (1 + odds)) / 100)]
 }
@@ -66,7 +65,7 @@ function tally(buildings, resolution) {
         const counts = cells.get(cell) ?? { all: 0, rated: 0, flagged: 0 }
         counts.all += 1
         counts.rated += building.probability !== null ? 1 : 0
-        counts.flagged += flagged(building) ? 1 : 0
+        counts.flagged += building.flagged ? 1 : 0
         cells.set(cell, counts)
     }
     return cells

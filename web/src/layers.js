@@ -1,7 +1,6 @@
 // Sources and layers of the map, from the ground up.
 
-import { CATEGORY, CAUSE, CHOSEN, DIFFERS, FAINT, HATCH, MEASURES, OUTLINE, PROBABILITY, PROBABILITY_EDGES, SHARE, UNKNOWN, VELOCITY, WHITE,
-    hatchPixels, holdsZero } from "./colours.js"
+import { CATEGORY, CAUSE, CHOSEN, DEFAULT_COLOURS, DIFFERS, FAINT, HATCH, MEASURES, OUTLINE, SHARE, UNKNOWN, VELOCITY, WHITE, hatchPixels, holdsZero } from "./colours.js"
 import { DARKEST, LIGHTEST } from "./frame.js"
 import { shareEdges } from "./hexagons.js"
 
@@ -12,10 +11,10 @@ export const EMPTY = { type: "FeatureCollection", features: [] }
 
 const steps = (value, colours, bounds) => ["step", value, colours[0], ...bounds.flatMap((at, i) => [at, colours[i + 1]])]
 
-export const FILL = {
-    category: ["match", ["get", "k"], ...CATEGORY.flatMap((colour, code) => [code, colour]), WHITE],
-    p_damaged: ["case", ["<", ["get", "p"], 0], WHITE, steps(["get", "p"], PROBABILITY, PROBABILITY_EDGES)],
-}
+/** Fill by `category` or `p_damaged`, of these classes. */
+export const damageFill = (by, { colours, edges }) => (by === "category"
+    ? ["match", ["get", "k"], ...CATEGORY.flatMap((colour, code) => [code, colour]), WHITE]
+    : ["case", ["<", ["get", "p"], 0], WHITE, steps(["get", "p"], colours, edges)])
 
 export const measureFill = ({ colours, edges }) => ["case", ["has", "m"], steps(["get", "m"], colours, edges), UNKNOWN]
 
@@ -72,7 +71,7 @@ function addHexagons(map, city) {
     })
 }
 
-function addBuildings(map, near) {
+function addBuildings(map, city, near) {
     // Tiles of zoom 16 have cells of 10 cm: deeper ones would cost memory and show nothing more.
     const source = { type: "geojson", data: EMPTY, maxzoom: 16, buffer: 16, tolerance: 0.2 }
     map.addSource("buildings", source)
@@ -80,7 +79,7 @@ function addBuildings(map, near) {
     const common = { source: "buildings", minzoom: near }
     map.addLayer({
         id: "footprints", type: "fill", ...common,
-        paint: { "fill-color": FILL.p_damaged, "fill-antialias": false, "fill-opacity": ["case", ["has", "faint"], FAINT, 1] },
+        paint: { "fill-color": damageFill(DEFAULT_COLOURS, city.probability_classes), "fill-antialias": false, "fill-opacity": ["case", ["has", "faint"], FAINT, 1] },
     })
     for (const [group, hatch] of Object.entries(HATCH)) {
         map.addImage(`hatch-${group}`, hatchPixels(hatch), { pixelRatio: 2 })
@@ -181,6 +180,6 @@ export function addOverlays(map, overlays) {
 /** All layers but the points, which wait until they are asked for. `near`: zoom from which footprints are drawn. */
 export function addLayers(map, city, near) {
     addHexagons(map, city)
-    addBuildings(map, near)
+    addBuildings(map, city, near)
     addOverlays(map, city.overlays)
 }

@@ -1,7 +1,7 @@
 // The legend: what colours and hatchings mean, and how many buildings there are of each.
 
-import { CATEGORY, CAUSE, DIFFERS, FAINT, HATCH, MEASURES, PROBABILITY, PROBABILITY_EDGES, SHARE, UNKNOWN, VELOCITY, hatchBackground, holdsZero,
-    measureStep, probabilityStep, scaleOf } from "./colours.js"
+import { CATEGORY, CAUSE, DIFFERS, FAINT, HATCH, MEASURES, SHARE, UNKNOWN, VELOCITY, hatchBackground, holdsZero, measureStep,
+    scaleOf } from "./colours.js"
 import { isAlongSight } from "./city.js"
 import { shareEdges } from "./hexagons.js"
 import { el } from "./dom.js"
@@ -35,14 +35,15 @@ const QUARTER = "background: linear-gradient(#333, #333) top right / 50% 50% no-
 
 function buildingEntries(city, shown, by) {
     const number = test => shown.filter(test).length
+    const probability = city.probability_classes
     const [colours, texts, step] = by === "category"
         ? [CATEGORY, CATEGORY.map((_, code) => `${code} ${city.categories[code]}`), building => building.burland_category ?? -1]
-        : [PROBABILITY, classes(PROBABILITY_EDGES, inPercent, " %"), ({ probability }) => (probability === null ? -1 : probabilityStep(probability))]
+        : [probability.colours, probability.names, building => (building.probability === null ? -1 : measureStep(building.probability, probability))]
     const counts = countSteps(shown, colours.length, step)
     const abstained = Object.entries(city.reason_groups ?? {}).map(([group, label]) =>
         entry(hatchBackground(HATCH[group]), label, number(building => building.reason_group === group)))
     return [...colours.map((colour, i) => entry(solid(colour), texts[i], counts[i])),
-        entry(QUARTER, "where damage may be: the darker, the more probable (from 50 % on)",
+        entry(QUARTER, `where damage may be: the darker, the more probable (from ${inPercent(city.flagged)} % on)`,
             number(building => shownQuadrants(building).length > 0)),
         ...abstained]
 }
@@ -121,7 +122,7 @@ export function createLegend(city, opened) {
     function show({ shown, by, far, points, causes, levelling, overlay }) {
         body.replaceChildren(
             ...(city.buildings.length === 0 ? [] : [far
-                ? part("Share with a probability of damage of 50 % or more", hexagonEntries(city))
+                ? part(`Share with a probability of damage of ${inPercent(city.flagged)} % or more`, hexagonEntries(city))
                 : by in MEASURES ? part(MEASURES[by].label, measureEntries(city, by, shown))
                     : part(by === "category" ? "Burland category, by strain; what is seen is often one lower" : "Probability of damage", buildingEntries(city, shown, by))]),
             ...(causes ? [part("Causes of damage", [entry(solid(CAUSE), "more damage near to it"), entry(solid(UNKNOWN), "changes nothing")])] : []),

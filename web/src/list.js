@@ -8,13 +8,13 @@ import { shownQuadrants } from "./frame.js"
 const ROW_PX = 44
 const SPARE = 6
 
-function swatch(building, by, scale) {
-    return el("span", { class: "swatch", style: swatchStyle(building, by, scale), "aria-hidden": true })
+function swatch(...of) {
+    return el("span", { class: "swatch", style: swatchStyle(...of), "aria-hidden": true })
 }
 
-function swatchStyle(building, by, scale) {
+function swatchStyle(building, by, scale, classes) {
     if (scale) return `background: ${measureColour(building[by], scale)}${holdsZero(building, by) ? `; opacity: ${FAINT}` : ""}`
-    const colour = buildingColour(building, by)
+    const colour = buildingColour(building, by, classes)
     return building.judged ? `background: ${colour}` : hatchBackground(HATCH[building.reason_group] ?? HATCH.points, colour)
 }
 
@@ -37,7 +37,7 @@ export function createList(city, choose) {
         return el("div", { class: "row", role: "option", id: `row-${i}`, "aria-selected": String(i === state.active),
             "aria-setsize": state.buildings.length, "aria-posinset": i + 1, style: `top: ${i * ROW_PX}px`,
             onclick: () => activate(i) },
-            swatch(building, state.by, state.scale),
+            swatch(building, state.by, state.scale, city.probability_classes),
             el("span", { class: "name" }, isolated(building.building_id)),
             el("span", { class: "said" }, summary(building)))
     }

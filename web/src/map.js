@@ -7,7 +7,7 @@ import { causeNode, levelledNode } from "./details.js"
 import { quarterFeatures } from "./frame.js"
 import { wide } from "./legend.js"
 import { keepSmooth } from "./smoothness.js"
-import { CAUSES, EMPTY, FILL, HEXAGONS, measureFill, addAreas, addCauses, addLayers, addLevelling, addPoints, baseStyle, footprints } from "./layers.js"
+import { CAUSES, EMPTY, HEXAGONS, damageFill, measureFill, addAreas, addCauses, addLayers, addLevelling, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
 const FAR_M_PER_PX = 2
@@ -161,7 +161,7 @@ export function createMap(container, city, at, on) {
             state.by = by
             for (const layer of [...Object.keys(HATCH).map(group => `abstained-${group}`), "quarters", "quarter-edges"])
                 map.setLayoutProperty(layer, "visibility", measured ? "none" : "visible")
-            map.setPaintProperty("footprints", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : FILL[by])
+            map.setPaintProperty("footprints", "fill-color", measured ? measureFill(scaleOf(city.buildings, by)) : damageFill(by, city.probability_classes))
             drawFootprints()
         }),
         /** Mark what has this geometry; nothing without. */

@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plumbline.reporting.colours import PROBABILITY_EDGES
+from plumbline.serve.map.document import PAGE
+from plumbline.serve.report.drawings import probability_colour
+
 COLOURS = Path(__file__).parents[3] / "web" / "src" / "colours.js"
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node builds the page, and is not here")
 
@@ -80,5 +84,12 @@ def test_a_value_is_faint_where_its_90_percent_interval_holds_0():
 def test_a_quiet_city_has_more_than_one_colour_of_probability():
     """At Ustica all buildings are of category 0, and 97 % below a probability of 20 %."""
     share = np.quantile(np.random.default_rng(0).lognormal(np.log(0.023), 0.6, 500), np.linspace(0, 1, 100))
-    steps = evaluate("b.map(c.probabilityStep)", share.tolist())
-    assert max(np.bincount(steps)) < 70
+    assert max(np.bincount(np.digitize(share, PROBABILITY_EDGES))) < 70
+
+
+def test_list_and_map_have_the_classes_of_probability_that_the_document_has():
+    classes = PAGE["probability_classes"]
+    shares = [0.0, 0.0199, 0.02, 0.49, 0.5, 0.8, 1.0]
+    buildings = [{"probability": share} for share in [*shares, None]]
+    found = evaluate(f'b.map(one => c.buildingColour(one, "p_damaged", {json.dumps(classes)}))', buildings)
+    assert found == [*(probability_colour(share) for share in shares), "#ffffff"]

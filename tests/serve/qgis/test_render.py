@@ -17,10 +17,11 @@ from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.prepare.abstention import UNSURE_WHERE
-from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
+from plumbline.reporting.colours import DIVERGING, GREY, ORANGE, PROBABILITY_NAMES
 from plumbline.serve.layers import REASON_GROUPS, scatterer_layers, unjudged_layer
 from plumbline.serve.predictions import write_predictions
-from plumbline.serve.qgis.styles import NOT_JUDGED, QUADRANT_LABEL, field_style
+from plumbline.serve.qgis.styles import NOT_JUDGED, QUADRANT_LABEL, UNSURE_LABEL, field_style
+from plumbline.serve.report.drawings import probability_colour
 from tests.prepare.made import EPOCHS, make_track
 from tests.serve.made import judged_of, table_of
 
@@ -82,7 +83,7 @@ def town() -> geopandas.GeoDataFrame:
         severity,
         severity / 2,
         severity * 2,
-        p_damaged=np.where(np.arange(count) % 2 == 0, 0.9, 0.2),
+        p_damaged=np.where(np.arange(count) % 2 == 0, 0.9, 0.25),
     )
 
 
@@ -116,32 +117,28 @@ def drawn(tmp_path_factory):
     return table, dict(zip(("scatterers", "not_judged", "predictions", "field"), render(folder, *sources), strict=True))
 
 
-def test_buildings_have_the_colours_of_their_categories_and_hatches_where_not_judged(drawn):
+def test_buildings_have_the_colours_of_their_probabilities_and_hatches_where_not_judged(drawn):
     colours = drawn[1]["predictions"]["colours"]
-    for colour in CATEGORY_COLOURS:
-        assert colours.get(colour, 0) > 300, colour
-    # Lines with white between them: an area of four houses, of which the lines are a part.
+    for p_damaged in (0.25, 0.9):
+        assert colours.get(probability_colour(p_damaged), 0) > 300, p_damaged
+    # Lines on the colour: an area of four houses, of which the lines are a part.
     assert 300 < colours[GREY] < 5000
     assert drawn[1]["predictions"]["renderer"] == "RuleRenderer"
-    legend = [f"{code} {name}" for code, name in enumerate(CATEGORY_NAMES)]
-    legend += [said[0] for said in NOT_JUDGED.values()]
-    assert drawn[1]["predictions"]["legend"] == [*legend, QUADRANT_LABEL]
+    legend = [*PROBABILITY_NAMES, *(said[0] for said in NOT_JUDGED.values())]
+    assert drawn[1]["predictions"]["legend"] == [*legend, UNSURE_LABEL, QUADRANT_LABEL]
 
 
 def test_the_quadrants_of_damaged_buildings_are_dark(drawn):
-    """Black with 60 % of opacity over the colours of the categories."""
+    """Black with 60 % of opacity over the colour of their probability."""
     table, said = drawn
-    is_dark = (table["status"] == "ok") & (table["p_damaged"] >= 0.5)
-    assert is_dark.any()
-    for code in table.loc[is_dark, "burland_category"]:
-        red, green, blue = (int(CATEGORY_COLOURS[code][place : place + 2], 16) for place in (1, 3, 5))
-        wanted = np.array([red, green, blue]) * 0.4
-        found = sum(
-            count
-            for colour, count in said["predictions"]["colours"].items()
-            if np.abs(np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) - wanted).max() <= 2
-        )
-        assert found > 100, code
+    assert ((table["status"] == "ok") & (table["p_damaged"] > 0.5)).any()
+    wanted = 0.4 * np.array([int(probability_colour(0.9)[place : place + 2], 16) for place in (1, 3, 5)])
+    found = sum(
+        count
+        for colour, count in said["predictions"]["colours"].items()
+        if np.abs(np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) - wanted).max() <= 2
+    )
+    assert found > 500
 
 
 def quarters(footprints: np.ndarray, quadrant: list[str]) -> np.ndarray:
@@ -187,7 +184,8 @@ def test_every_field_has_an_alias_and_the_sld_is_read_too(drawn, layer):
 def test_map_tips_say_the_judgement_its_interval_or_why_there_is_none(drawn):
     tips = drawn[1]["predictions"]["tips"]
     assert '<b>b "0" &lt;i>&amp;</b>' in tips[AWKWARD]
-    assert "Category 0, negligible<br>Severity 0.2 permille (0.1 to 0.4)<br>Damaged with 90 %" in tips[AWKWARD]
+    figures = "Damaged with 90 %<br>Category 0, negligible<br>Severity 0.20 permille (90 % interval 0.10 to 0.40)<br>"
+    assert figures in tips[AWKWARD]
     assert "Quadrant " not in tips["b1"]
     assert "Quadrant NE or SW" in tips["b2"]
     assert "Not judged: its points are too few" in tips["b10"] + tips["b11"]

@@ -8,19 +8,22 @@ import numpy as np
 import pytest
 
 from plumbline.prepare.abstention import STATUSES, UNSURE_WHERE
-from plumbline.reporting.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE
-from plumbline.serve.columns import COLUMNS
+from plumbline.reporting.colours import CATEGORY_COLOURS, DIVERGING, GREY, ORANGE, PROBABILITY_COLOURS
+from plumbline.serve.columns import COLUMNS, PERMILLE_DECIMALS
 from plumbline.serve.layers import HATCHINGS, unjudged_layer
+from plumbline.serve.map.document import PAGE
 from plumbline.serve.place.causes import FoundCause
 from plumbline.serve.place.moving_areas import COLUMNS as AREAS
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis.styles import (
     NOT_JUDGED,
     SCATTERER_ALIASES,
+    SHOWS_QUADRANT,
     UNSURE_LABEL,
     areas_style,
     causes_style,
     field_style,
+    map_tip,
     predictions_style,
     scatterers_style,
 )
@@ -93,21 +96,31 @@ def test_causes_of_all_kinds_have_one_style():
     assert kinds == ["marker", "line", "fill"] * 2
 
 
-def test_categories_have_the_colours_of_the_map():
-    style = predictions_style("p")
+def test_probabilities_have_the_classes_and_colours_of_the_map():
+    style, classes = predictions_style("p"), PAGE["probability_classes"]
     rules = list(parsed(style.qml).iter("rule"))
     symbols = list(parsed(style.qml).find("renderer-v2/symbols"))
-    for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True)):
-        assert rules[code].get("label") == f"{code} {name}"
-        assert rules[code].get("filter") == f'"burland_category" = {code}'
-        assert option(symbols[code], "color") == [qml.rgba(colour)]
+    for rule, symbol, name, colour in zip(rules, symbols, classes["names"], classes["colours"], strict=False):
+        assert rule.get("label") == name
+        assert option(symbol, "color") == [qml.rgba(colour)]
+    ends = [re.findall(r'"p_damaged" >= (\S+) AND "p_damaged" < (\S+)', rule.get("filter"))[0] for rule in rules[:6]]
+    assert [float(low) for low, _ in ends] == [0, *classes["edges"]]
+    assert [float(high) for _, high in ends[:-1]] == classes["edges"]
+    assert float(ends[-1][1]) > 1
     fills = [one.text for one in parsed(style.sld).iterfind(".//se:Fill/se:SvgParameter", SLD)]
-    assert fills[:5] == list(CATEGORY_COLOURS)
+    assert fills[:6] == classes["colours"]
+
+
+def test_a_map_tip_has_the_decimals_of_the_report_and_a_quadrant_by_the_rule_of_all():
+    tip = map_tip()
+    assert set(re.findall(r'format_number\("severity_\w+", (\d)\)', tip)) == {str(PERMILLE_DECIMALS)}
+    assert f"if({SHOWS_QUADRANT}, 'Quadrant '" in tip
+    assert "'&lt; 1'" in tip
 
 
 def test_what_is_not_judged_is_hatched_grey_and_each_status_otherwise():
     assert tuple(NOT_JUDGED) == STATUSES[1:]
-    symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))[5:7]
+    symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))[6:8]
     brushes = [option(one, "style")[-1] for one in symbols]
     assert brushes == ["b_diagonal", "diagonal_x"]
     assert all(option(one, "color")[-1] == qml.rgba(GREY) for one in symbols)
@@ -115,12 +128,12 @@ def test_what_is_not_judged_is_hatched_grey_and_each_status_otherwise():
     assert shapes == ["slash", "x", "backslash"]
 
 
-def test_a_building_that_is_unsure_where_has_the_colour_of_its_category_and_orange_lines():
+def test_a_building_that_is_unsure_where_has_the_colour_of_its_probability_and_orange_lines():
     rules = {rule.get("label"): rule for rule in parsed(predictions_style("p").qml).iter("rule")}
     assert rules[UNSURE_LABEL].get("filter") == f"\"reason\" = '{UNSURE_WHERE}'"
     assert "IS NULL" in rules[NOT_JUDGED["insufficient_points"][0]].get("filter")
     symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))
-    assert option(symbols[7], "color") == [qml.rgba(ORANGE)]
+    assert option(symbols[8], "color") == [qml.rgba(ORANGE)]
 
 
 def test_each_group_of_reasons_has_a_hatching():
@@ -154,15 +167,15 @@ def test_the_ramp_of_a_field_is_about_zero_and_ends_at_the_limit(limit):
     assert qml.MARK in field_style(limit)
 
 
-def test_the_colours_of_both_ramps_stay_apart_for_colour_blind_readers():
-    """By their lightness alone: of the categories it falls, of the others it falls to both sides."""
+def test_the_colours_of_all_ramps_stay_apart_for_colour_blind_readers():
+    """By their lightness alone: it falls, and of the velocities to both sides."""
 
     def lightness(colour):
         red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    categories = [lightness(colour) for colour in CATEGORY_COLOURS]
-    assert all(one - other > 20 for one, other in pairwise(categories))
+    for colours in (CATEGORY_COLOURS, PROBABILITY_COLOURS):
+        assert all(lightness(one) - lightness(other) > 20 for one, other in pairwise(colours))
     middle = len(DIVERGING) // 2
     ramp = [lightness(colour) for colour in DIVERGING]
     assert ramp[: middle + 1] == sorted(ramp[: middle + 1])

@@ -28,7 +28,7 @@ from plumbline.fields.model.slopes import gradient
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.field import BANDS, Blend, Field
 from plumbline.reporting.colours import DIVERGING
-from plumbline.serve.map.document import FORMAT
+from plumbline.serve.map.document import PAGE
 from plumbline.serve.qgis.documents import MARK
 from plumbline.serve.qgis.styles import field_style
 from plumbline.sources.globe import TURN_DEG
@@ -268,7 +268,7 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
             if np.isfinite(values).any():
                 overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero, band in GRADIENTS)})
     return {
-        "format": FORMAT,
+        **PAGE,
         "title": title,
         "bounds": [min(east), min(north), max(east), max(north)],
         "overlays": overlays,

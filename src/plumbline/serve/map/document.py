@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
-from plumbline.reporting.colours import CATEGORY_NAMES
+from plumbline.reporting.colours import CATEGORY_NAMES, PROBABILITY_COLOURS, PROBABILITY_EDGES, PROBABILITY_NAMES
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import DECIMALS, DTYPES, LIST_ORDER
 from plumbline.serve.judgement import Judged
@@ -35,8 +36,17 @@ from plumbline.sources.globe import TURN_DEG, to_degrees
 from plumbline.sources.points.track import Track
 
 Document = dict[str, Any]
-FORMAT = 1
-"""Version of the document; a page refuses another."""
+PAGE = {
+    "format": 2,
+    "flagged": SURE_DAMAGE,
+    "probability_classes": {
+        "edges": list(PROBABILITY_EDGES),
+        "colours": list(PROBABILITY_COLOURS),
+        "names": list(PROBABILITY_NAMES),
+    },
+}
+"""What the page needs of every document: the document's version (a page refuses another), the probability of damage
+from which on a building is flagged, and the classes of probability."""
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 
@@ -59,7 +69,7 @@ def make_document(
             `UNASSIGNED` without one. None: histories are of all points beside a building.
 
     Returns:
-        `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north; across 180
+        `PAGE`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north; across 180
         degrees, all longitudes are from 0 to 360), `columns` (their order in the predictions), `constants` (columns
         with one value for all buildings that have one), `categories`, `reason_groups`, `buildings` (GeoJSON, the most
         probably damaged first), `points` (of each track), `velocity_limit` (mm/yr), `histories`, `courses`,
@@ -74,7 +84,7 @@ def make_document(
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     bounds = shapely.total_bounds(to_degrees(shown.geometry))
     document = {
-        "format": FORMAT,
+        **PAGE,
         "title": title,
         "subtitle": _subtitle(shown, tracks),
         "footer": _footer(shown, points, every, judged.rate),

@@ -240,6 +240,12 @@ def compared(operator: str, field: str, value: str) -> ET.Element:
     return node(f"ogc:{operator}", {}, node("ogc:PropertyName", text=field), node("ogc:Literal", text=value))
 
 
+def between(field: str, low: str, high: str) -> ET.Element:
+    """Make the condition that a field is `low` or more, and below `high`."""
+    least = compared("PropertyIsGreaterThanOrEqualTo", field, low)
+    return both(least, compared("PropertyIsLessThan", field, high))
+
+
 def is_null(field: str) -> ET.Element:
     """Make the condition that a field is empty."""
     return node("ogc:PropertyIsNull", {}, node("ogc:PropertyName", text=field))

@@ -6,6 +6,7 @@ import sqlite3
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,18 @@ import pyogrio
 
 from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.abstention import OK, UNSURE_WHERE
-from plumbline.reporting.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY, ORANGE, TEAL
-from plumbline.serve.columns import ALIASES
+from plumbline.reporting.colours import (
+    BROWN,
+    CATEGORY_NAMES,
+    DIVERGING,
+    GREY,
+    ORANGE,
+    PROBABILITY_COLOURS,
+    PROBABILITY_EDGES,
+    PROBABILITY_NAMES,
+    TEAL,
+)
+from plumbline.serve.columns import ALIASES, PERMILLE_DECIMALS
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis import documents as sld
 
@@ -39,8 +50,8 @@ NOT_JUDGED = {
     ),
 }
 """Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
-DAMAGED = f'"severity_permille" IS NOT NULL AND "p_damaged" >= {SURE_DAMAGE}'
-"""Condition of QGIS: a quadrant is shown, see `rules.shows_quadrant`."""
+SHOWS_QUADRANT = f'"reason" = \'{OK}\' AND "p_damaged" >= {SURE_DAMAGE}'
+"""Condition of QGIS, see `rules.shows_quadrant`."""
 NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 """Expression of QGIS: the building's name as HTML."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
@@ -142,18 +153,17 @@ class Style(NamedTuple):
 
 
 def predictions_style(layer: str) -> Style:
-    """Style the predictions: categories in colours, abstentions hatched, quadrants of damaged buildings black."""
+    """Style the predictions as the map: probabilities in colours, abstentions hatched, damaged quadrants black."""
     rules, lines = [], []
-    for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True)):
-        label = f"{code} {name}"
-        condition = f'"burland_category" = {code}'
+    edges = (0, *PROBABILITY_EDGES, 2)  # no probability reaches 2
+    for label, colour, ends in zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, pairwise(edges), strict=True):
+        condition = '"p_damaged" >= {} AND "p_damaged" < {}'.format(*ends)
         rules.append(qml.Rule(label, condition, qml.symbol("fill", qml.simple_fill(colour, BROWN))))
-        is_it = sld.compared("PropertyIsEqualTo", "burland_category", str(code))
+        is_it = sld.between("p_damaged", *map(str, ends))
         lines.append(sld.rule(label, is_it, sld.polygon(sld.solid(colour), BROWN)))
     for status, (label, _, brush, shape) in NOT_JUDGED.items():
-        fills = (qml.simple_fill("#ffffff", None), qml.simple_fill(GREY, GREY, brush))
         condition = f'"status" = \'{status}\' AND "burland_category" IS NULL'
-        rules.append(qml.Rule(label, condition, qml.symbol("fill", *fills)))
+        rules.append(qml.Rule(label, condition, qml.symbol("fill", qml.simple_fill(GREY, GREY, brush))))
         is_it = sld.both(sld.compared("PropertyIsEqualTo", "status", status), sld.is_null("burland_category"))
         lines.append(sld.rule(label, is_it, sld.polygon(sld.hatched(shape, GREY), GREY)))
     hatching = qml.symbol("fill", qml.simple_fill(ORANGE, ORANGE, "f_diagonal"))
@@ -161,35 +171,35 @@ def predictions_style(layer: str) -> Style:
     is_unsure = sld.compared("PropertyIsEqualTo", "reason", UNSURE_WHERE)
     lines.append(sld.rule(UNSURE_LABEL, is_unsure, sld.polygon(sld.hatched("backslash", ORANGE), ORANGE)))
     quarter = qml.generated(QUARTER, qml.simple_fill("#000000", None, opacity=0.6))
-    judged = f"{DAMAGED} AND \"reason\" = '{OK}'"
-    rules.append(qml.Rule(QUADRANT_LABEL, judged, qml.symbol("fill", quarter)))
+    rules.append(qml.Rule(QUADRANT_LABEL, SHOWS_QUADRANT, qml.symbol("fill", quarter)))
     is_damaged = sld.both(
         sld.compared("PropertyIsEqualTo", "reason", OK),
         sld.compared("PropertyIsGreaterThanOrEqualTo", "p_damaged", str(SURE_DAMAGE)),
     )
     lines.append(sld.rule(QUADRANT_LABEL, is_damaged, sld.text("quadrant")))
     drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, PREDICTIONS_ALIASES, '"building_id"', map_tip())
-    return Style(drawn, sld.document(layer, lines), "Burland categories, abstentions and damaged quadrants")
+    return Style(drawn, sld.document(layer, lines), "Probability of damage, abstentions and damaged quadrants")
 
 
 def map_tip() -> str:
-    """Write the HTML that QGIS shows of a building under the pointer: judgement and interval, or the reason without."""
+    """Write the HTML that QGIS shows of a building under the pointer, as `map.content.description` has it."""
     names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
     reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{said[1]}'" for status, said in NOT_JUDGED.items())
-    judged = (
-        f"'Category ' || \"burland_category\" || ', ' || array_get(array({names}), \"burland_category\") || "
-        "'<br>Severity ' || format_number(\"severity_permille\", 1) || ' permille (' || "
-        'format_number("severity_low", 1) || \' to \' || format_number("severity_high", 1) || \')'
-        "<br>Damaged with ' || format_number(100 * \"p_damaged\", 0) || ' %' || "
-        f"if(\"p_damaged\" >= {SURE_DAMAGE}, '<br>Quadrant ' || replace(\"quadrants\", '|', ' or '), '') || "
-        "coalesce('<br>Fails like: ' || \"mechanism\", '')"
+    severity, low, high = (
+        f'format_number("severity_{part}", {PERMILLE_DECIMALS})' for part in ("permille", "low", "high")
     )
-    unsure = f"if(\"reason\" = '{UNSURE_WHERE}', '<br>Where is not known', '')"
-    said = (
-        f'if("severity_permille" IS NOT NULL, {judged} || {unsure}, '
-        f"'Not judged: ' || CASE {reasons} ELSE \"status\" END)"
+    parts = (
+        "'Damaged with ' || CASE WHEN \"p_damaged\" < 0.01 THEN '&lt; 1' WHEN \"p_damaged\" > 0.99 THEN '&gt; 99' "
+        "ELSE format_number(100 * \"p_damaged\", 0) END || ' %<br>'",
+        f"'Category ' || \"burland_category\" || ', ' || array_get(array({names}), \"burland_category\") || '<br>'",
+        f"'Severity ' || {severity} || ' permille (90 % interval ' || {low} || ' to ' || {high} || ')<br>'",
+        f"if({SHOWS_QUADRANT}, 'Quadrant ' || replace(\"quadrants\", '|', ' or ') || '<br>', '')",
+        "'Fails like: ' || \"mechanism\" || '<br>'",
+        f"CASE WHEN \"reason\" = '{UNSURE_WHERE}' THEN 'Where is not known<br>' WHEN \"status\" <> '{OK}' "
+        f"THEN 'Not judged: ' || CASE {reasons} END || '<br>' END",
     )
-    return f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% {said} %]<br>[% "n_points" %] points</div>'
+    lines = "".join(f"[% coalesce({part}, '') %]" for part in parts)
+    return f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>{lines}[% "n_points" %] points</div>'
 
 
 def unjudged_style(layer: str, shown: Mapping[str, tuple[Sequence[str], Hatching]]) -> Style:
@@ -202,8 +212,8 @@ def unjudged_style(layer: str, shown: Mapping[str, tuple[Sequence[str], Hatching
     rules, lines = [], []
     for label, (reasons, hatching) in shown.items():
         listed = ", ".join(f"'{reason}'" for reason in reasons)
-        fills = (qml.simple_fill("#ffffff", None), qml.simple_fill(hatching.colour, hatching.colour, hatching.brush))
-        rules.append(qml.Rule(label, f'"reason" IN ({listed})', qml.symbol("fill", *fills)))
+        fill = qml.simple_fill(hatching.colour, hatching.colour, hatching.brush)
+        rules.append(qml.Rule(label, f'"reason" IN ({listed})', qml.symbol("fill", fill)))
         is_one = sld.either([sld.compared("PropertyIsEqualTo", "reason", reason) for reason in reasons])
         lines.append(
             sld.rule(label, is_one, sld.polygon(sld.hatched(hatching.shape, hatching.colour), hatching.colour))
@@ -283,11 +293,7 @@ def _classes(field: str, limit: float) -> Iterator[tuple[str, str, float, float,
     for colour, low, high in zip(DIVERGING, edges[:-1], edges[1:], strict=True):
         label = f"{low:.1f} to {high:.1f} mm/yr"
         label = f"below {high:.1f} mm/yr" if low == -BEYOND else f"{low:.1f} mm/yr or more" if high == BEYOND else label
-        inside = sld.both(
-            sld.compared("PropertyIsGreaterThanOrEqualTo", field, f"{low:.6f}"),
-            sld.compared("PropertyIsLessThan", field, f"{high:.6f}"),
-        )
-        yield colour, label, low, high, inside
+        yield colour, label, low, high, sld.between(field, f"{low:.6f}", f"{high:.6f}")
 
 
 def field_style(limit: float) -> str:
