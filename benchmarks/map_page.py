@@ -45,6 +45,10 @@ DRAWN = """async () => {
     while (!performance.getEntriesByName("map drawn").length) await new Promise(done => setTimeout(done, 20))
     return performance.getEntriesByName("map drawn")[0].startTime
 }"""
+NEAR = """async () => {
+    const {map, far} = window.plumbline.view
+    while (far() || map.isMoving() || !map.loaded()) await new Promise(done => setTimeout(done, 50))
+}"""
 GO = """async zoom => {
     const {map} = window.plumbline.view
     map.jumpTo({zoom})
@@ -209,7 +213,7 @@ def pictures(browser: Any, page: Path, folder: Path) -> None:
         window, _ = open_page(browser, page, size)
         window.locator(".list").focus()
         window.keyboard.press("ArrowDown")
-        window.wait_for_timeout(2500)
+        window.evaluate(NEAR)
         picture(window, folder / name)
 
 

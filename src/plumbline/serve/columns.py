@@ -343,6 +343,13 @@ def has_answer(table: pd.DataFrame) -> NDArray[np.bool_]:
     return np.asarray(table["reason"].isin(ANSWERED_REASONS), bool)
 
 
+def format_counts(table: pd.DataFrame) -> str:
+    """Return how many buildings there are, how many are judged, and of how many the place of the damage is not sure."""
+    unsure = int((table["reason"] == UNSURE_WHERE).sum())
+    place = f"; of {unsure:,} of these the place of the damage is not sure" if unsure else ""
+    return f"{len(table):,} building{'' if len(table) == 1 else 's'}, {int(has_answer(table).sum()):,} judged{place}"
+
+
 def format_share(share: float) -> str:
     """Return a probability in percent, never 0 or 100."""
     return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"

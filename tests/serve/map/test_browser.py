@@ -130,6 +130,16 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
     assert not details.is_visible()
 
 
+def test_the_page_flags_from_the_probability_of_its_document(tmp_path: Path, city: dict[str, Any], visit: Any) -> None:
+    (tmp_path / "map.html").write_text(page_html({**city, "flagged": 0.9}), encoding="utf-8")
+    window = visit((tmp_path / "map.html").as_uri())
+    found = "window.plumbline.city.buildings.filter(one => one.flagged).map(one => one.building_id).sort()"
+    told = "window.plumbline.city.buildings.filter(one => one.p_damaged >= 0.9).map(one => one.building_id).sort()"
+    assert window.evaluate(found) == window.evaluate(told)
+    assert "h19" not in window.evaluate(found)  # 0.82
+    assert "(from 90 % on)" in window.locator(".legend").inner_text()
+
+
 def test_quarters_are_the_buildings_own_and_as_dark_as_they_are_probable(page: Path, visit: Any) -> None:
     """House 15 is turned by 45 degrees from east: its quarters are named counter-clockwise from there."""
     window = visit(page.as_uri())

@@ -172,7 +172,7 @@ def test_texts_name_version_period_share_and_counts() -> None:
     said = make_document(judged, [track(300)], "Ours <i>& theirs</i>")
     assert said["title"] == "Ours <i>& theirs</i>"
     assert said["subtitle"] == "Model version 3 · points from 2020-01-03 to 2021-12-23"
-    assert "38 buildings judged, 2 abstained." in said["footer"]
+    assert "40 buildings, 38 judged. " in said["footer"]
     assert "All 300 points near the buildings can be shown." in said["footer"]
     share = "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.6 %)."
     assert f"Severities and probabilities are for a city like this: {share}" in said["footer"]
@@ -208,7 +208,7 @@ def test_one_building_without_points_has_a_document(status: str) -> None:
     table = table_of(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1").to_crs("EPSG:4326")
     said = json.loads(as_json(made(table)))
     assert len(said["buildings"]["features"]) == 1
-    assert f"{int(status == 'ok')} buildings judged" in said["footer"]
+    assert f"1 building, {int(status == 'ok')} judged" in said["footer"]
 
 
 def test_hostile_names_stay_what_they_are() -> None:

@@ -19,7 +19,7 @@ from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.reporting.colours import CATEGORY_NAMES, PROBABILITY_COLOURS, PROBABILITY_EDGES, PROBABILITY_NAMES
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.columns import DECIMALS, DTYPES, LIST_ORDER
+from plumbline.serve.columns import DECIMALS, DTYPES, LIST_ORDER, format_counts, has_answer
 from plumbline.serve.judgement import Judged
 from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map.content import (
@@ -215,13 +215,9 @@ def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
 
 
 def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
-    judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
-    text = (
-        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. "
-        f"Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
-    )
-    if judged:
+    text = f"{format_counts(shown)}. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+    if has_answer(shown).any():
         text += f" Severities and probabilities are for a city like this: {rate}."
     near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
     if every > 1:

@@ -19,7 +19,7 @@ from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.reporting.colours import CATEGORY_NAMES, GREY, PROBABILITY_COLOURS, PROBABILITY_NAMES
-from plumbline.serve.columns import has_answer
+from plumbline.serve.columns import format_counts, has_answer
 from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_ABOUT, About
@@ -149,7 +149,7 @@ def make_report(
         program=f"Plumbline {__version__}",
         model=", ".join(sorted(set(table["model_version"]))),
         rate=rate_sentence(answered.judged.rate),
-        counts=_counts(answered.judged),
+        counts=format_counts(table),
         intervals=INTERVALS,
         footprints=f"{plain(footprints)} ({city.points[0].crs})",
         tracks=[_track_row(track) for track in city.points],
@@ -172,14 +172,6 @@ def list_order(answered: Answered) -> Index:
     table = answered.judged.table
     p_damaged, severity = (table[name].fillna(-1).to_numpy(float) for name in ("p_damaged", "severity_permille"))
     return np.lexsort((-severity, -p_damaged))
-
-
-def _counts(judged: Judged) -> str:
-    """Count the buildings with a judgement, and those of which the place of the damage is not sure."""
-    answered = int(has_answer(judged.table).sum())
-    unsure = int((judged.reason == UNSURE_WHERE).sum())
-    place = f"; of {unsure:,} of these the place of the damage is not sure" if unsure else ""
-    return f"{len(judged.reason):,} buildings, {answered:,} judged{place}"
 
 
 def _unjudged(judged: Judged) -> list[str]:
