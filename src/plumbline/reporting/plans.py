@@ -5,6 +5,7 @@ Drawn in the building's frame, x to the right and y up. Shape and colour say the
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class DrawnBuilding:
     """Of its x axis, rad counter-clockwise from east."""
     probability: Float
     """(4,) of the quadrants; NaN: only their names are written."""
+    shares: list[str]
+    """(4,) the same in words."""
     decided: str | None
     """The quadrant that is marked; none where the severity leaves it undefined."""
     xy: Float
@@ -106,14 +109,15 @@ def _labels(plan: DrawnBuilding, at: At, bounds: tuple[float, float, float, floa
     """Write the names of the quadrants with their probabilities, outside the drawing."""
     west, south, east, north = bounds
     body = ""
-    for name, probability, (to_x, to_y) in zip(QUADRANTS, plan.probability, SIGNS, strict=True):
+    parts = zip(QUADRANTS, plan.probability, plan.shares, SIGNS, strict=True)
+    for name, probability, share, (to_x, to_y) in parts:
         x, y = at(east if to_x > 0 else west, north if to_y > 0 else south)
         y += -18 if to_y > 0 else 28
         anchor, weight = ("start", "end")[to_x < 0], ("normal", "bold")[name == plan.decided]
         # Away from the middle, so that the labels of a narrow building do not meet.
         middle = at((east + west) / 2, 0)[0]
         x = max(x - 40, middle + 8) if to_x > 0 else min(x + 40, middle - 8)
-        label = name if math.isnan(probability) else f"{name} {probability:.2f}"
+        label = name if math.isnan(probability) else html.escape(f"{name} {share}")
         body += f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{label}</text>'
     return body
 

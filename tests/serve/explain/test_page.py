@@ -44,6 +44,7 @@ def plan_of(shape, rng, count=12, beyond=4.0):
         frame.side[0],
         float(frame.angle[0]),
         np.array([0.1, 0.2, 0.3, 0.4]),
+        ["10 %", "20 %", "30 %", "40 %"],
         "SE",
         xy,
         rng.normal(0, 5, count),
@@ -115,11 +116,11 @@ def test_every_ring_is_drawn_and_holes_stay_empty(shape):
 def test_quadrants_are_named_at_their_corners_and_the_decided_one_stands_out():
     root, (_, _, width, height) = parse(draw_building(plan_of(SHAPES["L"], np.random.default_rng(0)), 10.0, "house"))
     labels = {item.text: item for item in root.findall("text") if item.text[:2] in QUADRANTS}
-    assert sorted(labels) == ["NE 0.10", "NW 0.20", "SE 0.40", "SW 0.30"]
+    assert sorted(labels) == ["NE 10 %", "NW 20 %", "SE 40 %", "SW 30 %"]
     for text, item in labels.items():
         assert (float(item.get("x")) > width / 2) == ("E" in text)
         assert (float(item.get("y")) < height / 2) == ("N" in text)
-        assert (item.get("font-weight") == "bold") == (text == "SE 0.40")
+        assert (item.get("font-weight") == "bold") == (text == "SE 40 %")
 
 
 @pytest.mark.parametrize("degrees", [-40, 0, 30])
@@ -209,10 +210,12 @@ def test_a_page_loads_nothing_runs_nothing_and_shows_text_as_text(tmp_path):
         parse(svg)
 
 
-def test_below_category_1_the_severity_is_explained_and_no_quadrant_marked(tmp_path):
-    marked, unmarked = (page_of(tmp_path, *tables(1, category)) for category in (1, 0))
+def test_where_damage_is_not_probable_the_severity_is_explained_and_no_quadrant_marked(tmp_path):
+    buildings, *places = tables(1, 1)  # by its severity of category 1 all the same
+    marked, unmarked = (page_of(tmp_path, buildings.assign(p_damaged=p), *places) for p in (0.9, 0.4))
     assert "moved the quadrant NE, in logits" in marked
     assert "moved the severity, in log permille" in unmarked
+    assert ("NE 70 %" in marked, "NE 70 %" in unmarked) == (True, False)
     assert ('font-weight="bold"' in marked, 'font-weight="bold"' in unmarked) == (True, False)
 
 
@@ -226,7 +229,7 @@ def test_strain_over_time_is_drawn_where_it_is_known(tmp_path):
     courses["severity_low"], courses["severity_high"] = values / 2, values * 2
     write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", buildings["status"], RATE, courses)
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
-    growth = "grows by 0.4 permille a year (90 % interval 0.2 to 0.7)"
+    growth = "grows by 0.42 permille a year (90 % interval 0.20 to 0.70)"
     said = f"Damage begins 2021-05 (90 % interval 2021-02 to 2021-08); {growth}"
     drawn = ["Strain over time" in part for part in sections]
     assert drawn == [said in part for part in sections] == ["<b>b1</b>" in part for part in sections]

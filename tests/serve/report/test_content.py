@@ -1,5 +1,6 @@
 """What a report says of a building: the figures of the predictions, limits, and what was not seen."""
 
+import html
 import json
 import re
 from dataclasses import asdict
@@ -51,7 +52,7 @@ def test_a_page_has_the_figures_of_the_predictions(answered, whole):
     said = f"{one.severity_permille:.2f} permille ({one.severity_low:.2f} to {one.severity_high:.2f})"
     assert page.facts[0].value == said
     assert page.category.startswith(f"Category {one.burland_category},")
-    assert f"NE {one.p_ne:.2f}" in page.plan
+    assert f"NE {html.escape(format_share(one.p_ne))}<" in page.plan
     assert len(page.histories) == 2
     assert {row.note for row in page.limits if row.quantity == "tensile strain, permille"} == {
         "made for masonry buildings"
@@ -196,7 +197,7 @@ def test_a_building_damaged_at_an_unknown_place_keeps_its_place_in_the_list_and_
     assert page.in_list[4] == "not sure"
     (where,) = (fact for fact in page.facts if fact.name == "Where")
     assert where.value == "not sure: NE 31 %, NW 28 %, SW 22 %, SE 19 %"
-    assert "NE 0.31" in page.plan
+    assert "NE 31 %" in page.plan
     assert 'font-weight="bold">NE' not in page.plan
     assert "Where it is damaged is not sure" in page.why[-1]
     assert "about as often" not in " ".join(page.why)
@@ -220,7 +221,7 @@ def test_a_probability_without_a_severity_is_shown_and_said_to_be_less_reliable(
 def test_quadrants_have_probabilities_only_where_damage_is_as_probable_as_not(answered, whole):
     for building in answered.judged.table.itertuples():
         page = whole[building.building_id]
-        assert bool(re.search(r">N[EW] 0\.\d", page.plan)) == (building.p_damaged >= 0.5)
+        assert bool(re.search(r">N[EW] .*%<", page.plan)) == (building.p_damaged >= 0.5)
         assert ("with their probabilities" in page.legend) == (building.p_damaged >= 0.5)
 
 

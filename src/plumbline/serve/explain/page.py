@@ -10,17 +10,19 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from plumbline.core.compass import QUADRANTS, frames
+from plumbline.core.compass import frames
 from plumbline.core.console import log
 from plumbline.export.interface import PROBABILITIES
+from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.features.definition import GEOMETRY
 from plumbline.reporting.charts import course_chart
 from plumbline.reporting.page import number, say, table
 from plumbline.reporting.plans import DrawnBuilding, draw_building, legend
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.columns import LIST_ORDER
+from plumbline.serve.columns import LIST_ORDER, format_share
 from plumbline.serve.map.content import description, isolated
 from plumbline.serve.predictions import write_text
+from plumbline.serve.rules import shows_quadrant
 
 MOST_DRAWN = 200
 """Most buildings on a page, so that a browser can still open it."""
@@ -113,8 +115,8 @@ def _section(
     """Write drawing and figures of one building; the reason, if it was not judged."""
     if scatterers is None:
         return f'<section><div class="said">{description(row, why)}</div></section>'
-    # Below category 1 the quadrant is undefined: then the severity is what there is to explain.
-    question, unit = ("quadrant", "logits") if row.burland_category >= 1 else ("severity", "log permille")
+    # Where damage is not probable, the severity is what there is to explain.
+    question, unit = ("quadrant", "logits") if shows_quadrant(row) else ("severity", "log permille")
     plan = _plan(row, footprint, scatterers, question)
     by = {column.name: float(getattr(row, f"{question}_by_{column.name}")) for column in GEOMETRY}
     strongest = sorted(by, key=lambda name: -abs(by[name]))[:MOST_COLUMNS]
@@ -154,12 +156,15 @@ def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question
         f"severity {one.severity_attribution:+.3f} log permille; attention {one.attention_share:.1%}"
         for one in scatterers.itertuples(index=False)
     ]
+    is_placed = question == "quadrant" or row.reason == UNSURE_WHERE
+    probability = np.array([getattr(row, name) if is_placed else np.nan for name in PROBABILITIES], float)
     return DrawnBuilding(
         footprint=shapely.transform(footprint, to_frame),
         side=frame.side[0],
         angle=float(frame.angle[0]),
-        probability=np.array([getattr(row, name) for name in PROBABILITIES], float),
-        decided=row.quadrant if question == "quadrant" and row.quadrant in QUADRANTS else None,
+        probability=probability,
+        shares=[format_share(p) for p in probability],
+        decided=row.quadrant if question == "quadrant" else None,
         xy=scatterers[["x", "y"]].to_numpy(float),
         displacement=scatterers["differential_displacement"].to_numpy(float),
         error=scatterers["differential_displacement_se"].to_numpy(float),

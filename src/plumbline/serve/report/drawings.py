@@ -16,6 +16,7 @@ from plumbline.core.compass import Frames
 from plumbline.reporting.charts import course_chart, over_time, svg_document, svg_text
 from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS, PROBABILITY_EDGES
 from plumbline.reporting.plans import DrawnBuilding, draw_building, north_arrow, outline_path, scale_bar
+from plumbline.serve.columns import format_share
 
 Float = NDArray[np.floating[Any]]
 FONT = 'font-family="Libertinus Serif, serif"'
@@ -76,6 +77,7 @@ def plan(
         frame.side[0],
         float(frame.angle[0]),
         probability,
+        [format_share(p) for p in probability],
         decided,
         seen.xy,
         seen.moved,
