@@ -142,7 +142,7 @@ def facts_of(building: Any) -> list[Fact]:
         Fact(
             "Severity",
             severity_text(building, " permille"),
-            "Largest tensile strain in the structure: the median, and its 90 % interval.",
+            "Largest tensile strain in the structure: the median, and its interval.",
         ),
         Fact(
             "Categories",
@@ -165,10 +165,10 @@ def facts_of(building: Any) -> list[Fact]:
         facts.append(Fact("Fails like", building.mechanism, "The kind of movement that fits best."))
     if when := when_text(building):
         has_date = isinstance(building.begins, str)
-        means = ["If it is damaged: start of the movement, not of a crack."] if has_date else []
+        sentences = ["If it is damaged: start of the movement, not of a crack."] if has_date else []
         if not math.isnan(building.severity_rate):
-            means.append("Growth: the part of the severity that came in the last year.")
-        facts.append(Fact("When" if has_date else "Growth", when, " ".join(means)))
+            sentences.append("Growth: the part of the severity that came in the last year.")
+        facts.append(Fact("When" if has_date else "Growth", when, " ".join(sentences)))
     return facts
 
 
