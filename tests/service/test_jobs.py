@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
+from plumbline.serve.report.about import MAX_LETTERS
 from plumbline.service import job_store as job_files
 from plumbline.service.jobs import chosen
 from plumbline.service.runner import LocalJob
@@ -115,11 +116,14 @@ def test_the_report_holds_the_buildings_that_are_named(served, city):
     known = read_buildings(city.footprints, "EPSG:3035", None, None)["building_id"]
     for names, status in (([known[0], known[1]], "done"), ([known[0], "nobody"], "failed")):
         given = files(city.products(), city.footprints)
-        job = ended(client, client.post("/v1/predict", files=given, data={"building": names}).json()["id"])
+        about = {"project": "Tunnel B2", "client": "4711", "author": "M. Rossi", "address": "Via Roma 1\nUstica"}
+        job = ended(client, client.post("/v1/predict", files=given, data={"building": names, **about}).json()["id"])
         assert job["status"] == status, job
         if status == "done":
             report = client.get(f"/v1/jobs/{job['id']}/result", headers={"accept": "application/pdf"})
             assert len(re.findall(rb"/Type\s*/Page\b", report.content)) == 1 + 2 + 1
+            assert b"may damage: Tunnel B2" in report.content
+            assert b"M. Rossi" in report.content
         else:
             assert "nobody: no such building_id" in job["problem"]["detail"]
 
@@ -153,8 +157,10 @@ def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
         ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
         ({"format": "xyz"}, "format"),
         ({"id_column": "x" * 300}, "id_column"),
+        ({"author": ["A", "B"]}, "'author' is given 2 times"),
         ({"since": "1577836800"}, "since"),
         ({"until": "2021-02-30"}, "until: '2021-02-30' is no date"),
+        ({"client": "x" * (MAX_LETTERS + 1)}, f"`client`: String should have at most {MAX_LETTERS} characters"),
         ({"since": "2022-01-01", "until": "2021-01-01"}, "since 2022-01-01 is after until 2021-01-01"),
     ],
 )
@@ -169,6 +175,7 @@ def test_options_are_checked_before_a_job_is_made(served, city, data, said):
         ("restore", {"steps": "5"}, "'steps' (did you mean num_inference_steps?). Known are points, buildings, params"),
         ("restore", {"num-inference-steps": "5"}, "(did you mean num_inference_steps?)"),
         ("restore", {"damage_rate": "0.1"}, "'damage_rate'. Known are points"),
+        ("predict", {"clients": "X"}, "'clients' (did you mean client?)"),
         ("predict", {"damagerate": "0.01"}, "'damagerate' (did you mean damage_rate?)"),
         ("predict", {"damagerate": "1", "zzz": "1"}, "damage_rate?), 'zzz'. Known are"),
         ("predict", {f"field{number}": "1" for number in range(7)}, "'field4' and 2 more. Known are"),

@@ -1,12 +1,15 @@
 """What the service says of itself to programs, and that a client made from it works."""
 
 import importlib
+import json
 import subprocess
 import sys
 
 import httpx
 import pytest
 
+from plumbline.serve.columns import DECLARED
+from plumbline.serve.report.about import About
 from plumbline.service.guard import OPEN
 from tests.service.served import process, service
 from tests.waiting import PATIENCE_S, until
@@ -40,6 +43,25 @@ def test_files_are_binary(document):
 
     files = [one for name in ("Body_predict", "Body_restore") for one in kinds(document["components"]["schemas"][name])]
     assert [one["format"] for one in files] == ["binary"] * 7
+
+
+def test_each_column_of_the_answer_is_described(document):
+    columns = document["components"]["schemas"]["Building"]["properties"]
+    assert list(columns) == [column.name for column in DECLARED]
+    for column in DECLARED:
+        described = columns[column.name]
+        assert (described["title"], described["description"]) == (column.title, column.sentence)
+        assert described.get("x-unit", "") == column.unit
+        assert {"str": "string", "float64": "number"}.get(column.dtype, "integer") in described["type"]
+    content = document["paths"]["/v1/jobs/{job}/result"]["get"]["responses"]["200"]["content"]
+    assert '"#/components/schemas/Building"' in json.dumps(content["application/geo+json"])
+
+
+def test_the_form_has_the_texts_of_a_report(document):
+    fields = document["components"]["schemas"]["Body_predict"]["properties"]
+    for name, field in About.model_fields.items():
+        assert field.description in fields[name]["description"]
+        assert fields[name]["maxLength"]
 
 
 @pytest.mark.heavy

@@ -7,7 +7,7 @@ The types of the table, the names and descriptions in a GeoPackage, the decimals
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ ANSWERED_REASONS = (OK, UNSURE_WHERE)
 
 VERTICAL, LINE_OF_SIGHT = "vertical", "line of sight"
 """Values of `settlement_direction`."""
+
+JSON_TYPES = {"str": "string", "int64": "integer", "Int64": "integer", "float64": "number"}
+"""Type of a column -> type of its values in JSON."""
 
 Group = Literal["building", "judgement", "when", "whole"]
 
@@ -358,6 +361,20 @@ def format_share(share: float) -> str:
 def format_permille(strain: float) -> str:
     """Return a strain, permille, with its decimals."""
     return f"{strain:.{PERMILLE_DECIMALS}f}"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a building's properties in GeoJSON; `x-unit` is the unit, and null is an empty cell."""
+    properties: dict[str, Any] = {}
+    for column in DECLARED:
+        kind = JSON_TYPES[column.dtype]
+        properties[column.name] = {
+            "type": kind if column.group == "building" else [kind, "null"],
+            "title": column.title,
+            "description": column.sentence,
+            **({"x-unit": column.unit} if column.unit else {}),
+        }
+    return {"type": "object", "description": "Columns of the answer of `predict`.", "properties": properties}
 
 
 def markdown_table() -> str:

@@ -94,6 +94,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.map.document import make_document
     from plumbline.serve.options import Options, rows_named
     from plumbline.serve.predictions import write_predictions
+    from plumbline.serve.report.about import About
     from plumbline.serve.report.run import TOP, report_of, write_report
 
     given = task["options"]
@@ -109,7 +110,8 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
     if is_installed("typst"):
-        write_report(report_of(answered, city, buildings, chosen, TOP), folder / RESULTS / REPORT)
+        about = About(**given["about"])
+        write_report(report_of(answered, city, buildings, chosen, TOP, about=about), folder / RESULTS / REPORT)
         note_progress(folder, "write", 0, 1)
     title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
     document = make_document(answered.judged, city.points, title, owners=owners)

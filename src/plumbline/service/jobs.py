@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,10 +21,12 @@ from plumbline.fields.model.adapter_files import asks_auto, parse_adapters
 from plumbline.fields.restore.field import FORM, parse_box
 from plumbline.params.ingest import Format
 from plumbline.serve.base_rate import given_rate
+from plumbline.serve.report.about import About
 from plumbline.service import job_store as job_files
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status, Upload
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
+from plumbline.service.openapi import BUILDING, GEOJSON
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_fields, refuse_odd_query
 from plumbline.service.settings import Limits
 from plumbline.service.tensors import Tensors
@@ -42,6 +45,24 @@ Since = Annotated[
 Until = Annotated[
     str | None, Form(pattern=DAY, json_schema_extra=A_DATE, description="Leave out the epochs after this day.")
 ]
+
+
+def _about(**texts: str) -> About:
+    """Return the texts for the first page of the report, from the fields of a form."""
+    return About(**texts)
+
+
+_about.__signature__ = Signature(  # type: ignore[attr-defined]  # by which FastAPI finds the fields
+    [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=Annotated[field.rebuild_annotation(), Form(description=f"Of the report: {field.description}")],
+        )
+        for name, field in About.model_fields.items()
+    ]
+)
 
 
 def _holder(request: Request) -> str | None:
@@ -169,9 +190,12 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         ] = None,
         since: Since = None,
         until: Until = None,
+        *,
+        about: Annotated[About, Depends(_about)],
     ) -> Response:
         options = {
             "building": building or [],
+            "about": about.model_dump(),
             "format": format,
             "id_column": id_column,
             "layer": layer,
@@ -290,7 +314,12 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         summary="Give a job's result",
         response_class=FileResponse,
         responses={
-            200: {"content": {kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)}},
+            200: {
+                "description": f"The result. Tables of `predict` have the columns of `{BUILDING}`, in each format.",
+                "content": {
+                    kind: {"schema": GEOJSON if kind == DEFAULTS["predict"] else BINARY} for kind in (ANY_BYTES, *MEDIA)
+                },
+            },
             **refusals(404, 406, 409, 422, 503),
         },
     )

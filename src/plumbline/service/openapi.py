@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from jinja2 import Environment
 
+from plumbline.serve.columns import json_schema
 from plumbline.service.guard import OPEN
 from plumbline.service.problems import Details, refusals
 
@@ -16,17 +17,37 @@ BEARER = {
     "description": "A token of the service. One that was started without tokens needs none.",
 }
 FILE = "application/octet-stream"
+BUILDING = "Building"
+"""Schema of the columns of `predict`."""
+GEOJSON = {
+    "type": "object",
+    "properties": {
+        "type": {"const": "FeatureCollection"},
+        "features": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "type": {"const": "Feature"},
+                    "geometry": {"type": "object"},
+                    "properties": {"$ref": f"#/components/schemas/{BUILDING}"},
+                },
+            },
+        },
+    },
+}
+"""Schema of a table of buildings as GeoJSON."""
 
 
 class Documented(FastAPI):
-    """An application that documents what FastAPI does not: files, tokens and problem details."""
+    """An application that documents what FastAPI does not: files, columns, tokens and problem details."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the document. What is there already is left as it is: FastAPI keeps one document."""
         document = super().openapi()
         parts = document["components"]
         parts["securitySchemes"] = {"bearer": BEARER}
-        parts["schemas"]["Details"] = Details.model_json_schema()
+        parts["schemas"] |= {"Details": Details.model_json_schema(), BUILDING: json_schema()}
         for unused in ("HTTPValidationError", "ValidationError"):
             parts["schemas"].pop(unused, None)
         _name_files(parts["schemas"])
@@ -114,6 +135,7 @@ def _field(name: str, where: str, needed: bool, about: dict[str, Any]) -> dict[s
     schema = about.get("schema", {})
     kinds = [schema, *schema.get("anyOf", [])]
     named = [str(kind["type"]) for kind in kinds if kind.get("type") not in (None, "null")]
-    bounds = [f"{key} {kind[key]}" for kind in kinds for key in ("minimum", "maximum", "default") if key in kind]
+    keys = ("minimum", "maximum", "default")
+    bounds = [f"{key} {kind[key]}" for kind in kinds for key in keys if kind.get(key, "") != ""]
     text = "; ".join([about.get("description", ""), *bounds]).strip("; ")
     return {"name": name, "where": where, "needed": needed, "type": " or ".join(named), "text": text}

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -139,9 +140,15 @@ def refuse_odd_query(request: Request) -> None:
     if not unknown:
         return
     there = f"Known are {', '.join(known)}" if known else "None is known here"
-    of_form = {field.alias for field in route.dependant.body_params}.intersection(unknown)
+    of_form = _form_fields(route).keys() & set(unknown)
     advice = "; send it as a field of the form" if of_form else ""
     raise Problem(422, f"Unknown parameter {_with_near(unknown, known)} in the address. {there}{advice}.")
+
+
+def _form_fields(route: APIRoute) -> dict[str, FieldInfo]:
+    """Return the fields of the form of an operation by name, with those of its dependencies; none without a form."""
+    form: Any = None if route.body_field is None else route.body_field.field_info.annotation
+    return {} if form is None else dict(form.model_fields)
 
 
 def _refuse_given_twice(names: Iterable[str], several: set[str]) -> None:
@@ -163,9 +170,9 @@ async def refuse_odd_fields(request: Request) -> None:
     """
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
-    known = [field.alias for field in route.dependant.body_params]
+    known = _form_fields(route)
     form = await request.form()
-    several = {field.alias for field in route.dependant.body_params if _takes_several(field.field_info.annotation)}
+    several = {name for name, field in known.items() if _takes_several(field.annotation)}
     _refuse_given_twice((name for name, _ in form.multi_items()), several)
     for name, value in form.multi_items():
         if isinstance(value, UploadFile) and (how := value.headers.get("content-transfer-encoding", "")) in WRITTEN_AS:
@@ -173,7 +180,7 @@ async def refuse_odd_fields(request: Request) -> None:
     unknown = [name for name in dict.fromkeys(form) if name not in known]
     if not unknown:
         return
-    raise Problem(422, f"Unknown form field {_with_near(unknown, known)}. Known are {', '.join(known)}.")
+    raise Problem(422, f"Unknown form field {_with_near(unknown, list(known))}. Known are {', '.join(known)}.")
 
 
 def _with_near(unknown: list[str], known: list[str]) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.pretrained import PACKAGE
 from plumbline.serve.report.run import MOST, as_html, as_pdf, check_report, report_of, write_sheet
+from plumbline.serve.report.words import LONGEST_TEXT
 from tests.serve.report.conftest import CASE
 from tests.tiny import run_cli
 
@@ -145,6 +146,7 @@ def test_the_first_page_names_client_author_and_address(footprints, tmp_path):
     [
         ("company: X\n", "company: unknown key"),
         ("client: [a, b]\n", "client: "),
+        (f"client: {'x' * (LONGEST_TEXT + 1)}\n", f"at most {LONGEST_TEXT} characters"),
         ("- client\n", "about.yaml: the file"),
         (None, "no such file. Give a YAML file with project, client, author, address"),
     ],

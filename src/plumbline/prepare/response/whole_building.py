@@ -2,8 +2,10 @@
 
 Scatterers are fitted by tilts and an offset a track, robustly. Their courses in time (`Courses`) then say how far each
 of these motions went. A movement as a whole is large against its noise, so its course counts: a straight line through
-one that came to rest early is off by tens of percent. Courses are taken as random about the line, with the covariance
-of all that are thought possible (`beginning.possible`); the total is the best linear estimate.
+one that came to rest early is off by tens of percent. What courses are possible (`beginning.possible`) is described in
+two ways, and both are held as likely: as random about the line, with the covariance of all, where any mixture of them
+is possible; and as exactly one of them, which alone believes a movement of the last days (docs/benchmarks,
+2026-11-29-settlement).
 
 Standard errors hold the noise of each scatterer, the spread between scatterers (damage, positions), the noise that
 scatterers of a track share, the unknown course, and what wrong positions do to a tilt.
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri, softmax, stdtrit
 
 from plumbline.core.compass import Frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
@@ -49,6 +51,8 @@ LEANS_MM_M = 10.0
 """Half as much again as where structural damage begins (1/150, Skempton and MacDonald 1956)."""
 KNOWN, ROUNDS = 1.0, 8
 """As how many coordinates it counts that a building's courses differ from the line as much as others do."""
+WIDER = 10.0
+"""Variance of how far a motion went before looking, as a multiple of the square of what its scatterers say."""
 
 
 class WholeBuildings(NamedTuple):
@@ -229,8 +233,34 @@ def _totals(
         square = bend * (left * (by_course @ left[..., None])[..., 0]).sum(-1)
         square += bend * (len(line) - (inverse * by_course).sum((-1, -2)))
         bend = ((KNOWN + square.sum(1)) / (KNOWN + square.shape[1] * len(line)))[:, None]
-    total[bent], error_2[bent] = size, 1 / precision
+    by_one, by_one_2 = _by_one_course(seen, noise, total[bent] ** 2 + variance[bent])
+    total[bent] = (size + by_one) / 2
+    error_2[bent] = (1 / precision + by_one_2) / 2 + (size - by_one) ** 2 / 4
     return total, error_2
+
+
+def _by_one_course(seen: Float, noise: Float, likely_2: Float) -> tuple[Float, Float]:
+    """Return how far motions (b, J) went if each follows one of the possible courses, and the variance.
+
+    Args:
+        seen: (b, J, K) coordinates of the motions. noise: (b, J, K, K) their covariance.
+        likely_2: (b, J) square of how far a motion may have gone, mm2.
+    """
+    courses = possible()
+    course = shape_coordinates(TIME, courses.course)
+    precision = np.linalg.inv(noise)
+    weighted = precision @ course.T
+    known, along = (course.T * weighted).sum(-2), (seen[..., None, :] @ weighted)[..., 0, :]
+    before_2 = WIDER * likely_2[..., None]
+    shrunk_2 = before_2 / (1 + before_2 * known)
+    square = (seen * (precision @ seen[..., None])[..., 0]).sum(-1)[..., None]
+    unlike = square - shrunk_2 * along**2
+    # Where no course fits, the noise is larger than it says.
+    larger = np.maximum(unlike.min(-1, keepdims=True) / (course.shape[1] - 1), 1)
+    fits = shrunk_2 * along**2 - np.log1p(before_2 * known)
+    probable, size = softmax(fits / 2 / larger + courses.log_prior, -1), shrunk_2 * along
+    mean = (probable * size).sum(-1)
+    return mean, (probable * (shrunk_2 * larger + (size - mean[..., None]) ** 2)).sum(-1)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,221 @@
+"""Command, service, map, report, list and sheet give one answer, for three small cities."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from plumbline.params import Simulate
+from plumbline.serve.columns import ANSWERED_REASONS, LINE_OF_SIGHT, LIST_ORDER, VERTICAL
+from plumbline.serve.predictions import SUFFIXES, read_predictions
+from plumbline.serve.report.words import signed
+from plumbline.simulate.stage import simulate
+from tests.serve.map.town import document_in
+from tests.serve.one_answer import assert_one_answer
+from tests.service.served import ended, files, service
+from tests.tiny import run_cli
+
+pytest.importorskip("fastapi")
+pytestmark = pytest.mark.heavy
+BASE = Path(__file__).parents[1] / "fixtures" / "cases" / "base"
+TOWNS = {
+    "cities": {"x_band": {"band": "X", "buildings": 40, "seed": 2, "movement": "town"}},
+    "showcase": {"band": "C", "buildings": 40, "seed": 3, "movement": "town"},
+    "years": 4.0,
+    "damaged": 0.3,
+}
+CITIES = {"X band": "0.3", "Sentinel-1": "0.5", "one side": "auto"}
+"""City -> share of damaged buildings that is asked for."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that a city's answer was shown as."""
+
+    name: str
+    folder: Path
+    table: geopandas.GeoDataFrame
+    """Of the command."""
+    document: dict[str, Any]
+    """In the command's map."""
+    of_service: dict[str, Any]
+    """Map document of the service."""
+
+    @property
+    def on_map(self) -> dict[str, dict[str, Any]]:
+        """Properties in the map by `building_id`, in its order."""
+        features = self.document["buildings"]["features"]
+        return {one["properties"]["building_id"]: one["properties"] for one in features}
+
+    @property
+    def page(self) -> str:
+        """The report."""
+        return (self.folder / "report.html").read_text(encoding="utf-8")
+
+    @property
+    def in_list(self) -> list[list[str]]:
+        """Cells of the rows of the report's list."""
+        (body,) = re.findall(r"Against neighbours, mm</th></tr>(.*?)</table>", self.page, re.DOTALL)
+        return [[text_of(cell) for cell in re.findall("<td>(.*?)</td>", row)] for row in re.findall("<tr>.*", body)]
+
+    @property
+    def sections(self) -> list[str]:
+        """Texts of the pages of buildings in the report."""
+        return [text_of(part) for part in re.findall('<section id="building-.*?</section>', self.page, re.DOTALL)]
+
+    @property
+    def in_sheet(self) -> list[list[str]]:
+        """Cells of the rows of the report's sheet."""
+        with (self.folder / "report_list.csv").open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.reader(file))[1:]
+
+
+def text_of(page: str) -> str:
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+@pytest.fixture(scope="module")
+def towns(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("towns")
+    simulate(Simulate.model_validate(TOWNS), folder, 1)
+    simulated = {"X band": folder / "cities" / "x_band", "Sentinel-1": folder / "showcase"}
+    return {
+        **{name: (sorted(at.glob("EGMS_*.csv")), at / "footprints.geojson") for name, at in simulated.items()},
+        "one side": ([BASE / "asc.csv"], BASE / "fp.gpkg"),
+    }
+
+
+@pytest.fixture(scope="module")
+def client(package, fields_package, tmp_path_factory):
+    with service(tmp_path_factory.mktemp("service"), package, fields_package) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", params=CITIES)
+def shown(request, towns, client, tmp_path_factory):
+    """The answer of command and service for a city."""
+    (points, buildings), rate = towns[request.param], CITIES[request.param]
+    folder = tmp_path_factory.mktemp("shown")
+    job = client.post("/v1/predict", files=files(points, buildings), data={"damage_rate": rate}).json()
+    asked = ["--points", *points, "--buildings", buildings, "--damage-rate", rate]
+    for command in (
+        ["predict", *asked, "--output", "command.csv", "--map", "map.html"],
+        ["report", *asked, "--top", 60, "--output", "report.html"],
+    ):
+        done = run_cli(*command, cwd=folder)
+        assert done.code == 0, done.err
+    assert ended(client, job["id"])["status"] == "done"
+    for suffix in SUFFIXES:
+        result = client.get(f"/v1/jobs/{job['id']}/result", params={"format": suffix[1:]})
+        (folder / f"service{suffix}").write_bytes(result.content)
+    document = client.get(f"/v1/jobs/{job['id']}/map").json()
+    return Shown(
+        request.param, folder, read_predictions(folder / "command.csv"), document_in(folder / "map.html"), document
+    )
+
+
+def test_the_service_gives_the_command_s_table_in_each_format(shown):
+    assert (shown.folder / "service.csv").read_bytes() == (shown.folder / "command.csv").read_bytes()
+    for suffix in SUFFIXES:
+        table = read_predictions(shown.folder / f"service{suffix}")
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(table.drop(columns="geometry")),
+            pd.DataFrame(shown.table.drop(columns="geometry")),
+            rtol=1e-12,
+            atol=0,
+        )
+
+
+def test_the_service_s_geojson_is_as_its_document_describes_it(shown, client):
+    document = client.get("/openapi.json").json()
+    content = document["paths"]["/v1/jobs/{job}/result"]["get"]["responses"]["200"]["content"]
+    schema = content["application/geo+json"]["schema"] | {"components": document["components"]}
+    collection = json.loads((shown.folder / "service.geojson").read_text(encoding="utf-8"))
+    jsonschema.validate(collection, schema)
+    columns = document["components"]["schemas"]["Building"]["properties"]
+    assert list(collection["features"][0]["properties"]) == list(columns)
+
+
+def test_the_service_draws_the_command_s_map(shown):
+    assert shown.of_service == shown.document
+
+
+def test_map_list_and_sheet_hold_the_figures_of_the_table_in_one_order(shown):
+    order = shown.table.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
+    names = order["building_id"].tolist()
+    assert list(shown.on_map) == names
+    assert [row[1] for row in shown.in_list] == names
+    assert len(shown.in_sheet) == len(shown.sections) == len(names)
+    for number, (_, building) in enumerate(order.iterrows(), 1):
+        (place, *cells), (first, *sheet) = shown.in_list[number - 1], shown.in_sheet[number - 1]
+        assert place == first == str(number)
+        assert_one_answer(building, shown.on_map[building.building_id], cells, sheet)
+
+
+def test_the_page_of_a_building_holds_its_figures(shown):
+    table = shown.table.set_index("building_id")
+    for cells, page in zip(shown.in_list, shown.sections, strict=True):
+        building, on_map = table.loc[cells[1]], shown.on_map[cells[1]]
+        _, name, percent, severity, category, *_ = cells
+        assert name in page
+        assert ("Not judged" if not percent else f"Probability of damage: {percent}") in page
+        if building.reason in ANSWERED_REASONS:
+            assert severity.replace(" (", " permille (") in page
+            assert f" Category {category}, " in page
+        else:
+            assert f"Why it is not judged: {on_map['why']}." in page
+        # The interval and what the points could show at best.
+        if is_below := bool(building.severity_permille < building.strain_resolution_permille):
+            assert f"below {building.strain_resolution_permille:.2g} permille, from which these points" in page
+        assert ("the severity is below" in page) == is_below
+        # The date.
+        assert (f"When {on_map.get('when')}" in page) == isinstance(building.begins, str)
+        # The settlement.
+        if np.isfinite(building.settlement_mm):
+            moved = f"{signed(building.settlement_mm)} ± {1.645 * building.settlement_std_mm:.1f} mm"
+            title = "Settlement" if building.settlement_direction == VERTICAL else "Along the line of sight"
+            assert f"{title} {moved}" in page
+
+
+def test_dates_are_within_the_record(shown):
+    first, last = re.findall(r"\d{4}-\d\d-\d\d", shown.document["subtitle"])
+    dates = shown.table[["begins_early", "begins", "begins_late"]].dropna()
+    assert len(dates) or shown.name != "X band"
+    assert ((first <= dates["begins_early"]) & (dates["begins_late"] <= last)).all()
+    assert ((dates["begins_early"] <= dates["begins"]) & (dates["begins"] <= dates["begins_late"])).all()
+    assert ((dates["begins"] == dates["begins_early"]) == (dates["begins"] == first)).all()
+
+
+def test_settlements_go_with_the_histories_that_are_shown(shown):
+    table, histories = shown.table.set_index("building_id"), shown.document["histories"]
+    compared = 0
+    for row, name in enumerate(shown.on_map):
+        building = table.loc[name]
+        changes: dict[int, list[float]] = {}
+        for number in histories["buildings"].get(str(row), []):
+            track, mm = (histories["series"][number][key] for key in ("track", "mm"))
+            days = np.array(histories["tracks"][track]["epochs"], "datetime64[D]").astype(float)
+            slope = np.polyfit(days - days[0], np.array(mm, float), 1)[0]
+            changes.setdefault(track, []).append(slope * (days[-1] - days[0]))
+        if not np.isfinite(building.settlement_mm):
+            continue
+        assert changes
+        if len(histories["tracks"]) == 1:
+            assert building.settlement_direction == LINE_OF_SIGHT
+        # Sideways movement mostly cancels out between the sides; what is left, and a lean, are allowed for.
+        mean = float(np.mean([np.median(part) for part in changes.values()]))
+        allowed = 3 * building.settlement_std_mm + 0.3 * max(abs(mean), abs(building.settlement_mm))
+        assert abs(building.settlement_mm - mean) <= allowed, (name, mean)
+        compared += 1
+    assert compared >= 30
