@@ -39,8 +39,6 @@ SET_SHARE = 0.8
 """Share of the probability of all quadrants that those of the column `quadrants` hold."""
 SURE_MECHANISM, SURE_DAMAGE = 0.6, 0.5
 """Least probability of a mechanism that is named, and of damage where one is."""
-ROUNDING = 1e-6
-"""Largest rounding error of probabilities in float32."""
 QUADRANT_SETS = tuple(join_quadrants(bool(code >> place & 1) for place in range(4)) for code in range(16))
 """Texts of the column `quadrants` by their codes: bit 0 is NE, bit 1 NW, bit 2 SW, bit 3 SE."""
 RAW = "raw_"

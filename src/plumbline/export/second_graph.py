@@ -28,7 +28,7 @@ from plumbline.core.strain import (
     TOP_PERMILLE,
     category_of_levels,
 )
-from plumbline.export.interface import ROUNDING, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM, predictions_interface
+from plumbline.export.interface import SET_SHARE, SURE_DAMAGE, SURE_MECHANISM, predictions_interface
 from plumbline.export.onnx import LIMIT_BATCH, finish, quiet
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import ASKED_REASONS, OK, STATUSES, UNSURE_WHERE
@@ -98,14 +98,13 @@ class Predictions(nn.Module):
         moved_BK = level_BK * (now_BC / self.share_C)[:, self.of_level_K]
         moved_BK = moved_BK / moved_BK.sum(1, keepdim=True).clamp(min=1e-300)
         category_BC = moved_BK @ self.category_KC
-        severity_at_B = self._at_place(torch.full_like(level_BK[:, 0], 0.5), moved_BK)
-        low_at_B, high_at_B = (
-            self._at_place(self._place_of(end_B.double(), level_BK), moved_BK) for end_B in (low_B, high_B)
+        may_be_sound_B = category_BC[:, 0] > 1 - INTERVAL_SHARE
+        rest_B = torch.where(may_be_sound_B, 1 - INTERVAL_SHARE, (1 - INTERVAL_SHARE) / 2)
+        half_B = torch.full_like(rest_B, 0.5)
+        severity_at_B, low_at_B, high_at_B = (
+            self._at_place(place_B, moved_BK) for place_B in (half_B, rest_B, 1 - rest_B)
         )
-        sound_before_B = (level_BK @ self.category_KC)[:, 0]
-        let_in_B = (category_BC[:, 0] > 1 - INTERVAL_SHARE) & (category_BC[:, 0] > sound_before_B + ROUNDING)
-        low_at_B = torch.where(let_in_B, torch.zeros_like(low_at_B), torch.minimum(low_at_B, severity_at_B))
-        high_at_B = torch.maximum(high_at_B, severity_at_B)
+        low_at_B = torch.where(may_be_sound_B, torch.zeros_like(low_at_B), low_at_B)
         damaged_B = 1 - category_BC[:, 0]
 
         # Infinity stands for NaN, so that every runtime takes the first of them, as numpy does.
@@ -154,18 +153,8 @@ class Predictions(nn.Module):
             code_of(mechanism_B),
         )
 
-    def _place_of(self, severity_B: Tensor, level_BK: Tensor) -> Tensor:
-        """Return the cumulative probabilities (B,) of severities, permille, in distributions; NaN where either is."""
-        is_known_B = severity_B.isfinite() & level_BK.isfinite().all(1)
-        severity_B = torch.where(is_known_B, severity_B.clamp(0, TOP_PERMILLE), 0.0)
-        level_B1 = (severity_B[:, None] >= self.bottom_K).long().sum(1, keepdim=True) - 1
-        within_B = (severity_B - self.bottom_K[level_B1[:, 0]]) / self.width_K[level_B1[:, 0]]
-        below_BK = level_BK.cumsum(1) - level_BK
-        place_B = (below_BK.gather(1, level_B1) + within_B[:, None] * level_BK.gather(1, level_B1))[:, 0]
-        return torch.where(is_known_B, place_B, torch.nan)
-
     def _at_place(self, place_B: Tensor, level_BK: Tensor) -> Tensor:
-        """Return the severities (B,), permille, at cumulative probabilities of distributions; NaN where either is."""
+        """Return the severities (B,), permille, at cumulative probabilities of distributions; NaN where these are."""
         up_to_BK = level_BK.cumsum(1)
         is_passed_BK = up_to_BK < (place_B * up_to_BK[:, -1])[:, None]
         level_B1 = is_passed_BK.long().sum(1, keepdim=True).clamp(max=len(self.bottom_K) - 1)

@@ -21,7 +21,6 @@ from scipy.special import expit, logit, logsumexp, softmax
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE, TOP_PERMILLE, category_of_levels
 from plumbline.export.answers import Answers
-from plumbline.export.interface import ROUNDING
 
 Array = NDArray[np.float64]
 LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
@@ -315,9 +314,9 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float | 
     """Adjust answers to a city in which the share `rate` of buildings is damaged, or each to a share (B,) of its own.
 
     Each level of strain becomes more or less probable as its category does; among the damaged the categories keep
-    their proportions. Severity is the median of that distribution, so that it is in category 1 or above exactly where
-    damage is as probable as not. The ends of its interval keep their place in the distribution, and hold the median.
-    Where category 0 becomes so probable that an interval without it would miss too often, it is let in whole.
+    their proportions. Severity is the median of that distribution: it is in category 1 or above exactly where damage is
+    as probable as not. Its interval holds `INTERVAL_SHARE` of the distribution: from 0 where category 0 has more than a
+    tenth, else with as much left out on either side.
 
     Args:
         share_C: of the buildings that the model was calibrated on.
@@ -329,37 +328,21 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float | 
     moved_BK = level_BK * (now_BC / share_C)[:, category_of_levels()]
     moved_BK = moved_BK / np.maximum(moved_BK.sum(1, keepdims=True), 1e-300)
     category_BC = moved_BK @ (category_of_levels()[:, None] == np.arange(len(share_C)))
-    severity_B = _at_place(np.full(len(level_BK), 0.5), moved_BK)
-    low_B, high_B = (
-        _at_place(_place_of(np.asarray(values, float), level_BK), moved_BK)
-        for values in (answers.severity_low, answers.severity_high)
-    )
-    before_B = level_BK[:, category_of_levels() == 0].sum(1)
-    let_in_B = (category_BC[:, 0] > 1 - INTERVAL_SHARE) & (category_BC[:, 0] > before_B + ROUNDING)
-    low_B = np.where(let_in_B, 0.0, np.minimum(low_B, severity_B))
-    return AtRate(category_BC, severity_B, low_B, np.maximum(high_B, severity_B))
+    may_be_sound_B = category_BC[:, 0] > 1 - INTERVAL_SHARE
+    rest_B = np.where(may_be_sound_B, 1, 0.5) * (1 - INTERVAL_SHARE)
+    severity_B, low_B, high_B = (_at_place(place, moved_BK) for place in (0.5, rest_B, 1 - rest_B))
+    return AtRate(category_BC, severity_B, np.where(may_be_sound_B, 0.0, low_B), high_B)
 
 
 _EDGES = np.array([0.0, *LEVEL_EDGES_PERMILLE, TOP_PERMILLE])
 """Bounds of the levels of strain, permille."""
 
 
-def _place_of(severity_B: Array, level_BK: Array) -> Array:
-    """Return the cumulative probabilities (B,) of severities, permille, in distributions; NaN where either is."""
-    is_known_B = np.isfinite(severity_B) & np.isfinite(level_BK).all(1)
-    severity_B = np.where(is_known_B, np.clip(severity_B, 0, TOP_PERMILLE), 0.0)
-    level_B = np.minimum(np.searchsorted(_EDGES, severity_B, side="right") - 1, len(_EDGES) - 2)
-    within_B = (severity_B - _EDGES[level_B]) / np.diff(_EDGES)[level_B]
-    below_BK = np.cumsum(level_BK, axis=1) - level_BK
-    rows = np.arange(len(level_BK))
-    return np.where(is_known_B, below_BK[rows, level_B] + within_B * level_BK[rows, level_B], np.nan)
-
-
-def _at_place(place_B: Array, level_BK: Array) -> Array:
-    """Return the severities (B,), permille, at cumulative probabilities of distributions; NaN where either is."""
+def _at_place(place_B: float | Array, level_BK: Array) -> Array:
+    """Return the severities (B,), permille, at cumulative probabilities of distributions; NaN where these are."""
     rows = np.arange(len(level_BK))
     up_to_BK = np.cumsum(level_BK, axis=1)
-    level_B = np.minimum((up_to_BK < (place_B * up_to_BK[:, -1])[:, None]).sum(1), len(_EDGES) - 2)
+    level_B = np.minimum((up_to_BK < np.reshape(place_B * up_to_BK[:, -1], (-1, 1))).sum(1), len(_EDGES) - 2)
     own_B = np.maximum(level_BK[rows, level_B], 1e-12)
     share_B = np.clip((place_B - (up_to_BK[rows, level_B] - level_BK[rows, level_B])) / own_B, 0, 1)
     return np.asarray(_EDGES[level_B] + share_B * np.diff(_EDGES)[level_B])

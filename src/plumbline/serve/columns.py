@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
+from plumbline.core.strain import MECHANISMS
 from plumbline.export.interface import CATEGORIES, PROBABILITIES, SURE_DAMAGE
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES, UNSURE_WHERE
 from plumbline.reporting.colours import CATEGORY_NAMES
@@ -67,7 +68,8 @@ DECLARED = (
         "building",
         "Reason",
         f"Why the building is not judged: {', '.join(ABSTENTIONS)}. ok if it is judged. noisy_points: or on one line. "
-        "unsure_where: damaged or not is known, but not where; it has all columns.",
+        "unsure_where: it has a severity and probabilities, but not one probable quadrant. For all other reasons "
+        "severity and quadrants are empty.",
     ),
     AnswerColumn(
         "n_points", "int64", "building", "Usable scatterers", "Number of usable scatterers, all tracks together."
@@ -124,7 +126,7 @@ DECLARED = (
             "float64",
             "judgement",
             f"Severity, {word} end of the 90 % interval",
-            "90 % interval of severity_permille. severity_low is 0 if the building may be sound.",
+            "90 % interval of severity_permille. severity_low is 0 exactly where p_damaged is below 0.9.",
             unit="permille",
         )
         for end, word in (("low", "lower"), ("high", "upper"))
@@ -134,7 +136,8 @@ DECLARED = (
         "Int64",  # nullable: an abstention has none, and 0 is a judgement
         "judgement",
         "Burland category",
-        "Category of severity_permille alone: 0 below 0.5 permille, 1 below 0.75, 2 below 1.5, 3 below 3, 4 from 3.",
+        "Category of severity_permille, the median; another may be more probable. 0 below 0.5 permille, 1 below 0.75, "
+        "2 below 1.5, 3 below 3, 4 from 3.",
         unit="0-4",
     ),
     AnswerColumn(
@@ -143,7 +146,8 @@ DECLARED = (
         "judgement",
         "Probability of damage",
         "Probability of category 1 or above at the share damage_rate. Of ten buildings with 0.8, about eight should be "
-        "damaged. Sort by it. Also of buildings that are not judged, where it is less sure; empty without points.",
+        "damaged. Sort by it. Also of buildings that are not judged, where it is less sure; empty where "
+        "too few points are on the building to ask.",
         unit="0-1",
         decimals=4,
     ),
@@ -164,7 +168,7 @@ DECLARED = (
         "str",
         "judgement",
         "Mechanism of failure",
-        "What fails. Empty if unsure, or if the building is probably sound.",
+        f"What fails: {', '.join(MECHANISMS)}. Empty if unsure, or if the building is probably sound.",
         is_optional=True,
     ),
     AnswerColumn(
@@ -190,7 +194,8 @@ DECLARED = (
         "str",
         "when",
         "Damage began, most probable date",
-        "Most probable date at which the damaging movement began; on the first day of the record: then or earlier.",
+        "Most probable date at which the damaging movement began; on the first day of the record: then or earlier. "
+        "Empty where damage is not sure enough, or the interval wider than half of the record.",
         is_optional=True,
     ),
     *(
@@ -268,7 +273,14 @@ DECLARED = (
         "Axis of the settlement",
         f"Axis of settlement_mm: {VERTICAL}, or {LINE_OF_SIGHT} where only one side sees the building well.",
     ),
-    AnswerColumn("tilt_mm_m", "float64", "whole", "Tilt over the record", "Tilt over the record.", unit="mm/m"),
+    AnswerColumn(
+        "tilt_mm_m",
+        "float64",
+        "whole",
+        "Tilt over the record",
+        "Slope that the building as a whole has gained over the record; empty where its error is too large.",
+        unit="mm/m",
+    ),
     AnswerColumn(
         "tilt_std_mm_m",
         "float64",
@@ -282,7 +294,7 @@ DECLARED = (
         "float64",
         "whole",
         "Side that sinks by the tilt",
-        "Side that sinks: compass degrees, 0 is north, clockwise.",
+        "Side that sinks: compass degrees, 0 is north, clockwise. Empty where tilt_mm_m is below 2 standard errors.",
         unit="degrees from north, clockwise",
     ),
     AnswerColumn(
@@ -306,7 +318,8 @@ DECLARED = (
         "float64",
         "whole",
         "Smallest severity that its points could show",
-        "Smallest severity that the points could show. From 3 up, or where it is empty, category 0 says little: "
+        "Smallest severity that the points alone show in 9 of 10 cases at best. From 3 up, or where it is empty, "
+        "category 0 says little: "
         "a smaller severity rests on the buildings of the training.",
         unit="permille",
     ),

@@ -17,12 +17,14 @@ from plumbline.sources.city.causes import MOVING_AREAS
 LAYERS = {
     "predictions": "Each building: is it damaged, how badly and where. Sort by p_damaged, and inspect from the top.",
     "not_judged": "Buildings that are not judged, and why. Not judged does not mean sound.",
-    "courses": "Severity of the damaged buildings over time, with its 90 % interval, permille.",
+    "courses": "Severity over time, permille, with its 90 % interval, of the buildings whose points tell it.",
     MOVING_AREAS: "Areas whose points move alike, against the rest of the track.",
     "causes": "What may have caused damage, and the share of damaged buildings near to it.",
 }
 """Layer -> what it holds."""
-SCATTERERS = "Points on the buildings, with the displacement towards the satellite at each epoch, mm."
+SCATTERERS = (
+    "Points on the buildings that have a severity, with the displacement towards the satellite at each epoch, mm."
+)
 """What the layers `scatterers_TRACK` hold."""
 DATA_COLUMNS = """
 CREATE TABLE gpkg_data_columns (

@@ -51,7 +51,7 @@ WORDS = (
     (
         "Quadrants",
         "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most. "
-        "Not sure: the chance of a wrong one is too large. Empty: sound is more probable than damaged.",
+        "Not sure: the chance of a wrong one is too large. Empty: not judged, or sound is more probable than damaged.",
     ),
     (
         "Since",
