@@ -131,7 +131,7 @@ def test_a_decimal_comma_that_comes_late_is_shown_as_it_stands_with_what_to_stat
     path = tmp_path / "a.csv"
     path.write_bytes(pack(text(cells).replace(",", ";").replace(".", ",").encode()))
     with pytest.raises(
-        InputError, match=r"line 10, column height_ortho: '8,5' found, a number is needed\. .*decimal: ','"
+        InputError, match=r"line 10, column easting: '4598080,00' found, a number is needed\. .*decimal: ','"
     ):
         read_points(path)
     track = read_points(path, {"*": Product(decimal=",")})

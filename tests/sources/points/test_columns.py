@@ -174,7 +174,7 @@ def test_errors_of_the_fit_come_in_mm_and_may_be_missing(tmp_path):
     track = read_points(write(tmp_path, text(table)), {"*": about})
     np.testing.assert_allclose(track.rmse, [3.1, np.nan, np.nan, 10, np.nan, 0], rtol=1e-6)
     table[4]["E"] = "-1"
-    with pytest.raises(InputError, match=r"line 6, column E: -10 mm found"):
+    with pytest.raises(InputError, match=r"line 6, column E: -1 found"):
         read_points(write(tmp_path, text(table)), {"*": about})
 
 
