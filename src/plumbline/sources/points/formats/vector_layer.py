@@ -21,8 +21,7 @@ from plumbline.core.geopackage import START as SQLITE_START
 from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete, fault_of_locks
 from plumbline.sources.crs import GLOBE, is_elsewhere, is_local
-from plumbline.sources.files.csv_lines import MINUS, MISSING
-from plumbline.sources.files.csv_table import refuse_cell
+from plumbline.sources.files.csv_table import MISSING, refuse_cell
 from plumbline.sources.files.foreign import what_else
 from plumbline.sources.files.opened import (
     ZIP_START,
@@ -147,7 +146,7 @@ class PointLayer(CsvFile):
     def _typed(self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int) -> pa.Table:
         """Return columns as the types wanted; `row`: the first of them in the layer."""
         read = {
-            name: _as_texts(values).fill_null("")
+            name: values.cast(pa.string()).fill_null("")
             if pa.types.is_string(types[name])
             else _as_numbers(values, self.missing)
             for name, values in columns.items()
@@ -155,7 +154,7 @@ class PointLayer(CsvFile):
         faults = [(found, name) for name, found in read.items() if isinstance(found, int)]
         if faults:
             at, name = min(faults, key=lambda fault: fault[0])
-            raise refuse_cell(self, row + at, name, str(_as_texts(columns[name])[at]))
+            raise refuse_cell(self, row + at, name, str(columns[name].cast(pa.string())[at]))
         return pa.table(read)
 
 
@@ -166,17 +165,12 @@ def _next(layer: PointLayer, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatc
         raise InputError(f"{layer}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
 
 
-def _as_texts(values: pa.Array) -> pa.Array:
-    texts = values.cast(pa.string())
-    return pc.replace_substring(texts, MINUS.decode(), "-")
-
-
 def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
     """Return numbers as doubles, and texts as the numbers in them; or the row of the first that is none."""
     if pa.types.is_integer(values.type) or pa.types.is_float64(values.type):
         return values.cast(pa.float64(), safe=False)
     # Numbers of other types by their shortest text: 0.1 of 32 bits is 0.1.
-    texts = _as_texts(values)
+    texts = values.cast(pa.string())
     texts = pc.utf8_trim(pc.if_else(pc.is_in(texts, pa.array([*MISSING, *missing])), None, texts), " \t")
     try:
         return texts.cast(pa.float64())
