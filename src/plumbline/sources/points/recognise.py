@@ -28,7 +28,7 @@ from plumbline.sources.points.formats.layouts import (
     open_stamps,
 )
 from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
-from plumbline.sources.points.formats.vector_layer import PointLayer, cut_advice, find_point_layer
+from plumbline.sources.points.formats.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.points.source import PointSource, ProductFile
 
 TEXTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
@@ -190,8 +190,6 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                     "A row for each point, with a column for each date, is needed: docs/formats.md has the lines that "
                     "turn one into the other."
                 )
-            if cut := cut_advice(product, header):
-                raise InputError(f"{product}: unknown format, {begins}.{cut}")
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
                 "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"

@@ -18,8 +18,8 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
-from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
+from plumbline.sources.points.epochs import CUT, FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
+from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
     ANGLES,
     MIN_EPOCHS,
@@ -235,7 +235,7 @@ def _days(layout: Layout, product: CsvFile, header: list[str]) -> dict[str, np.d
         raise InputError(
             f"{product}: {len(days)} columns of epochs found, named as {layout.days[0]}; at least {MIN_EPOCHS} are "
             f"needed. The last columns are {', '.join(map(repr, header[-3:]))}. Export the time series with the points."
-            f"{cut_advice(product, others)}"
+            f" {CUT}."
         )
     warn_of_unread(str(product), others, layout.days[0])
     return days

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -35,7 +35,6 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
 from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
-from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
 """Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
@@ -276,24 +275,6 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
             f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs "
             f"{shlex.quote(stated)} OUT.gpkg {layer.named}`."
         )
-
-
-def cut_advice(product: CsvFile, names: Iterable[str]) -> str:
-    """Return advice if days in a Shapefile's column names seem cut to ten letters; else empty.
-
-    Args:
-        product: the file; any other than a Shapefile is passed over.
-        names: of columns that are no known ones.
-    """
-    if not isinstance(product, PointLayer) or PurePosixPath(product.source).suffix.lower() != ".shp":
-        return ""
-    cut = cut_days(names)
-    if not cut:
-        return ""
-    return (
-        f" The columns {', '.join(cut[:3])}, … seem cut: a Shapefile's names have at most ten letters, and the rest of "
-        "the day is lost. Export the layer as GeoPackage, or as csv."
-    )
 
 
 def _source(file: OpenedFile) -> str | None:
