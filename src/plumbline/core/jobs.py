@@ -8,7 +8,6 @@ figures: docs/decisions/0004. Neither setting changes a result.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -28,7 +27,7 @@ from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from plumbline.core.console import log, setup_logging, track
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
@@ -240,57 +239,34 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
         InputError: another is at it.
         NotWritable: nothing can be written into the working directory.
     """
-    until = time.monotonic() + patience_seconds
+    from filelock import FileLock, Timeout  # takes 50 ms, which most commands need not wait for
+
     path = WORK.resolve() / f"{stage}.lock"
-    while (stream := _locked(path)) is None:
-        if time.monotonic() >= until:
-            raise InputError(f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it.")
-        time.sleep(0.2)
-    with stream:
+    lock = FileLock(path, timeout=patience_seconds, poll_interval=0.2)
+    for again in reversed(range(LOCK_TRIES)):
         try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.with_name(stage).rmdir()  # unless it holds portions
-            with suppress(OSError):
-                path.unlink()  # while it is locked: see `_locked`
-            with suppress(OSError):
-                path.parent.rmdir()  # unless other stages have something in it
-
-
-def _locked(path: Path) -> IO[str] | None:
-    """Return the lock file, open and locked; None if another process has it.
-
-    The process with the lock removes the file at the end. A process that opened it before then locks a file that is
-    gone, which keeps nobody out. So a lock counts only if the file still stands under its name.
-
-    Raises:
-        NotWritable: it cannot be made.
-    """
-    folder = path.parent
-    for _ in range(LOCK_TRIES):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            stream = path.open("w")
-        except FileNotFoundError:
-            continue  # another process has just ended, and removed the folder
-        except OSError as error:
-            if isinstance(error, FileExistsError) and (folder.is_dir() or not folder.exists()):
-                continue  # the same, while `mkdir` looked at it
-            raise unwritten(error, folder) or NotWritable(
-                f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. "
-                "Let it be, or run this in a folder of your own."
-            ) from error
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            stream.close()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
             break
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
-                return stream
-        stream.close()
-    return None
+        except Timeout:
+            raise InputError(
+                f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it."
+            ) from None
+        except OSError as error:
+            if again and isinstance(error, FileNotFoundError | FileExistsError):
+                continue  # another process has just ended, and removed the folder
+            raise unwritten(error, path.parent) or NotWritable(
+                f"{path.parent}: cannot be written into ({error.strerror}), where finished portions of the work are "
+                "kept. Let it be, or run this in a folder of your own."
+            ) from error
+    try:
+        yield
+    finally:
+        # A process that waits for the file notices that it is gone, and makes another.
+        for remove_one in (path.with_name(stage).rmdir, path.unlink, path.parent.rmdir):
+            with suppress(OSError):  # a folder that holds portions, or something of other stages
+                remove_one()
+        lock.release()
 
 
 def clear(work: Path) -> None:
