@@ -12,7 +12,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -28,6 +27,8 @@ from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Protocol, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from plumbline.core.console import log, setup_logging, track
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
@@ -137,32 +138,24 @@ def asked_threads() -> int:
     return int(asked) if asked.isdecimal() else 0
 
 
-BLAS = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
-"""Names of what gets and sets the number of threads, of NumPy's own library, SciPy's, and a system's."""
-MAPPED = Path("/proc/self/maps")
-
-
 class _Limited:
-    """OpenBLAS while blocks of `one_blas_thread` run, on any threads."""
+    """BLAS while blocks of `one_blas_thread` run, on any threads."""
 
     lock = Lock()
     blocks = 0
-    before: ClassVar[list[tuple[Callable[[int], None], int]]] = []
-    """What sets the number of threads of each library, and the number there was."""
+    limiter: ClassVar[Any] = None
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let OpenBLAS, which NumPy and SciPy use, work on one thread within the block, where it can be found.
+    """Let the BLAS that NumPy and SciPy use work on one thread within the block, where it can be found.
 
     Products of thousands of rows and a few columns are done before a second thread has woken up: waiting for it takes
     as long as the work.
     """
     with _Limited.lock:
         if not _Limited.blocks:
-            _Limited.before = _blas()
-            for limit, _ in _Limited.before:
-                limit(1)
+            _Limited.limiter = _blas().limit(limits=1)
         _Limited.blocks += 1
     try:
         yield
@@ -170,30 +163,13 @@ def one_blas_thread() -> Iterator[None]:
         with _Limited.lock:
             _Limited.blocks -= 1
             if not _Limited.blocks:
-                for limit, number in _Limited.before:
-                    limit(number)
-
-
-def _blas() -> list[tuple[Callable[[int], None], int]]:
-    """Return what sets the number of threads of each OpenBLAS that is loaded, and the number now."""
-    return [
-        (getattr(library, name.format("set")), getattr(library, name.format("get"))()) for library, name in _found()
-    ]
+                _Limited.limiter.restore_original_limits()
 
 
 @cache
-def _found() -> list[tuple[ctypes.CDLL, str]]:
-    """Return each OpenBLAS that is loaded, and the form of its names. Later ones are not looked for: it takes ms."""
-    try:
-        mapped = MAPPED.read_text()
-    except OSError:
-        return []
-    found = []
-    for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", mapped, re.M))):
-        with suppress(OSError):
-            library = ctypes.CDLL(path)
-            found += [(library, name) for name in BLAS if hasattr(library, name.format("set"))][:1]
-    return found
+def _blas() -> ThreadpoolController:
+    """Return what limits each BLAS that is loaded now. Later ones are not looked for: it takes ms."""
+    return ThreadpoolController().select(internal_api="openblas")
 
 
 def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:
