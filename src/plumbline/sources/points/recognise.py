@@ -20,10 +20,8 @@ from plumbline.sources.points.formats.egms_parquet import is_parquet, read_names
 from plumbline.sources.points.formats.layouts import (
     LAYOUTS,
     Layout,
-    is_depsi,
     is_layout,
     is_stamps,
-    open_depsi,
     open_layout,
     open_stamps,
 )
@@ -68,7 +66,6 @@ FORMATS = {
     "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
     "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_egms),
     "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms, open_egms),
-    "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
     "stamps": Format(
         "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
     ),
