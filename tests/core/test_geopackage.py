@@ -89,7 +89,7 @@ def test_what_a_killed_program_left_does_not_stop_anybody(tmp_path):
 def test_what_a_file_that_is_gone_left_is_named(tmp_path):
     path = tmp_path / "result.gpkg"
     (tmp_path / "result.gpkg-wal").touch()
-    with pytest.raises(InputError, match=r"result\.gpkg-wal: was left by a file that is gone"):
+    with pytest.raises(InputError, match=r"result\.gpkg-wal: was left beside a file .*the file is gone"):
         check_writable(path)
     (tmp_path / "result.gpkg-wal").rename(tmp_path / "result.csv-wal")
     write_bytes(path, NEW)
@@ -127,7 +127,9 @@ def test_what_lies_beside_a_damaged_file_is_named(tmp_path):
         for end in ("", "-wal"):
             shutil.copy(tmp_path / f"open.gpkg{end}", tmp_path / f"result.gpkg{end}")
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(InputError, match=r"result\.gpkg-wal: lies beside a file that cannot be opened \(.*malformed"):
+    with pytest.raises(
+        InputError, match=r"result\.gpkg-wal: was left beside a file that cannot be opened \(.*malformed"
+    ):
         check_writable(path)
 
 

@@ -227,21 +227,15 @@ def test_the_first_failure_ends_the_work_of_threads(monkeypatch):
 
 def test_openblas_has_one_thread_within_the_block_and_as_many_as_before_after_it():
     np.linalg.inv(np.eye(3))
-    if not jobs._blas():
+    if not jobs._blas().info():
         pytest.skip("NumPy here has no OpenBLAS that can be found")
 
-    def now() -> list[int]:
-        return [number for _, number in jobs._blas()]
+    def now() -> set[int]:
+        return {library["num_threads"] for library in jobs._blas().info()}
 
-    before = now()
-    for limit, _ in jobs._blas():
-        limit(2)
-    try:
+    with jobs._blas().limit(limits=2):
         with one_blas_thread():
             with one_blas_thread():
-                assert set(now()) == {1}
-            assert set(now()) == {1}
-        assert set(now()) == {2}
-    finally:
-        for (limit, _), number in zip(jobs._blas(), before, strict=True):
-            limit(number)
+                assert now() == {1}
+            assert now() == {1}
+        assert now() == {2}

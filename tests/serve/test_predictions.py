@@ -283,9 +283,9 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path: Path, suffix: str,
     [
         ("out.shp", r"suffix '\.shp' found.*\.csv, \.gpkg, \.geojson, \.parquet"),
         ("out", "no suffix found"),
-        ("nowhere/out.csv", "there is no folder .*nowhere"),
+        ("nowhere/out.csv", "nothing can be written into .*nowhere"),
         ("folder.csv", "is a folder"),
-        ("file.txt/out.csv", "there is no folder"),
+        ("file.txt/out.csv", "nothing can be written into .*file.txt"),
     ],
 )
 def test_an_output_that_cannot_be_is_refused_early(tmp_path: Path, name: str, message: str) -> None:
@@ -302,7 +302,7 @@ def test_an_output_that_cannot_be_is_refused_early(tmp_path: Path, name: str, me
 def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    with pytest.raises(InputError, match="not writable"):
+    with pytest.raises(InputError, match="nothing can be written"):
         check_output(locked / "out.csv")
 
 

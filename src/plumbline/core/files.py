@@ -145,10 +145,12 @@ def check_writable(path: Path) -> None:
     Rights alone do not tell: root has them all, and a file system may take no files.
 
     Raises:
-        InputError: as of `check_closed`.
-        NotWritable: no file can be made there.
+        InputError: it is a folder, or as of `check_closed`.
+        NotWritable: no file can be made there, as the folder is missing or takes none.
     """
     path = _led_to(path)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder. Give the name of a file.")
     with _refused(path):
         _try(_beside(path))
     check_closed(path)

@@ -36,26 +36,21 @@ def check_closed(path: Path) -> None:
     """
     if path.suffix.lower() != SUFFIX:
         return
-    if not path.is_file():
-        if left := _beside(path):
-            raise InputError(
-                f"{left[0]}: was left by a file that is gone, and would be laid over a new one. Remove it, or give "
-                "another output."
-            )
-        return
-    try:
-        is_held = _is_held(path)
-    except sqlite3.Error as error:  # no whole database: then nobody can have it open
-        if left := _beside(path):
-            raise InputError(
-                f"{left[0]}: lies beside a file that cannot be opened ({error}), and would be laid over a new one. "
-                "Remove both, or give another output."
-            ) from None
-        return
+    is_held, why = False, "" if path.is_file() else "the file is gone"
+    if not why:
+        try:
+            is_held = _is_held(path)
+        except sqlite3.Error as error:  # no whole database: then nobody can have it open
+            why = str(error)
     left = _beside(path)
     if is_held:
         seen = f"{left[0].name} lies beside it" if left else "it is writing"
         raise InputError(f"{path}: is open in another program ({seen}). Close it there, or give another output.")
+    if left and why:
+        raise InputError(
+            f"{left[0]}: was left beside a file that cannot be opened ({why}), and would be laid over a new one. "
+            "Remove it, or give another output."
+        )
     for side in left:  # what they had is taken in
         side.unlink(missing_ok=True)
 

@@ -8,12 +8,10 @@ figures: docs/decisions/0004. Neither setting changes a result.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import hashlib
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import statistics
@@ -28,7 +26,9 @@ from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from plumbline.core.console import log, setup_logging, track
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
@@ -138,32 +138,24 @@ def asked_threads() -> int:
     return int(asked) if asked.isdecimal() else 0
 
 
-BLAS = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
-"""Names of what gets and sets the number of threads, of NumPy's own library, SciPy's, and a system's."""
-MAPPED = Path("/proc/self/maps")
-
-
 class _Limited:
-    """OpenBLAS while blocks of `one_blas_thread` run, on any threads."""
+    """BLAS while blocks of `one_blas_thread` run, on any threads."""
 
     lock = Lock()
     blocks = 0
-    before: ClassVar[list[tuple[Callable[[int], None], int]]] = []
-    """What sets the number of threads of each library, and the number there was."""
+    limiter: ClassVar[Any] = None
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let OpenBLAS, which NumPy and SciPy use, work on one thread within the block, where it can be found.
+    """Let the BLAS that NumPy and SciPy use work on one thread within the block, where it can be found.
 
     Products of thousands of rows and a few columns are done before a second thread has woken up: waiting for it takes
     as long as the work.
     """
     with _Limited.lock:
         if not _Limited.blocks:
-            _Limited.before = _blas()
-            for limit, _ in _Limited.before:
-                limit(1)
+            _Limited.limiter = _blas().limit(limits=1)
         _Limited.blocks += 1
     try:
         yield
@@ -171,30 +163,13 @@ def one_blas_thread() -> Iterator[None]:
         with _Limited.lock:
             _Limited.blocks -= 1
             if not _Limited.blocks:
-                for limit, number in _Limited.before:
-                    limit(number)
-
-
-def _blas() -> list[tuple[Callable[[int], None], int]]:
-    """Return what sets the number of threads of each OpenBLAS that is loaded, and the number now."""
-    return [
-        (getattr(library, name.format("set")), getattr(library, name.format("get"))()) for library, name in _found()
-    ]
+                _Limited.limiter.restore_original_limits()
 
 
 @cache
-def _found() -> list[tuple[ctypes.CDLL, str]]:
-    """Return each OpenBLAS that is loaded, and the form of its names. Later ones are not looked for: it takes ms."""
-    try:
-        mapped = MAPPED.read_text()
-    except OSError:
-        return []
-    found = []
-    for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", mapped, re.M))):
-        with suppress(OSError):
-            library = ctypes.CDLL(path)
-            found += [(library, name) for name in BLAS if hasattr(library, name.format("set"))][:1]
-    return found
+def _blas() -> ThreadpoolController:
+    """Return what limits each BLAS that is loaded now. Later ones are not looked for: it takes ms."""
+    return ThreadpoolController().select(internal_api="openblas")
 
 
 def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:
@@ -240,57 +215,34 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
         InputError: another is at it.
         NotWritable: nothing can be written into the working directory.
     """
-    until = time.monotonic() + patience_seconds
+    from filelock import FileLock, Timeout  # takes 50 ms, which most commands need not wait for
+
     path = WORK.resolve() / f"{stage}.lock"
-    while (stream := _locked(path)) is None:
-        if time.monotonic() >= until:
-            raise InputError(f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it.")
-        time.sleep(0.2)
-    with stream:
+    lock = FileLock(path, timeout=patience_seconds, poll_interval=0.2)
+    for again in reversed(range(LOCK_TRIES)):
         try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.with_name(stage).rmdir()  # unless it holds portions
-            with suppress(OSError):
-                path.unlink()  # while it is locked: see `_locked`
-            with suppress(OSError):
-                path.parent.rmdir()  # unless other stages have something in it
-
-
-def _locked(path: Path) -> IO[str] | None:
-    """Return the lock file, open and locked; None if another process has it.
-
-    The process with the lock removes the file at the end. A process that opened it before then locks a file that is
-    gone, which keeps nobody out. So a lock counts only if the file still stands under its name.
-
-    Raises:
-        NotWritable: it cannot be made.
-    """
-    folder = path.parent
-    for _ in range(LOCK_TRIES):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            stream = path.open("w")
-        except FileNotFoundError:
-            continue  # another process has just ended, and removed the folder
-        except OSError as error:
-            if isinstance(error, FileExistsError) and (folder.is_dir() or not folder.exists()):
-                continue  # the same, while `mkdir` looked at it
-            raise unwritten(error, folder) or NotWritable(
-                f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. "
-                "Let it be, or run this in a folder of your own."
-            ) from error
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            stream.close()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
             break
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
-                return stream
-        stream.close()
-    return None
+        except Timeout:
+            raise InputError(
+                f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it."
+            ) from None
+        except OSError as error:
+            if again and isinstance(error, FileNotFoundError | FileExistsError):
+                continue  # another process has just ended, and removed the folder
+            raise unwritten(error, path.parent) or NotWritable(
+                f"{path.parent}: cannot be written into ({error.strerror}), where finished portions of the work are "
+                "kept. Let it be, or run this in a folder of your own."
+            ) from error
+    try:
+        yield
+    finally:
+        # A process that waits for the file notices that it is gone, and makes another.
+        for remove_one in (path.with_name(stage).rmdir, path.unlink, path.parent.rmdir):
+            with suppress(OSError):  # a folder that holds portions, or something of other stages
+                remove_one()
+        lock.release()
 
 
 def clear(work: Path) -> None:

@@ -177,7 +177,7 @@ def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[s
         "last day": str(days[-1]),
         "days between epochs": _statistics(steps),
         "missing displacements, %": round(100 * missing, 2),
-        "displacement": source.meaning or "mm, positive towards the satellite, as the format defines",
+        "displacement": source.meaning,
         "CRS": source.crs,
         **_place(track.easting, track.northing, track.crs),
         "heights, m": [round(float(end), 1) for end in (track.height.min(), track.height.max())],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -140,13 +139,6 @@ def check_output(path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         found = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
         raise InputError(f"{path}: {found} found. The suffix chooses the format; use one of {', '.join(SUFFIXES)}.")
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder. Give the name of a file.")
-    parent = path.parent
-    if not parent.is_dir():
-        raise InputError(f"{path}: there is no folder {parent}. Make it first, or give another output.")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{path}: the folder {parent} is not writable. Give another output.")
     check_writable(path)
 
 
@@ -306,17 +298,10 @@ def check_outputs(
             raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
         if path.resolve() in {other.resolve() for other in inputs}:
             raise InputError(f"{path}: is one of the inputs, which would be overwritten. Give another output.")
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder. Give the name of a file.")
-    if page is None:
-        return
-    if page.suffix.lower() not in (".html", ".htm"):
+    if page is not None and page.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{page}: the {what} is an HTML file; give a name that ends in .html.")
-    if not page.resolve().parent.is_dir():
-        raise InputError(f"{page}: its folder does not exist. Make it first.")
-    if not os.access(page.resolve().parent, os.W_OK | os.X_OK):
-        raise InputError(f"{page}: its folder is not writable. Give another name for the {what}.")
-    check_writable(page)
+    for path in written[1:]:
+        check_writable(path)
 
 
 def _check_layers(output: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
-from tests.sources.make import EPOCHS, L3, unless_refused, zipped
+from tests.sources.make import EPOCHS, L3, rows, unless_refused, zipped
 from tests.sources.points import write_columns, write_depsi, write_ortho, write_stamps
 from tests.sources.points.write_points import ANGLES, DAYS
 
@@ -50,6 +50,7 @@ def ortho() -> list[dict[str, str]]:
 
 
 READERS = {
+    "egms": Reader(rows, Product(), days=EPOCHS),
     "egms-l3": Reader(ortho, Product(), days=EPOCHS),
     "depsi": Reader(write_depsi.rows, Product(**ANGLES), days=tuple(f"d_{day}" for day in DAYS)),
     "stamps": Reader(write_stamps.rows, Product(**ANGLES), meta=1, days=tuple(write_stamps.HEADER[3:])),

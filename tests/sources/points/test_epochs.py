@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.points.epochs import average_same_days, check_pattern, cut_days, find_days, same_day_notes
+from plumbline.sources.points.epochs import average_same_days, check_pattern, find_days, same_day_notes
 from plumbline.sources.points.read import read_points
 from tests.sources.make import text
 from tests.sources.points.opening import open_points
@@ -152,20 +152,6 @@ def test_many_days_with_several_epochs_are_counted():
     assert note.startswith("c0 and c1, c2 and c3, c4 and c5 and 2 more are of one day")
 
 
-@pytest.mark.parametrize(
-    ("names", "cut"),
-    [
-        (["disp_20190", "disp_201_1", "disp_201_2"], 3),
-        (["LOS_DISP_2", "LOS_DISP_1", "LOS_DISP_3"], 3),
-        (["d_20190104", "d_20190116"], 0),
-        (["D20190104", "VEL", "COHERENCE", "disp_20190"], 0),
-        (["temporal_c", "mean_veloc"], 0),
-    ],
-)
-def test_names_cut_within_their_day_are_told(names, cut):
-    assert len(cut_days(names)) == cut
-
-
 @pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
 @pytest.mark.parametrize("products", [{}, {"*": described(epochs="displ_%Y%m%d")}, {"*": Product(**ANGLES)}])
 def test_a_shapefile_that_lost_its_days_says_so(tmp_path, products):
@@ -175,9 +161,7 @@ def test_a_shapefile_that_lost_its_days_says_so(tmp_path, products):
     if products and products["*"].columns:
         places = {"latitude": "geometry_latitude", "longitude": "geometry_longitude", "point_id": "CODE"}
         products = {"*": described(columns=places, epochs="displ_%Y%m%d")}
-    with pytest.raises(
-        InputError, match=r"displ_2016, .*seem cut: a Shapefile's names .*Export the layer as GeoPackage"
-    ):
+    with pytest.raises(InputError, match="A Shapefile cuts names to ten letters: if the days are lost in it"):
         read_points(tmp_path / "t.shp", products)
 
 

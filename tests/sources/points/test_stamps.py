@@ -70,13 +70,6 @@ def test_metadata_that_is_none_is_named(tmp_path, index, cell, message):
         read_points(write(tmp_path, text(cells)), PRODUCTS)
 
 
-def test_a_bad_cell_is_named_by_its_line(tmp_path):
-    cells = rows()
-    cells[3][HEADER[5]] = "1e9"
-    with pytest.raises(InputError, match=r"s\.csv, line 5, column export_res_ 6: 1e\+09 mm found, at most 100000 mm"):
-        read_points(write(tmp_path, text(cells)), PRODUCTS)
-
-
 def test_metadata_alone_and_angles_unstated_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"s\.csv: it holds no points"):
         read_points(write(tmp_path, text(rows()[:1])), PRODUCTS)

@@ -20,7 +20,7 @@ from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, check_writable, told_unwritten
+from plumbline.core.files import atomic_file, told_unwritten
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table, raised
@@ -90,9 +90,6 @@ def compare(
     check_outputs(output, map_path, inputs, package, [picture, *([labels] if labels else [])])
     if map_path is not None:
         check_page()
-    for path in (picture, labels):
-        if path is not None:
-            check_writable(path)
     read = read_levelling(levelling)
     model = open_model(package)
     city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)

@@ -116,8 +116,6 @@ def check_report(output: Path, inputs: Sequence[Path], package: Path) -> None:
     for written in (output, sheet_path(output)):
         if written.resolve() in read:
             raise InputError(f"{written}: is one of the inputs, which would be overwritten. Give another output.")
-    if output.is_dir() or not output.resolve().parent.is_dir():
-        raise InputError(f"{output}: must be a file in a folder that is there.")
     check_writable(output)
     check_writable(sheet_path(output))
     if output.suffix.lower() == ".pdf":

@@ -1,23 +1,20 @@
-"""Find the dialect of a csv, and return its lines as typed columns."""
+"""Find the dialect of a csv, and read its lines in blocks."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import IO
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import HEAD_BYTES, OpenedFile
-from plumbline.sources.files.streams import POINT, CsvFile
+from plumbline.sources.files.streams import CsvFile
 
 BLOCK_BYTES = 2**24
 """Read at a time: some 10,000 points of 200 epochs."""
@@ -52,90 +49,24 @@ def first_line_number(product: CsvFile) -> int:
 
 
 def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield blocks of whole lines of the product, or of its part: a line belongs to the part in which it begins."""
-    begin = stream.tell() if product.is_cuttable else 0
-    left = None if product.end is None else product.end - begin
-    rest = b""
-    while left is None or left > 0:
-        text = stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
-        if not text:
-            break
-        if left is not None:
-            left -= len(text)
-            if left <= 0 and not text.endswith(b"\n"):
-                text += stream.readline()
-        cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        if cut:
-            yield rest + text[:cut]
-            rest = text[cut:]
-        else:
-            rest += text
-            if len(rest) > MAX_LINE_BYTES:
-                raise InputError(f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).")
-    if rest:
-        yield rest
-
-
-MISSING = ("", "nan", "NaN", "NULL", "null", "NA", "None", "N/A", "n/a", "#N/A", "#N/D", "-", "NAN")
-"""Cells that stand for no value."""
-PARSED_BYTES = 2**21
-"""Parsed at a time by one thread; a line must be shorter."""
-DECIMAL_POINT = re.compile(rb'\s*"?-?\d*\.\d+(e[-+]?\d+)?"?\s*', re.IGNORECASE)
-DECIMAL_COMMA = re.compile(rb'\s*"?-?\d*,\d+(e-?\d+)?"?\s*', re.IGNORECASE)
-
-
-MINUS = "\u2212".encode()
-"""As typesetting writes it."""
-
-
-def parse(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str] = ()) -> pa.Table:
-    """Parse the columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
-
-    So are those of `missing`.
+    """Yield blocks of whole lines of the product, or of its part: a line belongs to the part in which it begins.
 
     Raises:
-        ArrowException, UnicodeDecodeError: a line has more or fewer cells than the header, or a cell another type.
+        InputError: a line is longer than `MAX_LINE_BYTES`.
     """
-    # Each cell is compared with each of `MISSING`: a sixth of the time. Most files need none but the empty one, and
-    # `nan` is a number for the parser.
-    table = None
-    if MINUS in lines:
-        lines = lines.replace(MINUS, b"-")
-    with suppress(pa.ArrowException):
-        table = _read(lines, header, types, MISSING[:1])
-    if table is None:
-        table = _read(lines, header, types, (*MISSING, *missing))
-    return _with_points(table) if POINT in lines else table
+    left = math.inf if product.end is None else product.end - stream.tell()
+    while left > 0 and (text := stream.read(int(min(BLOCK_BYTES, left)))):
+        if not text.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE_BYTES)
+            if len(rest) == MAX_LINE_BYTES:
+                raise InputError(f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).")
+            text += rest
+        left -= len(text)
+        yield text
 
 
-def _read(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str]) -> pa.Table:
-    return pacsv.read_csv(
-        pa.BufferReader(lines),
-        read_options=pacsv.ReadOptions(column_names=header, block_size=PARSED_BYTES),
-        convert_options=pacsv.ConvertOptions(
-            column_types=dict(types), include_columns=list(types), null_values=list(missing)
-        ),
-    )
-
-
-def _with_points(table: pa.Table) -> pa.Table:
-    """Restore the texts of a file with decimal commas."""
-    for index, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            turned = pc.replace_substring(table.column(index), POINT.decode(), ".")
-            table = table.set_column(index, field, turned)
-    return table
-
-
-def parses(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str] = ()) -> bool:
-    """Return whether `parse` succeeds."""
-    try:
-        parse(lines, header, types, missing)
-    except (pa.ArrowException, UnicodeDecodeError):
-        return False
-    return True
-
-
+DECIMAL_POINT = re.compile(rb'\s*"?-?\d*\.\d+(e[-+]?\d+)?"?\s*', re.IGNORECASE)
+DECIMAL_COMMA = re.compile(rb'\s*"?-?\d*,\d+(e-?\d+)?"?\s*', re.IGNORECASE)
 SEPARATORS = {",": b",", ";": b";", "tab": b"\t", "|": b"|"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 WESTERN = "cp1252"
@@ -170,10 +101,6 @@ def dialect(
     if lines and lines[0].startswith(UTF_16):
         product = replace(product, encoding="utf-16")
         lines = _first_lines(product, file)
-    # Within a line, and not before its `\n`: it ends lines by itself.
-    if lines and b"\r" in lines[0].rstrip(b"\r\n"):
-        product = replace(product, line_end=b"\r")
-        lines = _first_lines(product, file)
     as_opened = product.encoding
     preamble = next((number for number, line in enumerate(lines) if not _is_preamble(line)), 0)
     header = lines[preamble] if lines else b""
@@ -200,7 +127,7 @@ def dialect(
         )
     behind = _behind(header, lines[preamble + 1 :], separator)
     product = replace(product, separator=separator, decimal=decimal, behind=behind)
-    return product, header.translate(product.exchange) if product.encoding == as_opened else None
+    return product, header if product.encoding == as_opened else None
 
 
 def _first_lines(product: CsvFile, file: OpenedFile | None) -> list[bytes]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain, islice
 from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -23,10 +23,19 @@ from plumbline.sources.files.csv_lines import (
     blocks,
     first_line_number,
     open_rows,
-    parse,
-    parses,
 )
-from plumbline.sources.files.streams import POINT, CsvFile
+from plumbline.sources.files.streams import CsvFile
+
+MISSING = ("", "nan", "NaN", "NULL", "null", "NA", "None", "N/A", "n/a", "#N/A", "#N/D", "-", "NAN")
+"""Cells that stand for no value."""
+PARSED_BYTES = 2**21
+"""Parsed at a time by one thread; a line must be shorter."""
+MAX_LAST_BYTES = 2**16
+"""Of a block's end, kept to see whether the file was cut there."""
+NUMBER = re.compile(rb"[-+]?(\d+[.,]?\d*|[.,]\d+)(e[-+]?\d+)?", re.IGNORECASE)
+FAULT = re.compile(r"(In CSV column #(?P<column>\d+): |CSV parse error: )Row #(?P<row>\d+): ")
+"""Place of a fault in Arrow's messages."""
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
 def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str) -> NoReturn:
@@ -35,68 +44,52 @@ def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str)
     Raises:
         InputError: always.
     """
-    line, text = row + 2, b"?"
-    if product.is_text:
-        number = first_line_number(product)
-        with open_rows(product) as stream:
-            # Blank lines are no rows, so the line is counted, and only now that it is needed.
-            filled = ((line, text) for line, text in enumerate(stream, number) if text.strip(b"\r\n"))
-            line, text = next(islice(filled, row, None), (number + row, b"?"))
+    line, text, _ = _line_of(product, row) if product.is_text else (row + 2, b"?", False)
     # As spreadsheets leave them below a table.
     advice = "" if text.strip(b' \t\r\n",') else " All its cells are empty: remove the line."
     raise InputError(f"{product}, line {line}, column {column}: {found} found, {wanted}.{advice}")
 
 
-def find_fault(product: CsvFile, header: list[str], types: Mapping[str, pa.DataType], reason: str) -> InputError:
-    """Find what made reading fail, with the same parser: the block of lines, the line by halving, and the cell."""
-    first = number = first_line_number(product)
+def _line_of(product: CsvFile, row: int) -> tuple[int, bytes, bool]:
+    """Return the number and the bytes of the line of data row `row` (from 0, in its part), and whether it is the last.
+
+    Blank lines are no rows, so lines are counted, and only where the number is needed.
+    """
+    number = first_line_number(product)
     with open_rows(product) as stream:
-        while lines := stream.readlines(BLOCK_BYTES):
-            if not parses(b"".join(lines), header, types, product.missing):
-                low, high = 0, len(lines)
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    if parses(b"".join(lines[low:middle]), header, types, product.missing):
-                        low = middle
-                    else:
-                        high = middle
-                is_last = high == len(lines) and not stream.read(1)
-                written = _as_written(product, number + low - first)
-                why = _explain(product, lines[low], written, header, types, is_last)
-                return InputError(f"{product}, line {number + low}{why}")
-            number += len(lines)
-    return InputError(f"{product}: not readable as a csv ({reason}).")
+        filled = ((line, text) for line, text in enumerate(stream, number) if text.strip(b"\r\n"))
+        line, text = next(islice(filled, row, None), (number + row, b"?"))
+        return line, text, next(filled, None) is None
 
 
-def _as_written(product: CsvFile, row: int) -> bytes:
-    """Return line `row` (from 0, in its part) as in the file, with its own separators and decimal signs."""
-    with open_rows(replace(product, separator=b",", decimal=b".")) as stream:
-        return next(islice(stream, row, None), b"")
+def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) -> InputError:
+    """Explain why a block that begins with data row `first` cannot be parsed.
 
-
-def _cells(line: bytes, separator: bytes = b",") -> list[str]:
-    text = line.decode("utf-8", "backslashreplace").strip("\r\n")
-    return next(csv.reader([text], delimiter=separator.decode()), [])
-
-
-def _explain(
-    product: CsvFile, line: bytes, written: bytes, header: list[str], types: Mapping[str, pa.DataType], is_last: bool
-) -> str:
+    Args:
+        product: the csv. header: names of its columns.
+        reason: Arrow's, from a parser of one thread, which counts rows from 1.
+        first: see above.
+    """
+    match = FAULT.search(reason)
+    if match is None:
+        return InputError(f"{product}: not readable as a csv ({reason.splitlines()[0]}).")
+    number, text, is_last = _line_of(product, first + int(match["row"]) - 1)
+    place = f"{product}, line {number}"
     try:
-        cells, shown = _cells(line), _cells(written, product.separator)
+        cells = next(
+            csv.reader([text.decode("utf-8", "backslashreplace").strip("\r\n")], delimiter=product.separator.decode()),
+            [],
+        )
     except csv.Error as error:
-        return f": not readable as a csv ({error})."
-    if again := _header_again(cells, header[: len(header) - product.behind]):
-        return f": {again}"
-    if len(cells) != len(header):
+        return InputError(f"{place}: not readable as a csv ({error}).")
+    names = header[: len(header) - product.behind]
+    if advice := _header_again(cells, names):
+        return InputError(f"{place}: {advice}")
+    if match["column"] is None or len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
-        return f": {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
-    column = next((name for name in types if not parses(line, header, {name: types[name]}, product.missing)), None)
-    if column is None:
-        return ": not readable as a csv."
-    wanted = "text in UTF-8" if pa.types.is_string(types[column]) else "a number"
-    cell = (shown if len(shown) == len(header) else cells)[header.index(column)]
-    return f", column {column}: {_unfit(product, cell, wanted)}"
+        return InputError(f"{place}: {len(cells)} cells found, the header has {len(names)} columns; {advice}.")
+    column, wanted = int(match["column"]), "text in UTF-8" if "UTF8" in reason else "a number"
+    return InputError(f"{place}, column {header[column]}: {_unfit(product, cells[column], wanted)}")
 
 
 def _header_again(cells: list[str], header: list[str]) -> str:
@@ -120,17 +113,12 @@ def _unfit(product: CsvFile, cell: str, wanted: str) -> str:
 
 def _advice(product: CsvFile, cell: str) -> str:
     """Return advice about a cell that cannot be read as a number."""
-    if product.decimal == b",":
-        thousands = "thousands without points" if re.fullmatch(r"-?\d{1,3}(\.\d{3})+(,\d+)?", cell) else "all alike"
-        return f" Decimals are written with commas in this file: write {thousands}." if "." in cell else ""
-    if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", cell) and (product.separator == b"," or "." in cell):
-        return " Write thousands without commas."
+    if product.decimal == b"," and "." in cell:
+        return " Decimals are written with commas in this file: write all alike."
+    if product.separator == b"," and "," in cell:
+        return " Commas stand between cells and in numbers: export it with semicolons, or with points in numbers."
     if DECIMAL_COMMA.fullmatch(cell.encode()):
-        if product.separator == b",":
-            return " Commas stand between cells and in numbers: export it with semicolons, or with points in numbers."
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
-    if re.fullmatch(r"-?\d{1,3}([ \u00a0\u202f'\u2019]\d{3})+([.,]\d+)?", cell):
-        return " Write thousands without a sign between them."
     if not any(character.isdigit() for character in cell):
         return f" If it stands for no value, state missing: [{cell[:20]!r}] in ingest.products."
     return ""
@@ -144,9 +132,9 @@ def warn_of_end(product: CsvFile, tail: bytes) -> None:
     lines = [line for line in tail.splitlines() if line.strip()]
     if tail.endswith((b"\n", b"\r")) or len(lines) < 2:
         return
-    cells = [line.split(b",")[-1 - product.behind].strip().strip(b'"') for line in lines]
+    cells = [line.split(product.separator)[-1 - product.behind].strip().strip(b'"') for line in lines]
     written = [cell for cell in cells if NUMBER.fullmatch(cell)]
-    decimals = [len(cell.partition(b".")[2]) for cell in written]
+    decimals = [len(cell.partition(product.decimal)[2]) for cell in written]
     if len(decimals) > 1 and written[-1] is cells[-1] and decimals[-1] < min(decimals[:-1]):
         log.warning(
             "%s: its last line has no line end, and its last cell %r fewer decimals than the others of its column. If "
@@ -165,14 +153,6 @@ def ends_with_a_line(product: CsvFile) -> bool:
     return last in (b"\n", b"\r")
 
 
-MAX_LAST_BYTES = 2**16
-"""Of a block's end, kept to see whether the file was cut there."""
-AHEAD = 2
-"""Blocks in memory: one with the caller, one being parsed."""
-NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
-CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
-
-
 def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
     """Read the names of the columns, without the spaces around them.
 
@@ -180,7 +160,7 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
         product: the csv. line: the one they stand in, where it has been read.
 
     Raises:
-        InputError: the file is empty, is not text, is not separated by commas, or names a column twice.
+        InputError: the file is empty, is not text, or names a column twice.
     """
     if line is None:
         with product.open() as stream:
@@ -188,20 +168,19 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
                 stream.readline(MAX_HEADER_BYTES)
             line = stream.readline(MAX_HEADER_BYTES)
     try:
-        text = line.decode("utf-8-sig").rstrip("\r\n").replace(POINT.decode(), ".")
+        text = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         raise InputError(f"{product}: not a csv (its first line is not text).") from None
     if not text.strip():
         raise InputError(f"{product}: the first line is empty, the names of the columns are needed there.")
     if CONTROL_CHARACTER.search(text):
-        raise InputError(f"{product}: not a csv (its first line holds control characters).")
+        raise InputError(
+            f"{product}: not a csv (its first line holds control characters). If its lines end as those of old "
+            "Macintoshes, save it with other line ends."
+        )
     if len(line) == MAX_HEADER_BYTES:
         raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
-    names = next(csv.reader([text.lstrip("# ")])) + [""] * product.behind
-    if len(names) == 1:
-        for separator, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-            if separator in text:
-                raise InputError(f"{product}, line 1: columns are separated by {called}, commas are needed.")
+    names = next(csv.reader([text.lstrip("# ")], delimiter=product.separator.decode())) + [""] * product.behind
     return checked_names(product, names)
 
 
@@ -250,40 +229,60 @@ def stream_columns(
         InputError: as `read_columns`, where reading gets to the fault.
     """
     if not product.is_text:
-        yield from _rows_of(product, header, types)
+        start = 0
+        for table in product.columns(header, types):
+            yield start, table
+            start += table.num_rows
         return
     first, last = 0, b""
     behind = header[len(header) - product.behind :]
     types = {**types, **dict.fromkeys(behind, pa.string())}
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
-        waiting: deque[tuple[bytes, Future[pa.Table]]] = deque()
-        coming = blocks(product, stream)
-        while True:
-            block = next(coming, None)
-            if block is not None:
-                waiting.append((block, pool.submit(parse, block, header, types, product.missing)))
-            if not waiting:
-                break
-            if block is not None and len(waiting) < AHEAD:
-                continue
-            text, parsed = waiting.popleft()
-            try:
-                table = parsed.result()
-            except (pa.ArrowException, UnicodeDecodeError) as error:
-                raise find_fault(product, header, types, str(error).splitlines()[0]) from None
-            if table.num_rows:
-                last = (last + text)[-MAX_LAST_BYTES:]  # a line without an end is a block of its own
-                yield first, _without(product, table, behind, first)
+        text, parsed = b"", None
+        for block in chain(blocks(product, stream), [b""]):
+            coming = pool.submit(_parse, product, block, header, types) if block else None
+            if parsed is not None:
+                try:
+                    table = parsed.result()
+                except pa.ArrowException as error:
+                    raise _find_fault(product, header, str(error), first) from None
+                last = (last + text[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]  # the last block may be one line
+                if table.num_rows:
+                    yield first, _without(product, table, behind, first)
                 first += table.num_rows
+            text, parsed = block, coming
     if check_end and first and product.end is None:
         warn_of_end(product, last)
 
 
-def _rows_of(product: CsvFile, header: list[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
-    first = 0
-    for table in product.columns(header, types):
-        yield first, table
-        first += table.num_rows
+def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Parse the columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
+
+    Raises:
+        pa.ArrowException: a line has more or fewer cells than the header, or a cell another type; it names the row.
+    """
+
+    def read(missing: Sequence[str], use_threads: bool = True) -> pa.Table:
+        return pacsv.read_csv(
+            pa.BufferReader(lines),
+            read_options=pacsv.ReadOptions(column_names=header, block_size=PARSED_BYTES, use_threads=use_threads),
+            parse_options=pacsv.ParseOptions(delimiter=product.separator.decode()),
+            convert_options=pacsv.ConvertOptions(
+                column_types=dict(types),
+                include_columns=list(types),
+                null_values=list(missing),
+                decimal_point=product.decimal.decode(),
+            ),
+        )
+
+    # Each cell is compared with each of `MISSING`: a sixth of the time. Most files need none but the empty one, and
+    # `nan` is a number for the parser.
+    with suppress(pa.ArrowException):
+        return read(MISSING[:1])
+    missing = (*MISSING, *product.missing)
+    with suppress(pa.ArrowException):
+        return read(missing)
+    return read(missing, use_threads=False)  # to fail at a row that has a number
 
 
 def _without(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> pa.Table:

@@ -60,35 +60,6 @@ class Unpacked(io.RawIOBase):
         return len(data)
 
 
-class Exchanged(io.RawIOBase):
-    """Bytes exchanged one for one, so that places in the file stay what they are."""
-
-    def __init__(self, stream: IO[bytes], table: bytes) -> None:
-        self._stream, self._table = stream, table
-
-    def readable(self) -> bool:
-        """Return True: the stream is readable."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return whether the file is seekable."""
-        return self._stream.seekable()
-
-    def tell(self) -> int:
-        """Return the place in the file."""
-        return self._stream.tell()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place in the file."""
-        return self._stream.seek(offset, whence)
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read the next bytes, exchanged."""
-        data = self._stream.read(len(buffer)).translate(self._table)
-        buffer[: len(data)] = data
-        return len(data)
-
-
 class Recoded(io.RawIOBase):
     """Text of another encoding, as UTF-8."""
 
@@ -125,8 +96,6 @@ MAX_VECTOR_RATIO = 400
 RATIO_FREE_BYTES = 2**20
 """Members below this size may have any ratio: they can do no harm."""
 BUFFER_BYTES = 2**20
-POINT = b"\x1f"
-"""What a point becomes in a file whose decimal sign is a comma; `read_header` and `parse` turn it back in texts."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +111,10 @@ class CsvFile:
     gzipped: bool = False
     encoding: str = "utf-8"
     separator: bytes = b","
-    """Between cells; whoever opens the file reads a comma."""
+    """Between cells."""
     decimal: bytes = b"."
     preamble: int = 0
     """Lines before the header."""
-    line_end: bytes = b"\n"
-    """`\\r` alone, of programs of old Macintoshes; whoever opens the file reads `\\n`."""
     behind: int = 0
     """Cells behind those of the header, in every row; they have to be empty."""
     missing: tuple[str, ...] = ()
@@ -171,20 +138,6 @@ class CsvFile:
     def is_whole(self) -> bool:
         """Whether this is the whole csv and not a part of it."""
         return not self.start and self.end is None
-
-    @property
-    def exchange(self) -> bytes | None:
-        """Table that translates each byte of the file (`bytes.translate`); None: unchanged."""
-        if (self.separator, self.decimal, self.line_end) == (b",", b".", b"\n"):
-            return None
-        # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
-        # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
-        old, new = self.separator + b",", b"," + self.separator
-        if self.decimal == b",":
-            old, new = self.separator + b",.", b",." + POINT
-        if self.line_end == b"\r":
-            old, new = old + b"\r", new + b"\n"
-        return bytes.maketrans(old, new)
 
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path} (member {self.member})"
@@ -218,9 +171,7 @@ class CsvFile:
             yield self.decoded(stream)
 
     def decoded(self, stream: IO[bytes]) -> IO[bytes]:
-        """Return a stream of the csv's own bytes as UTF-8, with the separators and signs that readers know."""
+        """Return a stream of the csv's own bytes as UTF-8."""
         if self.encoding != "utf-8":
             stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
-        if (exchange := self.exchange) is not None:
-            stream = io.BufferedReader(Exchanged(stream, exchange), BUFFER_BYTES)
         return stream

@@ -31,10 +31,7 @@ WORD = re.compile(r"\{(decimal_year|day0|days_since (\d{4}-\d\d-\d\d))\}")
 """What `strptime` has no letter for: a year with its fraction; a day of the year that counts from 0, behind %Y; days
 since a day."""
 ZONE, FRACTION = re.compile(r"(Z|[-+]\d\d:?\d\d)$", re.IGNORECASE), re.compile(r"\.\d+")
-CUT_LETTERS = 10
-"""A Shapefile's columns have no longer names."""
-CUT = re.compile(r"(.*?[a-z_])(?:(?:19|20)?\d{0,5})(?:_\d{1,3})?", re.IGNORECASE)
-"""A name that ends within a day; GDAL numbers those that would be equal (`disp_201_1`)."""
+CUT = "A Shapefile cuts names to ten letters: if the days are lost in it, export a GeoPackage"
 AVERAGED = "%s are of one day (bursts or passes), and are averaged"
 
 
@@ -208,17 +205,6 @@ def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
 def like_days(names: list[str]) -> list[str]:
     """Return the names that look like days, in any format."""
     return [name for name in names if LIKE_A_DAY.search(name)]
-
-
-def cut_days(names: Iterable[str]) -> list[str]:
-    """Return the names that a Shapefile seems to have cut within a day: two or more, or an empty list."""
-    stems: dict[str, list[str]] = {}
-    for name in names:
-        found = CUT.fullmatch(name)
-        if found and len(name) == CUT_LETTERS and not LIKE_A_DAY.search(name):
-            stems.setdefault(found[1], []).append(name)
-    cut = max(stems.values(), key=len, default=[])
-    return cut if len(cut) > 1 else []
 
 
 def velocity_mm_per_year(

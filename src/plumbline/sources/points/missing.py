@@ -232,7 +232,7 @@ class Missing:
             if count:
                 why = "more often than by chance" if code == 0 else "far off what else is there"
                 log.warning(
-                    "%s: %d of %d displacements are exactly %.10g, %s: taken as missing. State missing: [%.10g] in "
+                    "%s: %d of %d displacements are exactly %.7g, %s: taken as missing. State missing: [%.7g] in "
                     "ingest.products, or missing: [] where they are real.",
                     self._source,
                     count,

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import projection
 from plumbline.sources.files.csv_lines import dialect, stated_missing
 from plumbline.sources.files.csv_table import checked_names, read_header
 from plumbline.sources.files.foreign import UNPACK, describe_foreign, what_else
 from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
-from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, open_ortho, whole_names
+from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, whole_names
 from plumbline.sources.points.formats.egms_parquet import is_parquet, read_names
 from plumbline.sources.points.formats.layouts import (
     LAYOUTS,
     Layout,
-    is_depsi,
     is_layout,
     is_stamps,
-    open_depsi,
     open_layout,
     open_stamps,
 )
 from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
-from plumbline.sources.points.formats.vector_layer import PointLayer, cut_advice, find_point_layer
+from plumbline.sources.points.formats.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.points.source import PointSource, ProductFile
-from plumbline.sources.points.track import Track
 
 TEXTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
 """What texts begin with that may be a server's answer or a document."""
@@ -70,16 +64,8 @@ def _of_layout(layout: Layout) -> Format:
 PUBLISHED = {layout.name: _of_layout(layout) for layout in LAYOUTS}
 FORMATS = {
     "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
-    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
-    "egms": Format(
-        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)",
-        WRITTEN,
-        is_egms,
-        lambda product, header, about, crs: _renamed_and_projected(
-            open_egms(product, header, about.missing), product, about, crs
-        ),
-    ),
-    "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_egms),
+    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms, open_egms),
     "stamps": Format(
         "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
     ),
@@ -201,8 +187,6 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                     "A row for each point, with a column for each date, is needed: docs/formats.md has the lines that "
                     "turn one into the other."
                 )
-            if cut := cut_advice(product, header):
-                raise InputError(f"{product}: unknown format, {begins}.{cut}")
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
                 "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"
@@ -228,21 +212,3 @@ def _with_used(file: ProductFile) -> ProductFile:
             "does not use. Remove it there, or let a pattern before it fit this file."
         )
     return file
-
-
-def _renamed_and_projected(
-    source: PointSource, product: CsvFile, about: params.Product, crs: str | None
-) -> PointSource:
-    """Give an EGMS product another name, or another CRS than its own."""
-    plane, name = projection(str(product), source.crs, crs, lambda: None), about.track or source.name
-    if plane.transformer is None and name == source.name:
-        return source
-
-    def blocks() -> Iterator[Track]:
-        for block in source.blocks():
-            easting, northing = plane(block.easting, block.northing)
-            if not np.isfinite(easting + northing).all():
-                raise InputError(f"{product}: its points lie outside of what {plane.crs}, the city's CRS, can show.")
-            yield replace(block, name=name, crs=plane.crs, easting=easting, northing=northing)
-
-    return replace(source, name=name, crs=plane.crs, blocks=blocks)

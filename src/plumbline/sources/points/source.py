@@ -69,7 +69,7 @@ class PointSource:
     columns: Mapping[str, str] = field(default_factory=dict)
     """What is taken -> from which column, array or number; for people."""
     meaning: str = ""
-    """Unit and sign of displacements in the file, for people; empty where the format defines them."""
+    """Unit and sign of displacements in the file, for people."""
 
 
 HEIGHT_RANGE = (-1_000.0, 10_000.0)
@@ -192,6 +192,8 @@ class TableLayout:
     """A displacement times this is in mm, positive towards the satellite."""
     los: tuple[float, float, float] | tuple[str, str, str] | Angles
     """One vector for all points, its three columns, or two angles."""
+    is_true_to_ground: bool = False
+    """Whether a metre of `crs` is one on the ground, along east and north, wherever such a product can be."""
     point_id: str | None = None
     """None: the points are numbered in the file's order, `P0000001`, …"""
     height: str | None = None
@@ -240,7 +242,8 @@ class TableLayout:
         named = [self.x, self.y, self.height, self.coherence, self.rmse, *self.sight]
         numbers = [name for name in named if isinstance(name, str)]
         texts = [] if self.point_id is None else [self.point_id]
-        return dict.fromkeys(texts, pa.string()) | dict.fromkeys([*numbers, *self.days], pa.float64())
+        kinds = dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64())
+        return kinds | dict.fromkeys(self.days, pa.float32())
 
 
 ANGLES = ("incidence_deg", "heading_deg")

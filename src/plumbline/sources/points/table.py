@@ -96,7 +96,9 @@ def open_table(
         raise InputError(f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.")
     codes = Missing(source, layout.missing)
     reader = _Reader(source, layout, rows, fail_row, is_whole, codes)
-    plane = projection(source, layout.crs, crs, lambda: reader.extent(whole=crs is None))
+    plane = projection(
+        source, layout.crs, crs, lambda: None if layout.is_true_to_ground else reader.extent(whole=crs is None)
+    )
     days = sorted(layout.days, key=lambda column: layout.days[column])
     notes = same_day_notes(days, np.array([layout.days[column] for column in days], "datetime64[D]"))
     notes += [OUT_OF_ORDER] if days != list(layout.days) else []
@@ -171,6 +173,8 @@ class _Reader:
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
             self.fail_row(first + row, f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
         coherence, rmse, height = layout.coherence, layout.rmse, layout.height
+        to_mm = layout.rmse_to_mm
+        rmses = (0.0, MAX_DISPLACEMENT_MM / to_mm)
         track = Track(
             name=name,
             crs=plane.crs,
@@ -182,7 +186,7 @@ class _Reader:
             los=self.lines_of_sight(first, table, seen),
             displacement=average_same_days(self.series(first, table, days), np.sort([*layout.days.values()])),
             coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
-            rmse=None if rmse is None else self.errors(first, table, rmse),
+            rmse=None if rmse is None else (self.known(first, table, rmse, rmses) * to_mm).astype(np.float32),
         )
         return drop_without_height(track if seen.all() else track.keep(seen, NO_SIGHT))
 
@@ -223,18 +227,6 @@ class _Reader:
             row = int(np.argmax(bad))
             self.fail_row(first + row, column, *outside(values[row], bounds))
         return values
-
-    def errors(self, first: int, table: pa.Table, column: str) -> NDArray[np.float32]:
-        """Return root mean square errors, mm; NaN if missing."""
-        values = np.array(table[column].to_numpy(), float)
-        self.missing.drop_in_column(values)
-        with np.errstate(over="ignore"):
-            values *= self.layout.rmse_to_mm
-        bad = (values < 0) | (values > MAX_DISPLACEMENT_MM)
-        if bad.any():
-            row = int(np.argmax(bad))
-            self.fail_row(first + row, column, f"{values[row]:.6g} mm", f"0 to {MAX_DISPLACEMENT_MM:g} mm is possible")
-        return values.astype(np.float32)
 
     def identifiers(self, first: int, table: pa.Table) -> NDArray[np.object_]:
         column = self.layout.point_id
@@ -281,15 +273,18 @@ class _Reader:
         return self.numbers(first, table, angle, (low, high), hint) * to_degrees
 
     def series(self, first: int, table: pa.Table, days: list[str]) -> NDArray[np.float32]:
-        values = np.empty((len(table), len(days)))
-        for index, column in enumerate(days):
-            values[:, index] = table[column].to_numpy()
+        values, start = np.empty((len(table), len(days)), np.float32), 0
+        for batch in table.select(days).to_batches():  # as they were parsed: small enough to be turned in the cache
+            rows = slice(start, start := start + len(batch))
+            with np.errstate(over="ignore"):
+                for index, column in enumerate(batch.columns):
+                    values[rows, index] = column.to_numpy(zero_copy_only=False)
         self.missing.drop(values)
         with np.errstate(over="ignore"):
-            values *= self.layout.to_mm
+            values *= np.float32(self.layout.to_mm)
         most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
         if max(most, -least) > MAX_DISPLACEMENT_MM:
             row, index = (int(at) for at in np.argwhere(np.abs(values) > MAX_DISPLACEMENT_MM)[0])
             wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
             self.fail_row(first + row, days[index], f"{values[row, index]:g} mm", wanted)
-        return values.astype(np.float32)
+        return values

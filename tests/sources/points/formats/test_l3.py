@@ -64,12 +64,3 @@ def test_an_l2_product_without_its_line_of_sight_is_no_l3(tmp_path):
     path.write_text(text(cells(header=header), [*header, *EPOCHS]), encoding="utf-8")
     with pytest.raises(InputError, match="column los_east, los_north, los_up is missing"):
         read_points(path)
-
-
-def test_a_bad_cell_is_named(tmp_path):
-    table = cells()
-    table[4]["easting"] = "13.17"
-    path = tmp_path / "L3_U.csv"
-    path.write_text(text(table, [*L3, *EPOCHS]), encoding="utf-8")
-    with pytest.raises(InputError, match=r"L3_U\.csv, line 6, column easting: 13\.17 found, a number from 500000"):
-        read_points(path)

@@ -58,7 +58,7 @@ def layer(cells, path, places=("LON", "LAT"), z=0.0):
 
 def test_every_layout_is_a_format_that_params_can_name():
     assert set(FORMATS) == set(NAMES)
-    assert {layout.name for layout in LAYOUTS} - {"pygmtsar"} == set(FIXED) == set(ASKED)
+    assert {layout.name for layout in LAYOUTS} - {"pygmtsar", "depsi"} == set(FIXED) == set(ASKED)
 
 
 @pytest.mark.parametrize("name", [name for name in FIXED if name not in COMPONENTS])

@@ -12,8 +12,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import check_pattern, find_days, like_days
-from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
+from plumbline.sources.points.epochs import CUT, check_pattern, find_days, like_days
+from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import MIN_EPOCHS, TO_MM, Angles, PointSource, TableLayout, to_mm
 from plumbline.sources.points.table import open_csv_table
 
@@ -79,7 +79,7 @@ def _days(product: CsvFile, names: list[str], epochs: str) -> dict[str, np.datet
     if len(days) < MIN_EPOCHS:
         raise InputError(
             f"{product}: {len(days)} epochs found by {epochs!r} (epochs in ingest.products), at least {MIN_EPOCHS} are "
-            f"needed. Write there how its columns are named; not described are: {shown}.{cut_advice(product, names)}"
+            f"needed. Write there how its columns are named; not described are: {shown}. {CUT}."
         )
     if others:
         log.warning(
@@ -118,28 +118,8 @@ LIKELY = {
 """Role -> names that columns of it often have, small letters."""
 GEOMETRY_HEIGHT = "geometry_height"
 VIEW = ("los_east", "los_north", "los_up")
-WAYS = {
-    r"(?<!\d)(19|20)\d{6}(?!\d)": ("%Y%m%d",),
-    r"(?<!\d)(19|20)\d{5}(?!\d)": ("%Y%j", "%Y{day0}"),
-    r"(19|20)\d\d-\d\d?-\d\d?": ("%Y-%m-%d",),
-    r"(19|20)\d\d_\d\d?_\d\d?": ("%Y_%m_%d",),
-    r"(19|20)\d\d\.\d\d?\.\d\d?": ("%Y.%m.%d",),
-    r"(19|20)\d\d\.\d{3}(?!\d)": ("%Y.%j", "%Y.{day0}", "{decimal_year}"),
-    r"(19|20)\d\d\.\d{4,}": ("{decimal_year}",),
-    r"(19|20)\d\d/\d\d?/\d\d?": ("%Y/%m/%d",),
-    r"\d\d?/\d\d?/(19|20)\d\d": ("%d/%m/%Y", "%m/%d/%Y"),
-    r"\d\d?\.\d\d?\.(19|20)\d\d": ("%d.%m.%Y",),
-    r"\d\d?-\d\d?-(19|20)\d\d": ("%d-%m-%Y", "%m-%d-%Y"),
-    r"\d\d?_\d\d?_(19|20)\d\d": ("%d_%m_%Y", "%m_%d_%Y"),
-    r"\d\d?[A-Za-z]{3}(19|20)\d\d": ("%d%b%Y",),
-    r"\d\d? [A-Za-z]{3} (19|20)\d\d": ("%d %b %Y",),
-    r"\d\d?-[A-Za-z]{3}-(19|20)\d\d": ("%d-%b-%Y",),
-    r"\d\d?-[A-Za-z]{3}-\d\d": ("%d-%b-%y",),
-}
-"""How a day is written -> its patterns; of several that every column can be, one by which the days ascend."""
-TIMES = {r"\d\d:\d\d:\d\d": "%H:%M:%S", r"\d\d:\d\d": "%H:%M", r"(?<=T)\d{6}(?!\d)": "%H%M%S"}
-"""The same of the time of the day behind it."""
-FRACTION, ZONE = r"(?<=%S)\.\d+", r"(?<=[%SMf])(Z|[-+]\d\d:?\d\d)$"
+DAY = r"(?<!\d)(19|20)\d{6}(?!\d)"
+"""A day as most programs write it into a column's name."""
 DATES = r"(acquisition_?|obs_?)?(date|day|time|datetime|epoch|timestamp)(_?utc)?|datum|data|fecha"
 VALUES = r"(los_?)?(disp|displ|displacement|defo|deformation)(_\w+)?|value|cumul.*|los(_?(mm|cm|m))?"
 
@@ -180,7 +160,7 @@ def suggest_description(file: str, header: list[str], crs: str | None = None) ->
     lines = [
         f"columns: {{{columns}}}  # what is which column",
         *([] if globe else [f"crs: {crs or 'EPSG:NUMBER'}  # of easting and northing"]),
-        f"epochs: {_epochs(header, days)}",
+        f"epochs: {_epochs(days)}",
         "units: {displacement: UNIT}  # mm, cm or m",
         "positive: SIGN  # towards, if a positive displacement is motion towards the satellite, else away",
         *([] if has_view else view),
@@ -201,48 +181,13 @@ def _roles(header: list[str], days: list[str]) -> dict[str, str]:
     return roles
 
 
-def _epochs(header: list[str], days: list[str]) -> str:
+def _epochs(days: list[str]) -> str:
     """Return the suggested value of `epochs:`, with a comment."""
-    if days:
-        pattern = _pattern(days)
-        note = "how the columns of displacements are named"
-        if "%j" in pattern:
-            note += f"; of GMTSAR, which counts the days of a year from 0: {pattern.replace('%j', '{day0}')}"
-        return f"{_quoted(pattern)}  # {note}"
-    numbers = [name for name in header if name.isdigit()]
-    if len(numbers) > 1 and (np.diff([int(name) for name in numbers]) > 0).all():
-        shown = ", ".join(numbers[:3])
-        return f"'{{days_since YYYY-MM-DD}}'  # where {shown}, … are days since a day; the file does not say which"
-    return "PATTERN  # how the columns of displacements are named; none of the file's looks like a day"
-
-
-def _pattern(names: list[str]) -> str:
-    """Return the likely pattern of the columns of epochs; of several that fit, one with ascending days."""
-    tried = _patterns(names[0])
-    found = {pattern: days for pattern in tried if len(days := _dated(names, pattern)) == len(names)}
-    ascending = (pattern for pattern, days in found.items() if (np.diff(list(days.values())) > np.timedelta64(0)).all())
-    return next(ascending, next(iter(found), tried[0]))
-
-
-def _patterns(name: str) -> list[str]:
-    for written, patterns in WAYS.items():
-        found = re.search(written, name)
-        if found:
-            before, after = (part.replace("%", "%%") for part in (name[: found.start()], name[found.end() :]))
-            for time, pattern in TIMES.items():
-                after, times = re.subn(time, pattern, after, count=1)
-                if times:
-                    after = re.sub(ZONE, "%z", re.sub(FRACTION, ".%f", after))
-                    break
-            return [before + pattern + after for pattern in patterns]
-    return ["PATTERN"]
-
-
-def _dated(names: list[str], pattern: str) -> dict[str, np.datetime64]:
-    try:
-        return find_days("", names, pattern)
-    except (InputError, ValueError, re.error):
-        return {}
+    patterns = {re.sub(DAY, "%Y%m%d", name.replace("%", "%%")) for name in days}
+    pattern = patterns.pop() if len(patterns) == 1 else ""
+    shown = f" ({', '.join(days[:3])})" if days else ""
+    value = _quoted(pattern) if "%Y" in pattern else "PATTERN"
+    return f"{value}  # how the columns of displacements are named{shown}; docs/formats.md has the patterns. {CUT}"
 
 
 def _quoted(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,20 +13,8 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import find_days, warn_of_unread
-from plumbline.sources.points.formats.egms import (
-    COHERENCE,
-    CRS,
-    HEIGHTS,
-    LOS,
-    RANGES,
-    RMSE,
-    find_component,
-    is_egms,
-    is_ortho,
-    ortho_layout,
-)
-from plumbline.sources.points.source import PointSource, TableLayout, noted
+from plumbline.sources.points.formats.egms import egms_layout, is_egms
+from plumbline.sources.points.source import PointSource, noted
 from plumbline.sources.points.table import open_table
 
 START = b"PAR1"
@@ -103,20 +90,16 @@ def open_parquet(opened: OpenedFile, about: params.Product, crs: str | None, gro
         raise InputError(
             f"{path}: column {next(n for n in header if header.count(n) > 1)!r} stands there more than once."
         )
-    if is_ortho(header):
-        component, notes = find_component(product, about)
-        layout = ortho_layout(product, header, component)
-    elif is_egms(header):
-        layout, notes = _l2_layout(path, header), ()
-    else:
+    if not is_egms(header):
         raise InputError(
             f"{path}: a Parquet file, but not of an EGMS product; its columns are {', '.join(header)[:300]}. Write it "
             "as csv and describe its columns (docs/formats.md)."
         )
+    layout, notes = egms_layout(product, header, about)
     source = open_table(
         str(path),
         header,
-        replace(layout, missing=about.missing),
+        layout,
         about.track or path.stem,
         crs,
         rows=lambda types: _rows(opened, types, groups),
@@ -124,26 +107,6 @@ def open_parquet(opened: OpenedFile, about: params.Product, crs: str | None, gro
         is_whole=groups == WHOLE,
     )
     return noted(source, path, notes)
-
-
-def _l2_layout(path: Path, header: list[str]) -> TableLayout:
-    """Return the layout of L2a and L2b, as `egms.make_track` takes the columns of the csv."""
-    days = find_days(str(path), header, "%Y%m%d")
-    warn_of_unread(str(path), [name for name in header if name not in days], "YYYYMMDD")
-    return TableLayout(
-        days=days,
-        x="easting",
-        y="northing",
-        crs=CRS,
-        to_mm=1.0,
-        los=LOS,
-        point_id="pid",
-        height=next((name for name in HEIGHTS if name in header), HEIGHTS[0]),
-        coherence=COHERENCE if COHERENCE in header else None,
-        rmse=next((name for name in RMSE if name in header), None),
-        x_range=RANGES["easting"],
-        y_range=RANGES["northing"],
-    )
 
 
 def _open(path: Path) -> pq.ParquetFile:

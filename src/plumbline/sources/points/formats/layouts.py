@@ -18,8 +18,8 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
-from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs, cut_advice
+from plumbline.sources.points.epochs import CUT, FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
+from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
     ANGLES,
     MIN_EPOCHS,
@@ -34,7 +34,10 @@ from plumbline.sources.points.table import open_csv_table
 
 CUT_LETTERS = 10
 """A Shapefile's columns have no longer names."""
-LONGITUDE, LATITUDE = ("geometry_longitude", "lon", "longitude"), ("geometry_latitude", "lat", "latitude")
+LONGITUDE, LATITUDE = (
+    ("geometry_longitude", "lon", "longitude", "pnt_lon"),
+    ("geometry_latitude", "lat", "latitude", "pnt_lat"),
+)
 EASTING, NORTHING = ("geometry_easting", "easting", "x"), ("geometry_northing", "northing", "y")
 LINE_OF_SIGHT = ("los_east", "los_north", "los_up")
 
@@ -66,6 +69,8 @@ class Layout:
     """Further columns, one of which is there."""
     lacks: tuple[str, ...] = ()
     """Columns that would make it another layout."""
+    other_series: tuple[str, ...] = ()
+    """Beginnings of the names of columns that look like epochs and are no displacements."""
     only_days: bool = False
     """Whether all of its columns are epochs, but those of places."""
 
@@ -88,6 +93,9 @@ LAYOUTS = (
     # StaMPS, ps_export_gis.m: ph_mm of ps_plot, days as yyyymmdd behind a D.
     Layout("stamps-gis", "StaMPS, ps_export_gis", ("code", "lon", "lat", "height", "coherence", "vlos"),
         point_id=("code",), coherence=("coherence",)),
+    # DePSI's csv of points; its other series are amplitudes, and heights to phases.
+    Layout("depsi", "DePSI", ("pnt_id", "pnt_lat", "pnt_lon"), days=("d_%Y%m%d",), unit="m", point_id=("pnt_id",),
+        height=("pnt_height", "geometry_height"), coherence=("pnt_enscoh",), other_series=("a_", "h2ph_")),
     # SARvey, sarvey_export.py. `dem` is the height of the terrain model; `dem_error`, of unstated sign, is not added.
     Layout("sarvey", "SARvey, sarvey_export", ("point_id", "velocity", "coherence", "omega", "st_consistency"),
         positive=None, point_id=("point_id",), height=("dem", "geometry_height"), coherence=("coherence",)),
@@ -230,51 +238,15 @@ def _days(layout: Layout, product: CsvFile, header: list[str]) -> dict[str, np.d
         days = find_days(str(product), header, pattern)
         if len(days) >= MIN_EPOCHS:
             break
-    others = [name for name in header if name not in days]
+    others = [name for name in header if name not in days and not name.startswith(layout.other_series)]
     if len(days) < MIN_EPOCHS:
         raise InputError(
             f"{product}: {len(days)} columns of epochs found, named as {layout.days[0]}; at least {MIN_EPOCHS} are "
             f"needed. The last columns are {', '.join(map(repr, header[-3:]))}. Export the time series with the points."
-            f"{cut_advice(product, others)}"
+            f" {CUT}."
         )
     warn_of_unread(str(product), others, layout.days[0])
     return days
-
-
-DAYS = "d_%Y%m%d"
-OTHER_SERIES = ("a_", "h2ph_")
-"""Amplitudes, and heights to phases."""
-KNOWN = {"pnt_id", "pnt_lat", "pnt_lon", "pnt_height", "pnt_enscoh", "pnt_linear", "pnt_line", "pnt_pixel"}
-
-
-def is_depsi(header: list[str]) -> bool:
-    """Return whether the names of columns are those of a DePSI export, complete or not."""
-    return len(KNOWN.intersection(header)) >= 3
-
-
-def open_depsi(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open a DePSI export; `about` must state the line of sight.
-
-    Raises:
-        InputError: a column is missing or a day impossible, or `about` lacks an angle; what concerns rows, where
-            reading gets to them.
-    """
-    days = find_days(str(product), header, DAYS)
-    others = (name for name in header if name not in days and not name.startswith(OTHER_SERIES))
-    warn_of_unread(str(product), others, "d_YYYYMMDD")
-    layout = TableLayout(
-        days=days,
-        x="pnt_lon",
-        y="pnt_lat",
-        crs=about.crs or GLOBE,
-        to_mm=to_mm(about, "m"),
-        los=stated_angles(product, about),
-        missing=about.missing,
-        point_id="pnt_id",
-        height="pnt_height" if "pnt_height" in header else None,
-        coherence="pnt_enscoh" if "pnt_enscoh" in header else None,
-    )
-    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
 
 
 NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")

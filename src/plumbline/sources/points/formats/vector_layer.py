@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,8 +21,7 @@ from plumbline.core.geopackage import START as SQLITE_START
 from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete, fault_of_locks
 from plumbline.sources.crs import GLOBE, is_elsewhere, is_local
-from plumbline.sources.files.csv_lines import MINUS, MISSING
-from plumbline.sources.files.csv_table import refuse_cell
+from plumbline.sources.files.csv_table import MISSING, refuse_cell
 from plumbline.sources.files.foreign import what_else
 from plumbline.sources.files.opened import (
     ZIP_START,
@@ -36,7 +35,6 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
 from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
-from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
 """Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
@@ -147,7 +145,7 @@ class PointLayer(CsvFile):
     def _typed(self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int) -> pa.Table:
         """Return columns as the types wanted; `row`: the first of them in the layer."""
         read = {
-            name: _as_texts(values).fill_null("")
+            name: values.cast(pa.string()).fill_null("")
             if pa.types.is_string(types[name])
             else _as_numbers(values, self.missing)
             for name, values in columns.items()
@@ -155,7 +153,7 @@ class PointLayer(CsvFile):
         faults = [(found, name) for name, found in read.items() if isinstance(found, int)]
         if faults:
             at, name = min(faults, key=lambda fault: fault[0])
-            raise refuse_cell(self, row + at, name, str(_as_texts(columns[name])[at]))
+            raise refuse_cell(self, row + at, name, str(columns[name].cast(pa.string())[at]))
         return pa.table(read)
 
 
@@ -166,17 +164,12 @@ def _next(layer: PointLayer, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatc
         raise InputError(f"{layer}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
 
 
-def _as_texts(values: pa.Array) -> pa.Array:
-    texts = values.cast(pa.string())
-    return pc.replace_substring(texts, MINUS.decode(), "-")
-
-
 def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
     """Return numbers as doubles, and texts as the numbers in them; or the row of the first that is none."""
     if pa.types.is_integer(values.type) or pa.types.is_float64(values.type):
         return values.cast(pa.float64(), safe=False)
     # Numbers of other types by their shortest text: 0.1 of 32 bits is 0.1.
-    texts = _as_texts(values)
+    texts = values.cast(pa.string())
     texts = pc.utf8_trim(pc.if_else(pc.is_in(texts, pa.array([*MISSING, *missing])), None, texts), " \t")
     try:
         return texts.cast(pa.float64())
@@ -282,24 +275,6 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
             f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs "
             f"{shlex.quote(stated)} OUT.gpkg {layer.named}`."
         )
-
-
-def cut_advice(product: CsvFile, names: Iterable[str]) -> str:
-    """Return advice if days in a Shapefile's column names seem cut to ten letters; else empty.
-
-    Args:
-        product: the file; any other than a Shapefile is passed over.
-        names: of columns that are no known ones.
-    """
-    if not isinstance(product, PointLayer) or PurePosixPath(product.source).suffix.lower() != ".shp":
-        return ""
-    cut = cut_days(names)
-    if not cut:
-        return ""
-    return (
-        f" The columns {', '.join(cut[:3])}, … seem cut: a Shapefile's names have at most ten letters, and the rest of "
-        "the day is lost. Export the layer as GeoPackage, or as csv."
-    )
 
 
 def _source(file: OpenedFile) -> str | None:
