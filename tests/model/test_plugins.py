@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plumbline.compress.prune import prune, slopes
+from plumbline.compress.prune import channel_groups, prune, slopes
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
@@ -211,7 +211,10 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     sequences = make_sequences(9, 1)
     inputs = sequences.pad(np.arange(9), LONGEST, params.train.padding)
     save_diagnosis(model, tmp_path)
-    half = prune(load_diagnosis(tmp_path), 0.5, slopes(model, sequences, params.train, batches=1, seed=0))
+    whole = load_diagnosis(tmp_path)
+    half = prune(
+        whole, dict.fromkeys(channel_groups(whole), 0.5), slopes(model, sequences, params.train, batches=1, seed=0)
+    )
     half.preparation = PREPARATION - 1  # of an earlier version
     export_onnx(half, tmp_path / "model.onnx", 20)
     with torch.inference_mode():

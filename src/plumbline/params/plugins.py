@@ -109,6 +109,5 @@ PADDING = Plugins(
 IMPORTANCE = Plugins(
     taylor="torch_pruning.pruner.importance:GroupTaylorImportance",
     magnitude="torch_pruning.pruner.importance:GroupMagnitudeImportance",
-    scale="plumbline.compress.prune:NormScale",
 )
 """A class of torch-pruning's `Importance`, without arguments."""

@@ -172,7 +172,7 @@ def run(
         say_others(folder, name, settings)
     say_what_is_lost(losses, last is not None)
     data = make_data(folder, last is not None)
-    module.chosen_from = max(module.chosen_from, data.complete)
+    module.chosen_from = data.complete
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
     module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
