@@ -22,8 +22,8 @@ from tests.tiny import Tiny
 LONGEST = 40
 VARIANTS = [
     {"attention": "sdpa", "attention_layers": 2, "blocks": 2},
-    {"attention": "math", "position": "learned"},
-    {"attention": "math", "position": "none", "kernel": 5},
+    {"attention": "ragged", "position": "learned"},
+    {"attention": "sdpa", "position": "none", "kernel": 5},
     {"attention": "none"},
 ]
 

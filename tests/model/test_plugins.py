@@ -17,7 +17,6 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
-from plumbline.model.attention import Kernel, key_mask, written_out
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.pooling import Look, Mean, masked_mean
@@ -26,7 +25,7 @@ from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
 from plumbline.train.data.splits import fit_statistics
-from tests.model.made import KINDS, PLUGINS
+from tests.model.made import FORMULA, KINDS, PLUGINS
 from tests.train.made import make_batch, make_sequences, settings
 
 TABLES = {name: table for name, table in vars(plugins).items() if isinstance(table, Plugins)}
@@ -90,7 +89,7 @@ def first(values_BLF: np.ndarray, mask_BL: np.ndarray) -> np.ndarray:
     return values_BLF[:, :1]
 
 
-PLAIN_KERNEL = Kernel(key_mask, written_out)
+PLAIN_KERNEL = FORMULA
 ADDED = {
     "ATTENTION": "PLAIN_KERNEL",
     "CONVOLUTION": "of_torch",

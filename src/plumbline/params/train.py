@@ -255,8 +255,8 @@ class Model(Section):
     """`separable`: along the sequence and across channels apart, with a fraction of the weights."""
     heads: int = Field(default=4, ge=1, le=64)
     attention: AttentionKind = "sdpa"
-    """How attention is computed; all but `none` have the same weights and answers. `flex` and `ragged` (for many
-    short buildings) are for GPUs, and are exported as `sdpa`."""
+    """How attention is computed; `sdpa` and `ragged` have the same weights and answers. `ragged` (for many short
+    buildings) is for GPUs, and is exported as `sdpa`."""
     attention_layers: int = Field(default=1, ge=0, le=16)
     max_attention_length: int = Field(default=1024, ge=1)
     """Sequences longer than this pass without attention."""

@@ -281,7 +281,7 @@ def test_what_the_machine_lacks_is_refused(changed, message, monkeypatch):
         check_devices(make_params(**changed).train)
 
 
-@pytest.mark.parametrize("network", [{"attention": "flex"}, {"attention": "ragged"}, {"compile": True}])
+@pytest.mark.parametrize("network", [{"attention": "ragged"}, {"compile": True}])
 def test_what_a_gpu_compiles_wants_a_c_compiler(network, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
@@ -300,10 +300,10 @@ def test_the_compilers_that_torch_finds_will_do(variable, there, monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     if variable is not None:
         monkeypatch.setenv("CC", variable)
-    check_devices(make_params(accelerator="auto").train, "flex")
+    check_devices(make_params(accelerator="auto").train, "ragged")
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(InputError, match="no C compiler"):
-        check_devices(make_params(accelerator="auto").train, "flex")
+        check_devices(make_params(accelerator="auto").train, "ragged")
 
 
 @pytest.mark.parametrize(("variable", "told"), [("g++ -O1", r"g\+\+ -O1"), ("env g++", r"env g\+\+"), ("", "''")])

@@ -165,7 +165,7 @@ def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
     """
     if losses.compile:
         _check_compiler("train.compile: true", "CXX", ("g++",), "C++")
-    if gpus(losses) and (losses.compile or attention in ("flex", "ragged")):
+    if gpus(losses) and (losses.compile or attention == "ragged"):
         # Triton builds what starts a GPU's kernels in C; these kernels are compiled whether the network is or not.
         wanted = "train.compile: true" if losses.compile else f"model.attention: {attention}"
         _check_compiler(wanted, "CC", ("gcc", "clang"), "C")
