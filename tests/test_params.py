@@ -331,7 +331,6 @@ def test_a_ratio_and_an_importance_are_checked(given, said):
     ("given", "said"),
     [
         ({"epochs": 5, "curriculum": {"medium": 2, "hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
-        ({"communication": "int8", "precision": "fp16"}, "int8 found with precision fp16"),
         ({"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
         ({"resident": "always", "noise": 0.5}, "resident: always found"),
         ({"resident": "always", "padding": "mean"}, "resident: always found"),
@@ -345,7 +344,7 @@ def test_what_training_could_not_keep_is_refused(given, said):
     "given",
     [
         {"communication": "fp16", "precision": "fp16"},
-        {"communication": "int8", "precision": "bf16"},
+        {"communication": "powersgd", "precision": "bf16"},
         {"resident": "always", "noise": 0.5, "perturb": 0.0},
     ],
 )

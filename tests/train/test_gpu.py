@@ -180,7 +180,7 @@ def test_pruning_asks_the_teacher_where_it_is(work, strategy):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
-@pytest.mark.parametrize("communication", ["none", "fp16", "bf16", "powersgd", "int8"])
+@pytest.mark.parametrize("communication", ["none", "fp16", "bf16", "powersgd"])
 def test_two_gpus_end_with_the_weights_of_one_with_twice_the_batch(work, communication):
     common = {"epochs": 2}
     trained("one", {"dropout": 0.0}, batch_size=16, **common)
