@@ -1,6 +1,6 @@
 """Parts about attention: are the kernels right, how fast are they at which length, and what does checkpointing save.
 
-`sdpa` and `flex` take the padded batch, `varlen` (torch's, in half precision) and `ragged` the scatterers without
+`sdpa` takes the padded batch, `varlen` (torch's, in half precision) and `ragged` the scatterers without
 padding, and `ragged, padded` the batch as training gives it. Moved: the fewest bytes that any kernel can read and
 write, of the scatterers alone. Share: the time that this takes at the speed of a copy, or the products at that of a
 large product if they take longer (the roofline of Williams et al. 2009), of the time that was measured.
@@ -21,9 +21,9 @@ from benchmarks.common import ROOT
 from benchmarks.gpu.bars import SCATTERERS
 from benchmarks.gpu.results import Found, NotMeasured, Table, Work
 from benchmarks.memory import timed
-from plumbline.model.attention import FLEX, MATH, RAGGED, SDPA
+from plumbline.model.attention import RAGGED, SDPA, Kernel, attention_weights, key_mask
 from plumbline.model.attention.kernels import ragged_attention, runs_triton
-from plumbline.model.attention.layers import Packed, pack, packed_tokens
+from plumbline.model.attention.layers import packed_tokens
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import new_spec
 from plumbline.params import load_params
@@ -40,6 +40,7 @@ COLUMNS = ["scatterers", "precision", "kernel", "moved, forward / with backward"
            "share of the roofline"]  # fmt: skip
 TOO_LARGE = "memory full"
 Step = Callable[[], Tensor]
+FORMULA = Kernel(key_mask, lambda query, key, value, keys: attention_weights(query, key, keys) @ value)
 
 
 class Least(NamedTuple):
@@ -92,7 +93,7 @@ def _differences(dtype: torch.dtype, work: Work) -> list[float]:
         mixed = mixed.masked_fill(~mask_BL[..., None, None], 0)
         return [mixed, *torch.autograd.grad(mixed, given, parts[3].to(precision))]
 
-    pairs = zip(answers(RAGGED, dtype), answers(MATH, torch.float32), strict=True)
+    pairs = zip(answers(RAGGED, dtype), answers(FORMULA, torch.float32), strict=True)
     return [float((found.float() - wanted).norm() / wanted.norm()) for found, wanted in pairs]
 
 
@@ -195,20 +196,20 @@ def steps(length_B: Tensor, dtype: torch.dtype, device: str) -> Iterator[tuple[s
     padded = [torch.randn(*mask_BL.shape, HEADS, CHANNELS, device=device, dtype=dtype) for _ in range(3)]
     packed = [part[mask_BL].requires_grad_() for part in padded]
     padded = [part.requires_grad_() for part in padded]
-    for name, kernel in (("sdpa", SDPA), ("flex", FLEX), ("ragged, padded", RAGGED)):
+    for name, kernel in (("sdpa", SDPA), ("ragged, padded", RAGGED)):
         keys = kernel.keys(mask_BL)
         yield name, padded, lambda kernel=kernel, keys=keys: kernel.mix(*(x.transpose(1, 2) for x in padded), keys)
-    tokens = packed_tokens(length_B)[:2]
+    tokens = packed_tokens(length_B)
     yield "ragged", packed, lambda: ragged_attention(*packed, *tokens)[0]
     if device == "cuda" and dtype != torch.float32 and CHANNELS % 8 == 0:
-        places = pack(mask_BL)
-        yield "varlen", packed, lambda: _varlen(packed, places)
+        yield "varlen", packed, lambda: _varlen(packed, length_B)
 
 
-def _varlen(packed: list[Tensor], places: Packed) -> Tensor:
+def _varlen(packed: list[Tensor], length_B: Tensor) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn  # loads torch's compiler
 
-    mixed = varlen_attn(*packed, places.offset_S, places.offset_S, places.longest, places.longest)
+    offset_S, longest = torch.nn.functional.pad(length_B.cumsum(0), (1, 0)).int(), int(length_B.max())
+    mixed = varlen_attn(*packed, offset_S, offset_S, longest, longest)
     assert isinstance(mixed, Tensor)
     return mixed
 

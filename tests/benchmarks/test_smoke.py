@@ -26,7 +26,6 @@ USE = ("found", "false alarms")
 # The tables of each: columns, number of rows.
 TABLES = {
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
-    "communication": [(("hook", "bytes a step", "of `none`", "quadrant accuracy", "severity MAE, permille"), 1)],
     "data": [
         (
             (
@@ -161,7 +160,7 @@ TRAINED = {
 }
 """Those that take a run of the pipeline, where there is one; what they make for themselves without, others make too."""
 WHOLE_SYSTEM = ("cluster", "handoff", "soak")
-PROCESSES = {"communication": (0.0,) * 4, "flow": 1.0}
+PROCESSES = {"flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
 SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
 SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.intervals", "restoration.left_out"}  # judge
@@ -240,14 +239,13 @@ def test_a_benchmark_of_a_run_ends_with_its_tables(name, apart, tiny, capsys):
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_a_benchmark_of_processes_ends_with_its_tables_whatever_they_come_to(name, apart, tiny, monkeypatch, capsys):
+def test_a_benchmark_of_processes_ends_with_its_tables_whatever_they_come_to(name, apart, monkeypatch, capsys):
     module = importlib.import_module(f"benchmarks.{name}")
     monkeypatch.setattr(module, "run", lambda *_: PROCESSES[name])
-    given = ("--params", str(tiny.root / "params.yaml"), "--prepared", str(tiny.data("prepare")))
-    check(name, run(name, *(given if name == "communication" else ()), capsys=capsys))
+    check(name, run(name, capsys=capsys))
 
 
-# Each starts a whole system of server and workers, or of a training of two processes: up to three minutes.
+# Each starts a whole system of server and workers: up to three minutes.
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*PROCESSES, *WHOLE_SYSTEM])

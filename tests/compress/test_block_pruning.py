@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from plumbline.compress.prune import STREAMS, mean_loss, shallower, without_block
-from plumbline.compress.search import Pruning, search
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import spec_of
 from plumbline.model.spec import new_spec
-from plumbline.params import Compress, Model
-from plumbline.params.compress import Target
-from plumbline.prepare.features.shards import Shards, load_shards
+from plumbline.params import Model
+from plumbline.prepare.features.shards import load_shards
 from plumbline.train.data.splits import fit_statistics
-from plumbline.validate.measure import torch_answers
 
 LOOK = {"batches": 2, "seed": 0}
 
@@ -83,53 +78,3 @@ def test_a_shallower_network_is_saved_and_read_again(deep, data, tiny, tmp_path)
     save_diagnosis(found, tmp_path)
     for left, right in zip(answers(found, data), answers(load_diagnosis(tmp_path), data), strict=True):
         torch.testing.assert_close(left, right)
-
-
-@pytest.fixture
-def pruning(deep, data, tiny):
-    section = Compress.model_validate(
-        {
-            "target": {"max_drop": 0.0, "severity": 0.0, "tries": 1},
-            "epochs": 1,
-            "patience": 1,
-            "learning_rate": 1e-3,
-            "batch_size": 16,
-            "importance_batches": 1,
-            "short": {"buildings": 20, "epochs": 1},
-            "blocks": 1,
-        }
-    )
-    return Pruning.of(deep, data, section, tiny.params.train)
-
-
-def test_channels_are_taken_from_what_is_left(pruning, deep):
-    spec = spec_of(pruning.at_once(0.5).network)
-    assert (spec.distance_hidden, spec.slope_hidden) == ([4], [4])
-    assert spec_of(pruning.teacher.network) == spec_of(deep.network)  # who is followed in fine-tuning keeps all
-
-
-def test_where_nothing_is_within_the_bound_no_block_goes_either(data, tiny, tmp_path):
-    teacher = load_diagnosis(tiny.data("train"))
-    target = Target(max_drop=0.0, severity=0.0, tries=1, largest_ratio=0.99)
-    section = Compress.model_validate(
-        {
-            "target": target,
-            "epochs": 1,
-            "patience": 1,
-            "learning_rate": 1e-9,
-            "batch_size": 16,
-            "blocks": 0,
-            "importance_batches": 1,
-            "short": {"buildings": 20, "epochs": 1, "learning_rate": 1e-9},
-        }
-    )
-    pruning = Pruning.of(teacher, data, section, tiny.params.train)
-    # Of labels that are the teacher's own answers no other network loses nothing.
-    tune = load_shards(tiny.data("prepare") / "tune")
-    said = torch_answers(teacher, tune)
-    (part,) = tune.parts
-    own = replace(part, severity=said.severity_permille, quadrant=said.quadrant_probability.argmax(1))
-    model, rows = search(pruning, target, Shards([own]), tmp_path)
-    assert not rows[-1]["within"]
-    assert spec_of(model.network) == spec_of(teacher.network) != spec_of(pruning.start.network)
-    assert model is not teacher  # the one is trained on, and follows the other

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from plumbline.compress.prune import channel_groups, prune, slopes
-from plumbline.compress.search import Pruning
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.network import count_parameters, spec_of
 from plumbline.model.spec import new_spec
-from plumbline.params import Compress, Model
+from plumbline.params import Model
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.data.batches import loader
@@ -23,12 +22,10 @@ from tests.tiny import Tiny
 LONGEST = 40
 VARIANTS = [
     {"attention": "sdpa", "attention_layers": 2, "blocks": 2},
-    {"attention": "math", "position": "learned"},
-    {"attention": "math", "position": "none", "kernel": 5},
+    {"attention": "ragged", "position": "learned"},
+    {"attention": "sdpa", "position": "none", "kernel": 5},
     {"attention": "none"},
 ]
-
-DEAR = {"shared": 0.4, "convolution": 2.0, "feedforward": 2.4}
 
 
 @pytest.fixture
@@ -45,7 +42,12 @@ def network(data: Sequences, **settings: object) -> Diagnosis:
 
 
 def pruned(tiny: Tiny, model: Diagnosis, data: Sequences, ratio: float, importance: str = "taylor") -> Diagnosis:
-    return prune(model, ratio, slopes(model, data, tiny.params.train, batches=1, seed=0), importance)
+    return prune(model, every(model, ratio), slopes(model, data, tiny.params.train, batches=1, seed=0), importance)
+
+
+def every(model: Diagnosis, share: float) -> dict[str, float]:
+    """The same share of every group of channels."""
+    return dict.fromkeys(channel_groups(model), share)
 
 
 def answers(model: Diagnosis, data: Sequences) -> Answer:
@@ -136,25 +138,12 @@ def test_statistics_are_kept_to_the_last_digit(tiny, data):
             assert torch.equal(value, half.get_buffer(name)), name
 
 
-def test_the_scale_of_a_normalisation_says_which_channels_go(tiny, data):
-    whole = network(data)
-    norms = [layer for layer in whole.network.modules() if isinstance(layer, torch.nn.LayerNorm)]
-    with torch.no_grad():
-        for norm in norms:
-            # Half of the joined channels; a stream's norms have their own half of them.
-            norm.weight.copy_(torch.linspace(1, 2, len(norm.weight)))
-    kept = pruned(tiny, whole, data, 0.5, "scale").network.neck.norm.weight
-    assert len(kept) == 16
-    assert (kept[1:] > kept[:-1]).all()
-    assert kept[-1] == 2
-
-
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_one_group_alone_is_pruned_where_it_is_named(tiny, data, settings):
     whole = network(data, **settings)
     groups = channel_groups(whole)
     found = slopes(whole, data, tiny.params.train, 1, 0)
-    narrowed = [widths(prune(whole, 0.0, found, parts={group: 0.5})) for group in groups]
+    narrowed = [widths(prune(whole, {group: 0.5}, found)) for group in groups]
     changed = [
         [number for number, pair in enumerate(zip(widths(whole), one, strict=True)) if pair[0] != pair[1]]
         for one in narrowed
@@ -170,14 +159,15 @@ def test_one_group_alone_is_pruned_where_it_is_named(tiny, data, settings):
 def test_whole_heads_go_and_the_network_knows_how_many_are_left(tiny, data, tmp_path):
     whole = network(data, heads=4, attention_layers=2)
     found = slopes(whole, data, tiny.params.train, 1, 0)
-    one = prune(whole, 0.5, found, heads=1)
+    one = prune(whole, every(whole, 0.5), found, heads=1)
     assert [layer.attention.heads for layer in one.network.neck.layers] == [1, 1]
     # 32 channels in 4 heads: of each head half stays, and of the heads one.
     assert [layer.inner for layer in spec_of(one.network).attention_layers] == [4, 4]
     save_diagnosis(one, tmp_path)
     again = load_diagnosis(tmp_path)
     assert all(torch.equal(left, right) for left, right in zip(answers(one, data), answers(again, data), strict=True))
-    assert spec_of(prune(whole, 0.5, found, heads=9).network) == spec_of(prune(whole, 0.5, found).network)
+    halves = every(whole, 0.5)
+    assert spec_of(prune(whole, halves, found, heads=9).network) == spec_of(prune(whole, halves, found).network)
 
 
 @pytest.mark.parametrize("settings", [{"heads": 4}, {"heads": 32}, {"heads": 32, "attention_layers": 2}], ids=str)
@@ -186,7 +176,7 @@ def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings,
     """With none to take, or with heads of one channel."""
     whole = network(data, **settings)
     groups = [name for name in channel_groups(whole) if ".attention.value" in name]
-    one = prune(whole, 0.0, slopes(whole, data, tiny.params.train, 1, 0), parts=dict.fromkeys(groups, share), heads=3)
+    one = prune(whole, dict.fromkeys(groups, share), slopes(whole, data, tiny.params.train, 1, 0), heads=3)
     assert {layer.attention.heads for layer in one.network.neck.layers} == {3}
     width = 32 // settings["heads"]
     left = max(1, int(width * (1 - share)))
@@ -199,8 +189,7 @@ def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings,
 def test_of_every_group_something_stays_and_no_more_than_that(tiny, data, settings, multiple):
     """A ratio that leaves less than one channel must not leave them all."""
     whole = network(data, **settings)
-    found, parts = slopes(whole, data, tiny.params.train, 1, 0), dict.fromkeys(channel_groups(whole), 0.999)
-    least = prune(whole, 0.0, found, parts=parts, multiple=multiple)
+    least = prune(whole, every(whole, 0.999), slopes(whole, data, tiny.params.train, 1, 0), multiple=multiple)
     spec = spec_of(least.network)
     assert (spec.distance_channels, spec.slope_channels) == (1, 1)
     heads = [whole.network.spec.heads] * len(spec.attention_layers)
@@ -214,7 +203,7 @@ def test_each_stream_keeps_a_multiple_of_the_shared_channels(tiny, data, setting
     whole = network(data, **settings)
     found = slopes(whole, data, tiny.params.train, 1, 0)
     for share, left in ((0.25, 24), (0.5, 16)):
-        spec = spec_of(prune(whole, share, found, multiple=4).network)
+        spec = spec_of(prune(whole, every(whole, share), found, multiple=4).network)
         assert spec.distance_channels + spec.slope_channels == left
         assert spec.distance_channels % 4 == spec.slope_channels % 4 == 0
         assert min(spec.distance_channels, spec.slope_channels) > 0
@@ -227,63 +216,12 @@ def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
     for name, slope in found.items():
         if "distance" in name:
             slope.zero_()
-    spec = spec_of(prune(whole, 0.5, found).network)
+    spec = spec_of(prune(whole, every(whole, 0.5), found).network)
     assert spec.distance_channels + spec.slope_channels == 16
     assert spec.distance_channels >= 1
     for multiple, share, kept in ((4, 0.5, (4, 12)), (8, 0.5, (8, 8)), (8, 0.75, (1, 7))):
-        spec = spec_of(prune(whole, share, found, multiple=multiple).network)
+        spec = spec_of(prune(whole, every(whole, share), found, multiple=multiple).network)
         assert (spec.distance_channels, spec.slope_channels) == kept
-
-
-@pytest.mark.parametrize(
-    ("ratio", "settings"),
-    [
-        pytest.param(0.45, {"heads": 1}, marks=pytest.mark.slow),
-        pytest.param(0.7, {"powers": {"shared": 0.4, "feedforward": 2.4}}, marks=pytest.mark.slow),
-        (0.7, {"multiple": 4}),
-        (0.8, {"heads": 1}),
-    ],
-    ids=str,
-)
-def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio, settings):
-    """Also where no step cuts a width in whole numbers: what one step rounds off must not add up."""
-    tuned = []
-    monkeypatch.setattr(Pruning, "tune", lambda self, model: tuned.append(count_parameters(model.network)["total"]))
-    section = Compress(
-        pruning_ratio=ratio, pruning_steps=7, importance_batches=1, epochs=1, patience=1, learning_rate=0.1, **settings
-    )
-    pruning = Pruning.of(network(data, channels=13, attention_layers=2, hidden=23), data, section, tiny.params.train)
-    assert widths(pruning.shrunk(ratio)) == widths(pruning.at_once(ratio))
-    assert len(tuned) == 6
-    assert tuned == sorted(tuned, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("steps", "powers"),
-    [
-        pytest.param(1, {}, id="1-even"),
-        pytest.param(3, {}, id="3-even", marks=pytest.mark.slow),
-        pytest.param(1, DEAR, id="1-dear", marks=pytest.mark.slow),
-        pytest.param(3, DEAR, id="3-dear"),
-    ],
-)
-def test_each_stream_keeps_a_multiple_in_steps_too(tiny, data, monkeypatch, steps, powers):
-    """The last step rounds both, so those before must leave it channels to round with."""
-    monkeypatch.setattr(Pruning, "tune", lambda self, model: None)
-    whole = network(data, channels=24)
-    for ratio in (0.3, 0.45, 0.55, 0.6):
-        section = Compress(
-            pruning_ratio=ratio,
-            pruning_steps=steps,
-            importance_batches=1,
-            epochs=1,
-            patience=1,
-            learning_rate=0.1,
-            multiple=8,
-            powers=powers,
-        )
-        spec = spec_of(Pruning.of(whole, data, section, tiny.params.train).shrunk(ratio).network)
-        assert spec.distance_channels % 8 == spec.slope_channels % 8 == 0, ratio
 
 
 def test_slopes_are_those_of_the_losses(tiny, data):

@@ -9,7 +9,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from plumbline.compress.search import Pruning
+from plumbline.compress.prune import channel_shares, prune, slopes
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
@@ -18,7 +18,7 @@ from plumbline.model.network import count_parameters
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.data.splits import load_splits
-from tests.tiny import OPTIMISE, PARAMS
+from tests.tiny import PARAMS
 from tests.train.made import make_sequences
 
 
@@ -50,28 +50,6 @@ def test_what_each_group_is_worth_is_written_and_drawn(tiny):
         rows = list(csv.DictReader(stream))
     assert {"group", "ratio", "parameters", "quadrant_accuracy", "severity_mae"} == rows[0].keys()
     assert (tiny.data("compress") / "sensitivity.svg").read_text().startswith("<svg")
-    assert not (tiny.data("compress") / "search.csv").exists()  # the ratio was given
-
-
-def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_path, monkeypatch):
-    root = tiny.copy(tmp_path, "prepare", "train")
-    content = deepcopy(PARAMS)
-    content["compress"] = {
-        "target": {"severity": 1e6, "tries": 1},
-        "sensitivity": 0,
-        "epochs": 1,
-        "importance_batches": 1,
-        "short": {"buildings": 16, "epochs": 1},
-        **OPTIMISE,
-    }
-    monkeypatch.chdir(root)
-    compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
-    with (root / "data/compress/search.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    assert [row["chosen"] for row in rows] == ["False", "True"]
-    assert int(rows[1]["parameters"]) == read_json(root / "data/compress/metrics.json")["parameters"]
-    assert not (root / "data/compress/sensitivity.csv").exists()
-    assert not (root / ".plumbline/search").exists()
 
 
 @pytest.mark.parametrize(
@@ -79,9 +57,9 @@ def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_p
     [
         ({"learning_rate": 1e30}, {}, r"^compress: the loss is .* Lower compress\.learning_rate"),
         (
-            {"pruning_steps": 2, "short": {"buildings": 60, "epochs": 2, "learning_rate": 1e30}},
+            {"curriculum": {"easy": 2, "medium": 2, "hard": 2}},
             {},
-            r"^compress\.short: the loss is .* Lower compress\.short\.learning_rate",
+            r"^compress\.curriculum: no building to draw",
         ),
         (
             {},
@@ -89,7 +67,7 @@ def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_p
             r"^compress: .*train\.alarms\.memory_share is 1e-06\. Lower compress\.batch_size \(compress\.accumulate",
         ),
     ],
-    ids=["rate", "short", "memory"],
+    ids=["rate", "curriculum", "memory"],
 )
 def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
@@ -97,25 +75,6 @@ def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, t
     content["compress"] |= {"epochs": 3, "batch_size": 16, "sensitivity": 0, **own}
     content["train"] |= of_train
     monkeypatch.chdir(root)
-    with pytest.raises(InputError, match=found):
-        compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
-
-
-@pytest.mark.parametrize(
-    ("own", "of_train", "found"),
-    [
-        ({}, {"precision": "fp16"}, r"^train\.precision: fp16 found, which needs a GPU"),
-        ({"curriculum": {"easy": 2, "medium": 2, "hard": 2}}, {}, r"^compress\.curriculum: no building to draw"),
-    ],
-    ids=["devices", "curriculum"],
-)
-def test_what_fine_tuning_would_refuse_is_refused_before_the_search(own, of_train, found, tiny, tmp_path, monkeypatch):
-    root = tiny.copy(tmp_path, "prepare", "train")
-    content = deepcopy(PARAMS)
-    content["compress"] |= {"epochs": 3, **own}
-    content["train"] |= of_train
-    monkeypatch.chdir(root)
-    monkeypatch.setattr("plumbline.compress.stage.Pruning", None)
     with pytest.raises(InputError, match=found):
         compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
 
@@ -131,22 +90,20 @@ def test_buildings_longer_than_the_network_takes_are_refused(tiny, tmp_path, mon
     assert not (root / "data/compress").exists()
 
 
-@pytest.mark.parametrize("changed", [{}, {"quantisation_aware": 1}], ids=["float", "int8"])
-def test_frozen_parameters_stay_as_pruning_left_them(changed, tiny, tmp_path, monkeypatch):
+def test_frozen_parameters_stay_as_pruning_left_them(tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     content = deepcopy(PARAMS)
-    content["compress"] |= {"freeze": ["encoder.*", "*.bias"], "sensitivity": 0, "epochs": 2, **changed}
+    content["compress"] |= {"freeze": ["encoder.*", "*.bias"], "sensitivity": 0, "epochs": 2}
     params = parse_params(content)
     monkeypatch.chdir(root)
     compress(root / "data/prepare", root / "data/train", params, root / "data/compress")
     teacher, train = load_diagnosis(root / "data/train"), load_splits(root / "data/prepare").train
-    pruning = Pruning.of(teacher, train, params.compress, params.train)
-    pruned, shortly = pruning.shrunk(0.5), pruning.shrunk(0.5)
-    pruning.tune(shortly)
-    before = dict(pruned.network.named_parameters())
-    for model in (load_diagnosis(root / "data/compress"), shortly):
-        for name, value in model.network.named_parameters():
-            assert torch.equal(before[name], value) == (name.startswith("encoder.") or name.endswith(".bias")), name
+    section = params.compress
+    found = slopes(teacher, train, params.train, section.importance_batches, params.train.seed)
+    before = dict(prune(teacher, channel_shares(teacher, section), found).network.named_parameters())
+    for name, value in load_diagnosis(root / "data/compress").network.named_parameters():
+        assert torch.equal(before[name], value) == (name.startswith("encoder.") or name.endswith(".bias")), name
+    assert not (root / "data/compress/sensitivity.csv").exists()
 
 
 def test_what_train_freezes_is_said_not_to_be_frozen_here(tiny, tmp_path, monkeypatch, caplog):

@@ -9,9 +9,7 @@ import onnx
 import pytest
 import torch
 
-from plumbline.compress.prune import prune, slopes
-from plumbline.compress.qat import product_layers
-from plumbline.compress.quantize import Calibration, quantiser
+from plumbline.compress.prune import channel_groups, prune, slopes
 from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
@@ -78,7 +76,8 @@ def whole(number, data):
 
 @pytest.fixture(scope="module")
 def half(whole, data, tiny):
-    return prune(whole, 0.5, slopes(whole, data, tiny.params.train, batches=1, seed=0))
+    shares = dict.fromkeys(channel_groups(whole), 0.5)
+    return prune(whole, shares, slopes(whole, data, tiny.params.train, batches=1, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +117,8 @@ def test_the_pruned_channels_are_the_same_in_all_that_reads_them(whole, data, ti
         for look in marked.network.pool.looks:
             for parameter in look.parameters():
                 parameter.copy_(names)
-    kept = prune(marked.eval(), 0.5, slopes(marked, data, tiny.params.train, batches=1, seed=0)).network
+    shares = dict.fromkeys(channel_groups(marked), 0.5)
+    kept = prune(marked.eval(), shares, slopes(marked, data, tiny.params.train, batches=1, seed=0)).network
     assert len(kept.neck.norm.weight) == 16
     for parameter in kept.pool.parameters():
         assert torch.equal(parameter, kept.neck.norm.weight)
@@ -154,8 +154,3 @@ def test_int8_answers_nearly_so_and_holds_the_weights(half, exported, data, tiny
         tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer if len(tensor.dims) == 3
     }
     assert kinds == {onnx.TensorProto.INT8}  # convolutions, depthwise ones too
-
-
-def test_fine_tuning_that_sees_int8_rounds_the_layers_that_export_does(half, exported, data):
-    with quantiser(exported, Calibration(data, 2, 8, seed=0)) as ways:
-        assert sorted(product_layers(half.network)) == sorted(ways.layers())

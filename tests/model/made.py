@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
+from plumbline.model.attention import Kernel, attention_weights, key_mask
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import RawAnswer
 from plumbline.model.spec import new_spec
@@ -16,6 +17,13 @@ from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 
+
+def formula(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
+    """Attention by its formula."""
+    return attention_weights(query_BHLE, key_BHLE, keys_B11L) @ value_BHLE
+
+
+FORMULA = Kernel(key_mask, formula)
 SMALL: dict[str, Any] = {"channels": 8, "blocks": 2, "heads": 2, "attention_layers": 2, "hidden": 16}
 LONGEST = 32
 KINDS: dict[str, list[Any]] = {

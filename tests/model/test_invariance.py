@@ -68,16 +68,15 @@ def test_gradients_never_come_from_the_padding_nor_go_there(model):
         torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["sdpa", "flex", "ragged"])
-def test_all_ways_to_compute_attention_agree(kind):
-    plain, other = small_model(attention="math"), small_model(attention=kind)
+def test_both_ways_to_compute_attention_agree():
+    plain, other = small_model(attention="sdpa"), small_model(attention="ragged")
     other.load_state_dict(plain.state_dict())
     batch = inputs([1, 5, LONGEST, 17])
     with torch.inference_mode():
         same(plain(*batch), other(*batch))
 
 
-@pytest.mark.parametrize("kind", ["math", "sdpa", "flex", "ragged"])
+@pytest.mark.parametrize("kind", ["sdpa", "ragged"])
 def test_long_buildings_pass_without_attention_and_short_ones_with_it_whatever_their_batch(kind):
     limited = small_model(max_attention_length=8, attention=kind)
     whole, without = small_model(attention=kind), small_model(attention="none")

@@ -12,12 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plumbline.compress.prune import prune, slopes
+from plumbline.compress.prune import channel_groups, prune, slopes
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
-from plumbline.model.attention import Kernel, key_mask, written_out
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.pooling import Look, Mean, masked_mean
@@ -26,7 +25,7 @@ from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
 from plumbline.train.data.splits import fit_statistics
-from tests.model.made import KINDS, PLUGINS
+from tests.model.made import FORMULA, KINDS, PLUGINS
 from tests.train.made import make_batch, make_sequences, settings
 
 TABLES = {name: table for name, table in vars(plugins).items() if isinstance(table, Plugins)}
@@ -90,7 +89,7 @@ def first(values_BLF: np.ndarray, mask_BL: np.ndarray) -> np.ndarray:
     return values_BLF[:, :1]
 
 
-PLAIN_KERNEL = Kernel(key_mask, written_out)
+PLAIN_KERNEL = FORMULA
 ADDED = {
     "ATTENTION": "PLAIN_KERNEL",
     "CONVOLUTION": "of_torch",
@@ -211,7 +210,10 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     sequences = make_sequences(9, 1)
     inputs = sequences.pad(np.arange(9), LONGEST, params.train.padding)
     save_diagnosis(model, tmp_path)
-    half = prune(load_diagnosis(tmp_path), 0.5, slopes(model, sequences, params.train, batches=1, seed=0))
+    whole = load_diagnosis(tmp_path)
+    half = prune(
+        whole, dict.fromkeys(channel_groups(whole), 0.5), slopes(model, sequences, params.train, batches=1, seed=0)
+    )
     half.preparation = PREPARATION - 1  # of an earlier version
     export_onnx(half, tmp_path / "model.onnx", 20)
     with torch.inference_mode():

@@ -42,7 +42,7 @@ def trained(folder, model=None, **changed):
     return [json.loads(line) for line in lines.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("attention", ["none", "math", "sdpa"])
+@pytest.mark.parametrize("attention", ["none", "sdpa"])
 @pytest.mark.parametrize(
     ("quadrant", "severity", "checkpoint"),
     [
@@ -102,7 +102,6 @@ def test_the_teacher_comes_back_to_the_cpu_after_training(work):
         pytest.param(32, False, "sdpa", 0.01, marks=needs_gpu),
         pytest.param("bf16", False, "sdpa", 0.05, marks=needs_gpu),
         pytest.param("fp16", False, "sdpa", 0.1, marks=needs_gpu),
-        pytest.param(32, True, "flex", 0.01, marks=needs_gpu),
         pytest.param("bf16", True, "sdpa", 0.05, marks=needs_gpu),
         pytest.param("bf16", False, "ragged", 0.05, marks=needs_gpu),
         pytest.param(32, True, "ragged", 0.01, marks=needs_gpu),
@@ -164,13 +163,13 @@ def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize(
-    ("strategy", "changed"),
-    [("auto", {}), ("fsdp", {}), ("auto", {"quantisation_aware": 1, "patience": 2})],
+    "strategy",
+    ["auto", "fsdp"],
 )
-def test_pruning_asks_the_teacher_where_it_is(work, strategy, changed):
+def test_pruning_asks_the_teacher_where_it_is(work, strategy):
     """In training where the weights are, in the scan of sensitivity after it on the CPU."""
     params = settings(strategy=strategy, epochs=1, **GPU)
-    params["compress"] |= {"epochs": 2, "sensitivity": 20, "importance_batches": 1, **changed}
+    params["compress"] |= {"epochs": 2, "sensitivity": 20, "importance_batches": 1}
     Path("params.yaml").write_text(yaml.safe_dump(params))
     for name in ("train", "compress"):
         command = [sys.executable, "-m", "plumbline", name]
@@ -181,7 +180,7 @@ def test_pruning_asks_the_teacher_where_it_is(work, strategy, changed):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
-@pytest.mark.parametrize("communication", ["none", "fp16", "bf16", "powersgd", "int8"])
+@pytest.mark.parametrize("communication", ["none", "fp16", "bf16", "powersgd"])
 def test_two_gpus_end_with_the_weights_of_one_with_twice_the_batch(work, communication):
     common = {"epochs": 2}
     trained("one", {"dropout": 0.0}, batch_size=16, **common)

@@ -13,13 +13,12 @@ widths that run fast.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch_pruning
 from torch import Tensor, nn
-from torch_pruning.pruner import importance
 
 from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
@@ -34,22 +33,6 @@ from plumbline.train.data.batches import Batch, loader
 Slopes = dict[str, Tensor]
 """Parameter's name -> the losses' gradient."""
 BATCH = 128
-
-
-class NormScale(importance.Importance):  # type: ignore[misc]
-    """Scale of the normalisation after a channel (Liu et al. 2017, Network slimming), here of layers.
-
-    Channels that no normalisation follows are ranked by `magnitude`.
-    """
-
-    def __init__(self) -> None:
-        self.scale = importance.GroupMagnitudeImportance(p=1, target_types=[nn.LayerNorm])
-        self.magnitude = importance.GroupMagnitudeImportance(p=2)
-
-    def __call__(self, group: Any) -> Any:
-        """Return (C,) importance of the group's channels."""
-        scale = self.scale(group)
-        return self.magnitude(group) if scale is None else scale
 
 
 def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:
@@ -96,13 +79,16 @@ class Split:
     How many each keeps is what `scores` would keep, rounded; which ones, they say.
     """
 
-    def __init__(
-        self, scores: Any, first: nn.Module, multiple: int, least: int, share_of: Callable[[nn.Module], float]
-    ) -> None:
-        """Keep the settings. `first`: the layer that makes the first stream's channels. `least`: channels that each
-        stream keeps, where it has twice as many. `share_of`: the share to remove, by a group's first layer.
+    def __init__(self, scores: Any, first: nn.Module, multiple: int, shares: Mapping[nn.Module, float]) -> None:
+        """Keep the settings.
+
+        Args:
+            scores: importance of torch-pruning.
+            first: layer that makes the first stream's channels.
+            multiple: see `prune`; each stream keeps as many at least, where it has twice as many.
+            shares: first layer of a group -> share of its channels to remove; 0 for other groups.
         """
-        self.scores, self.first, self.multiple, self.least, self.share_of = scores, first, multiple, least, share_of
+        self.scores, self.first, self.multiple, self.shares = scores, first, multiple, shares
 
     def __call__(self, group: Any) -> Any:
         """Return (C,) importance of the group's channels."""
@@ -112,12 +98,12 @@ class Split:
             return score_C
         is_first_C = torch.zeros(len(score_C), dtype=torch.bool)
         is_first_C[places[0]] = True
-        left = int(len(score_C) * (1 - self.share_of(group[0].dep.target.module)))
+        left = int(len(score_C) * (1 - self.shares.get(group[0].dep.target.module, 0.0)))
         best = score_C.topk(left).indices
         most, other = int(is_first_C.sum()), int((~is_first_C).sum())
         wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
         # Also of a stream of which all would go, or all would stay: what is left over is the other's width.
-        least = self.least if left >= 2 * self.least else 1
+        least = self.multiple if left >= 2 * self.multiple else 1
         lowest, highest = max(left - other, least), min(most, left - least)
         # The nearest multiple that both can have.
         able = range(-(-lowest // self.multiple) * self.multiple, highest + 1, self.multiple)
@@ -131,40 +117,35 @@ class Split:
 
 def prune(
     model: Diagnosis,
-    ratio: float,
+    shares: Mapping[str, float],
     slopes: Slopes,
     importance: str = "taylor",
-    parts: Mapping[str, float] | None = None,
     heads: int | None = None,
     multiple: int = 1,
-    least: int | None = None,
 ) -> Diagnosis:
     """Return a copy of `model` without the least important channels.
 
     Args:
         model: left as it is.
-        ratio: share of channels removed, 0 to below 1.
-        slopes: see `importance.slopes`; of this model.
+        shares: one of `channel_groups` -> share of its channels to remove, 0 to below 1; as much of it as
+            `largest_shares` allows. The other groups keep all.
+        slopes: gradients of this model, see `slopes`.
         importance: name in `params.plugins.IMPORTANCE`.
-        parts: name of one of `channel_groups` -> a share of its own; as much of it as `largest_shares` allows.
-        heads: of each attention layer that stay at most; whole heads go beside the channels of the others. None: all.
+        heads: largest number of heads that an attention layer keeps; whole heads go beside the channels of the others.
+            None: all.
         multiple: each stream keeps a multiple of it of the channels that both streams share.
-        least: so many of them each keeps in any case; `multiple`, unless given.
     """
     copy = _copy(model)
     for name, parameter in copy.named_parameters():
         parameter.grad = slopes[name].clone()
     layers = dict(copy.network.named_modules())
-    largest = largest_shares(model) if parts else {}
-    own = {layers[name]: _share(min(share, largest[name])) for name, share in (parts or {}).items()}
-    scores = IMPORTANCE[importance]()
-    stem = copy.network.encoder.distance.stem
-    scores = Split(scores, stem, multiple, least or multiple, lambda layer: own.get(layer, _share(ratio)))
-    pruner = _pruner(copy.network, _share(ratio), scores, own, heads)
-    _step(pruner, copy.network)
+    largest = largest_shares(model)
+    by_layer = {layers[name]: max(0.0, min(share, largest[name]) - ROUNDING) for name, share in shares.items()}
+    scores = Split(IMPORTANCE[importance](), copy.network.encoder.distance.stem, multiple, by_layer)
+    _step(_pruner(copy.network, scores, by_layer, heads), copy.network)
     if heads and any(layer.attention.heads > heads for layer in copy.network.neck.layers):
         # Whole heads went with channels of each head, where any did; else they go on their own.
-        _step(_pruner(copy.network, 0.0, scores, {}, heads, whole=True), copy.network)
+        _step(_pruner(copy.network, scores, {}, heads, whole=True), copy.network)
     copy.zero_grad()
     return _copy(copy)
 
@@ -180,7 +161,7 @@ def largest_shares(model: Diagnosis) -> dict[str, float]:
     Asked for more, the pruner would leave the whole group, and the smallest ratio would make the largest network.
     """
     network = _copy(model).network
-    pruner = _pruner(network, 0.5, None, {})
+    pruner = _pruner(network, None, {})
     names = {layer: name for name, layer in network.named_modules()}
     stems = (network.encoder.distance.stem, network.encoder.slope.stem)
     found = {}
@@ -195,10 +176,6 @@ def largest_shares(model: Diagnosis) -> dict[str, float]:
     return found
 
 
-def _share(ratio: float) -> float:
-    return max(0.0, ratio - ROUNDING)
-
-
 def _step(pruner: Any, network: Network) -> None:
     """Remove the channels, and set the number of heads that are left."""
     pruner.step()
@@ -208,7 +185,6 @@ def _step(pruner: Any, network: Network) -> None:
 
 def _pruner(
     network: Network,
-    ratio: float,
     importance: Any,
     own: Mapping[torch.nn.Module, float],
     heads: int | None = None,
@@ -220,7 +196,9 @@ def _pruner(
         for part in network.neck.layers
         for layer in (part.attention.query, part.attention.key, part.attention.value)
     }
-    gone = {layer: _share(1 - heads / number) for layer, number in made.items() if heads and heads < number}
+    gone = {
+        layer: max(0.0, 1 - heads / number - ROUNDING) for layer, number in made.items() if heads and heads < number
+    }
     # The pruner looks at heads only where it has channels of the group to take, if only in name.
     own = {**own, **(dict.fromkeys(gone, ROUNDING) if whole else {})}
     return torch_pruning.pruner.BasePruner(
@@ -228,7 +206,7 @@ def _pruner(
         _example(),
         importance=importance,
         unwrapped_parameters=[(parameter, 0) for parameter in network.pool.parameters()] or None,
-        pruning_ratio=ratio,
+        pruning_ratio=0.0,
         pruning_ratio_dict=dict(own),
         ignored_layers=network.heads.last,
         num_heads=made,
@@ -274,51 +252,22 @@ def kind_of(group: str) -> str:
     return "attention" if words[-2] == "attention" else "shared"
 
 
-def channel_shares(model: Diagnosis, ratio: float, section: Compress, multiple: int = 1) -> dict[str, float]:
+def channel_shares(model: Diagnosis, section: Compress) -> dict[str, float]:
     """Return group of channels -> share of it to remove.
 
-    `1 - ratio` to the power of the group's kind is left of a width, rounded to a multiple of `multiple` where that is
-    above 1. The channels of attention go by heads, and are left as they come.
+    `1 - pruning_ratio` to the power of the group's kind is left of a width, rounded to `multiple` where that is above
+    1. The channels of attention go by heads, and are left as they come.
     """
     layers = dict(model.network.named_modules())
-    found = {}
+    shares = {}
     for group in channel_groups(model):
         kind = kind_of(group)
         width = _width(layers[group], model)
-        left = (1 - ratio) ** float(getattr(section.powers, kind))
+        left = (1 - section.pruning_ratio) ** float(getattr(section.powers, kind))
         if kind != "attention":
-            left = _rounded(width * left, width, multiple) / width
-        found[group] = 1 - left
-    return found
-
-
-def step_shares(start: Diagnosis, model: Diagnosis, part: float, ratio: float, section: Compress) -> dict[str, float]:
-    """Return group of channels -> share to remove in the step after which `part` of the `ratio` is done.
-
-    Counted from what `start` had, so that channels which one step cannot cut in parts do not add up: in the end as many
-    are left as by one step. Rounded in the last one, and none goes before that would have to come back for it.
-
-    Args:
-        start: the network before the first step. model: what is left of it.
-        part: 1 in the last step. ratio: of all steps.
-        section: powers and multiple.
-    """
-    wanted = channel_shares(start, ratio, section, section.multiple)
-    if part < 1:
-        most = {group: share - _room(group, start, section.multiple) for group, share in wanted.items()}
-        now = channel_shares(start, part * ratio, section)
-        wanted = {group: max(0.0, min(share, most[group])) for group, share in now.items()}
-    before, after = (dict(diagnosis.network.named_modules()) for diagnosis in (start, model))
-    return {
-        group: max(0.0, 1 - (1 - share) * _width(before[group], start) / _width(after[group], model))
-        for group, share in wanted.items()
-    }
-
-
-def _room(group: str, start: Diagnosis, multiple: int) -> float:
-    """Return the share left to the last step, so that it can round both streams with these channels."""
-    layers = dict(start.network.named_modules())
-    return (multiple - 1) / _width(layers[group], start) if kind_of(group) == "shared" else 0.0
+            left = _rounded(width * left, width, section.multiple) / width
+        shares[group] = 1 - left
+    return shares
 
 
 def _rounded(left: float, width: int, multiple: int) -> float:

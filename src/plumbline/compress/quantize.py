@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from plumbline.compress.pack import pack
 from plumbline.core.errors import InputError
 from plumbline.prepare.features.shards import SequenceSet
 
@@ -23,6 +23,10 @@ OPERATORS = ["MatMul", "Gemm", "Conv"]
 """Where the weights are. Quantising every operator instead costs half of the accuracy (docs/decisions)."""
 KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
 """Layers whose activations stay in float, by a part of their weights' names: what they say is the answer."""
+WHITENING = "novelty_whitening"
+"""Weight that gets 16 bits: an error of 1 % there would change who is judged."""
+SMALLEST_MATRIX = 64
+"""Smallest matrix, in weights, that takes fewer bytes in int8, with a scale a channel and an operator more."""
 
 
 class Calibration(CalibrationDataReader):  # type: ignore[misc]
@@ -51,7 +55,7 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
 
 
 class Quantiser:
-    """A float32 model, quantised in several ways from one calibration of its activations."""
+    """A float32 model, quantised several times from one calibration of its activations."""
 
     def __init__(self, source: Path, scratch: Path, calibration: Calibration) -> None:
         """Prepare `source` in the folder `scratch`; see `Calibration`."""
@@ -71,14 +75,17 @@ class Quantiser:
         names = layer_names(self._model)
         return [names[node.name] for node in _candidates(self._model) if node.name not in fixed]
 
-    def static(self, in_float: Collection[str] = ()) -> onnx.ModelProto:
+    def quantise(self, in_float: Collection[str] = ()) -> onnx.ModelProto:
         """Quantise weights and activations to int8, symmetric, weights per channel, in the quantise-dequantise form.
 
-        Weights keep 7 of 8 bits: without VNNI instructions the sums of 8-bit products saturate.
+        Weights keep 7 of 8 bits where activations are in int8: without VNNI instructions the sums of 8-bit products
+        saturate.
 
         Args:
             in_float: layers whose activations stay in float.
         """
+        names = layer_names(self._model)
+        chosen = [node.name for node in _candidates(self._model) if names[node.name] in in_float]
         with _silent():
             quantize_static(
                 str(self._ready),
@@ -86,7 +93,7 @@ class Quantiser:
                 None if self._ranges.exists() else self._calibration,
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=OPERATORS,
-                nodes_to_exclude=self._excluded(in_float),
+                nodes_to_exclude=[*_without_weights(self._model), *chosen],
                 per_channel=True,
                 reduce_range=True,
                 activation_type=QuantType.QInt8,
@@ -95,30 +102,11 @@ class Quantiser:
                 extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
                 calibration_cache_path=self._ranges,
             )
-        return pack(onnx.load(self._made))
-
-    def dynamic(self) -> onnx.ModelProto:
-        """Quantise weights to int8, and each activation by its own range at run time; convolutions stay in float."""
-        with _silent():
-            quantize_dynamic(
-                str(self._ready),
-                str(self._made),
-                op_types_to_quantize=["MatMul", "Gemm"],
-                nodes_to_exclude=self._excluded(()),
-                per_channel=True,
-                reduce_range=True,
-                weight_type=QuantType.QInt8,
-            )
-        return pack(onnx.load(self._made))
-
-    def weights_only(self) -> onnx.ModelProto:
-        """Quantise weights to int8; all activations stay in float."""
-        return pack(self._model)
-
-    def _excluded(self, in_float: Collection[str]) -> list[str]:
-        names = layer_names(self._model)
-        chosen = [node.name for node in _candidates(self._model) if names[node.name] in in_float]
-        return [*_without_weights(self._model), *chosen]
+        model = onnx.load(self._made)
+        store_weights(model)
+        number_names(model)
+        del model.graph.value_info[:]
+        return model
 
 
 @contextmanager
@@ -160,6 +148,75 @@ def _without_weights(model: onnx.ModelProto) -> list[str]:
     named = _candidates(model)
     read = {node.input[0] for node in named if any(part in name for name in node.input for part in KEPT_FLOAT)}
     return [node.name for node in named if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
+
+
+def store_weights(model: onnx.ModelProto) -> None:
+    """Store the matrices that the quantiser left in float with fewer bits, in place; they are widened at the start.
+
+    The whitening gets 16 bits. The others get int8 with a scale for each output channel, in all 8 bits: nothing is
+    multiplied in int8, so nothing saturates.
+    """
+    axes = _output_axes(model)
+    tensors, widened = [], []
+    for tensor in model.graph.initializer:
+        value = numpy_helper.to_array(tensor)
+        if value.dtype != np.float32 or value.size < SMALLEST_MATRIX or tensor.name not in axes:
+            tensors.append(tensor)
+        elif tensor.name == WHITENING:
+            narrow = f"{tensor.name}_half"
+            tensors.append(numpy_helper.from_array(value.astype(np.float16), narrow))
+            widened.append(helper.make_node("Cast", [narrow], [tensor.name], to=onnx.TensorProto.FLOAT))
+        else:
+            parts = [f"{tensor.name}_quantized", f"{tensor.name}_scale"]
+            code, scale = round_weights(value, axes[tensor.name])
+            tensors += [numpy_helper.from_array(code, parts[0]), numpy_helper.from_array(scale, parts[1])]
+            widened.append(helper.make_node("DequantizeLinear", parts, [tensor.name], axis=axes[tensor.name]))
+    _replace(model.graph.initializer, tensors)
+    _replace(model.graph.node, [*widened, *model.graph.node])
+
+
+def _output_axes(model: onnx.ModelProto) -> dict[str, int]:
+    """Return second input of a product -> its axis of output channels."""
+    axes = {}
+    for node in _candidates(model):
+        is_first = node.op_type == "Conv" or any(option.name == "transB" and option.i for option in node.attribute)
+        axes[node.input[1]] = 0 if is_first else 1
+    return axes
+
+
+def round_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return int8 weights and the value of one code step along `axis`; symmetric about 0."""
+    largest = np.abs(value).max(axis=tuple(place for place in range(value.ndim) if place != axis))
+    # A share of the smallest numbers there are is 0, and nothing could be divided by it.
+    scale = np.where(largest > 0, np.maximum(largest / 127, np.finfo(np.float32).tiny), 1).astype(np.float32)
+    shape = [-1 if place == axis else 1 for place in range(value.ndim)]
+    return np.rint(value / scale.reshape(shape)).astype(np.int8), scale
+
+
+def number_names(model: onnx.ModelProto) -> None:
+    """Replace all names but those of inputs, outputs and the network's weights by numbers, in place.
+
+    The names take more bytes than a small network's weights.
+    """
+    graph = model.graph
+    weights = (tensor.name for tensor in graph.initializer if tensor.name.startswith("network."))
+    fixed = {"", *weights, *(value.name for value in (*graph.input, *graph.output))}
+    numbers: dict[str, str] = {}
+    for node in graph.node:
+        node.name = ""
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                if name not in fixed:
+                    names[place] = numbers.setdefault(name, f"_{len(numbers)}")
+    for tensor in graph.initializer:
+        tensor.name = numbers.get(tensor.name, tensor.name)
+
+
+def _replace(field: Any, values: list[Any]) -> None:
+    """Replace the content of a repeated field, from which some of `values` may come."""
+    copies = [type(value).FromString(value.SerializeToString()) for value in values]
+    del field[:]
+    field.extend(copies)
 
 
 @contextmanager

@@ -57,12 +57,7 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
     with quantiser(source, calibration) as ways, atomic_file(target) as temporary:
         asked = _inputs(data, used, section, seed)
         plain = _answers(onnx.load(source), asked)
-        if section.quantisation == "static":
-            model, rows = _least_in_float(ways, plain, asked, section.max_change)
-        else:
-            model = ways.dynamic() if section.quantisation == "dynamic" else ways.weights_only()
-            rows = [_row((), _changed(plain, _answers(model, asked)))]
-            rows[0]["chosen"] = True
+        model, rows = _least_in_float(ways, plain, asked, section.max_change)
         onnx.save(model, temporary)
     return rows
 
@@ -73,7 +68,7 @@ def _least_in_float(
     """Return the model with the fewest groups of layers in float that keeps to `bound`, the worst group added first."""
 
     def tried(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
-        model = ways.static([layer for layer in layers if _group(layer) in groups])
+        model = ways.quantise([layer for layer in layers if _group(layer) in groups])
         changed = _changed(plain, _answers(model, asked))
         rows.append(_row(groups, changed))
         return model, changed

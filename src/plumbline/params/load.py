@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from plumbline.core.errors import InputError
 from plumbline.params.compress import Compress, Export
@@ -17,7 +17,7 @@ from plumbline.params.prepare import Prepare
 from plumbline.params.section import Section
 from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Simulate
-from plumbline.params.train import SHARDED, Model, Train
+from plumbline.params.train import Model, Train
 from plumbline.params.validate import Gates, Package, Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -41,15 +41,6 @@ class Params(Section):
     package: Package
     score: Score = Score()
     tidy: Tidy = Tidy()
-
-    @model_validator(mode="after")
-    def _whole_weights(self) -> Self:
-        if self.compress.quantisation_aware and self.train.strategy in SHARDED:
-            raise ValueError(
-                f"compress.quantisation_aware: {self.compress.quantisation_aware} found, which needs train.strategy "
-                f"auto or ddp, because {self.train.strategy} shards the weights"
-            )
-        return self
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

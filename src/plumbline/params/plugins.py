@@ -54,9 +54,7 @@ def _imported(place: str) -> Any:
 
 ATTENTION = Plugins(
     none=None,
-    math="plumbline.model.attention:MATH",
     sdpa="plumbline.model.attention:SDPA",
-    flex="plumbline.model.attention:FLEX",
     ragged="plumbline.model.attention:RAGGED",
 )
 """`model.attention.Kernel`s: the same answers from the same weights, in other time or memory."""
@@ -109,6 +107,5 @@ PADDING = Plugins(
 IMPORTANCE = Plugins(
     taylor="torch_pruning.pruner.importance:GroupTaylorImportance",
     magnitude="torch_pruning.pruner.importance:GroupMagnitudeImportance",
-    scale="plumbline.compress.prune:NormScale",
 )
 """A class of torch-pruning's `Importance`, without arguments."""

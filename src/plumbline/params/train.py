@@ -12,8 +12,6 @@ from plumbline.params.section import Fraction, Positive, Section
 QuadrantKind = Annotated[str, QUADRANT_LOSS.name()]
 SeverityKind = Annotated[str, SEVERITY_LOSS.name()]
 PaddingKind = Annotated[str, PADDING.name()]
-OWING = ("powersgd", "int8")
-"""Values of `communication` that send later what they lost now."""
 MAX_THREADS = 1024
 """More than any one process can use; the operating system refuses some number above it."""
 MAX_WEIGHT = 1e6
@@ -143,11 +141,8 @@ class FitOptions(Optimise):
     strategy: Annotated[Literal["auto", "ddp", "fsdp", "zero2"], BeforeValidator(_kept)] = "auto"
     """How the processes share the work; `auto`: ddp where there are several. `zero2` shards gradients and the
     optimiser's state, `fsdp` frees weights between the forward and the backward pass, too."""
-    communication: Literal["none", "fp16", "bf16", "powersgd", "int8"] = "none"
+    communication: Literal["none", "fp16", "bf16", "powersgd"] = "none"
     """How the gradients are made smaller on their way between processes; only by ddp."""
-    powersgd_rank: int = Field(default=2, ge=1, le=64)
-    powersgd_start: int = Field(default=10, ge=2)
-    """Steps with whole gradients before PowerSGD begins."""
     alarms: Alarms = Alarms()
     device_stats: bool = False
     """Also record everything that Lightning's device monitor sees."""
@@ -173,10 +168,10 @@ class FitOptions(Optimise):
                 f"compile: true found with strategy {self.strategy}, which shards the weights. Use false, or "
                 "strategy auto or ddp"
             )
-        if self.communication in OWING and self.precision == "fp16":
+        if self.communication == "powersgd" and self.precision == "fp16":
             raise ValueError(
-                f"communication: {self.communication} found with precision fp16; it keeps what it loses, and an "
-                "overflow would never leave it. Use precision bf16, or communication fp16"
+                "communication: powersgd found with precision fp16; it keeps what it loses, and an overflow would "
+                "never leave it. Use precision bf16, or communication fp16"
             )
         return self
 
@@ -255,8 +250,8 @@ class Model(Section):
     """`separable`: along the sequence and across channels apart, with a fraction of the weights."""
     heads: int = Field(default=4, ge=1, le=64)
     attention: AttentionKind = "sdpa"
-    """How attention is computed; all but `none` have the same weights and answers. `flex` and `ragged` (for many
-    short buildings) are for GPUs, and are exported as `sdpa`."""
+    """How attention is computed; `sdpa` and `ragged` have the same weights and answers. `ragged` (for many short
+    buildings) is for GPUs, and is exported as `sdpa`."""
     attention_layers: int = Field(default=1, ge=0, le=16)
     max_attention_length: int = Field(default=1024, ge=1)
     """Sequences longer than this pass without attention."""

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from plumbline.core.console import log
-from plumbline.model.attention import MATH, RAGGED
+from plumbline.model.attention import RAGGED
 from plumbline.model.attention import kernels as operator
 from plumbline.model.attention import kernels as ragged
-from plumbline.model.attention.kernels import long, ragged_attention
-from plumbline.model.attention.layers import pack, packed_tokens, padded_tokens
-from tests.model.made import inputs, small_model
+from plumbline.model.attention.kernels import ragged_attention
+from plumbline.model.attention.layers import packed_tokens, padded_tokens
+from tests.model.made import FORMULA, inputs, small_model
 
 LENGTHS = [1, 2, 17, 0, 5]
 
@@ -39,7 +39,7 @@ def made(count, heads=2, channels=8, dtype=torch.float64):
 @pytest.mark.parametrize("lengths", [LENGTHS, [1], [40], [], [0, 0]])
 def test_a_token_sees_the_tokens_of_its_building_alone(lengths):
     parts, tokens = made(sum(lengths)), packed_tokens(torch.tensor(lengths, dtype=torch.int64))
-    found, _ = ragged_attention(*parts, *tokens[:2])
+    found, _ = ragged_attention(*parts, *tokens)
     wanted = by_the_formula(*parts, lengths)
     torch.testing.assert_close(found, wanted)
     given = torch.randn_like(wanted)
@@ -50,13 +50,13 @@ def test_a_token_sees_the_tokens_of_its_building_alone(lengths):
 def test_its_gradients_are_differences():
     tokens = packed_tokens(torch.tensor([3, 1, 4]))
     parts = made(8, heads=1, channels=3)
-    assert torch.autograd.gradcheck(lambda *given: ragged_attention(*given, *tokens[:2])[0], parts)
+    assert torch.autograd.gradcheck(lambda *given: ragged_attention(*given, *tokens)[0], parts)
 
 
 def test_torch_finds_nothing_wrong_with_the_operator():
     tokens = packed_tokens(torch.tensor([3, 1, 4]))
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(ragged_attention, (*made(8, dtype=torch.float32), *tokens[:2]), test_utils=checks)
+    torch.library.opcheck(ragged_attention, (*made(8, dtype=torch.float32), *tokens), test_utils=checks)
 
 
 def test_padding_is_neither_read_nor_written():
@@ -75,13 +75,13 @@ def test_padding_is_neither_read_nor_written():
 
 def test_tokens_of_a_batch_as_it_lies_are_those_without_padding_moved():
     mask = torch.arange(20) < torch.tensor(LENGTHS)[:, None]
-    padded, packed, places = padded_tokens(mask), packed_tokens(torch.tensor(LENGTHS)), pack(mask)
-    moved = torch.arange(len(places.token_P)) - places.token_P
-    begin, end = (part[mask.flatten()] for part in padded[:2])
+    padded, packed = padded_tokens(mask), packed_tokens(torch.tensor(LENGTHS))
+    token = mask.flatten().nonzero()[:, 0]
+    moved = torch.arange(len(token)) - token
+    begin, end = (part[mask.flatten()] for part in padded)
     assert torch.equal(begin + moved, packed.begin_T)
     assert torch.equal(end + moved, packed.end_T)
-    assert not torch.cat([part[~mask.flatten()] for part in padded[:2]]).any()
-    assert places.offset_S.tolist() == [0, 1, 3, 20, 20, 25]
+    assert not torch.cat([part[~mask.flatten()] for part in padded]).any()
 
 
 def test_a_batch_is_not_copied(monkeypatch):
@@ -97,31 +97,9 @@ def test_a_model_in_half_precision_has_answers_in_it():
     mask = torch.ones(2, 5, dtype=torch.bool)
     for dtype in (torch.float16, torch.bfloat16):
         query = torch.randn(2, 2, 5, 8, dtype=dtype)
-        found, wanted = (kind.mix(query, query, query, kind.keys(mask)) for kind in (RAGGED, MATH))
+        found, wanted = (kind.mix(query, query, query, kind.keys(mask)) for kind in (RAGGED, FORMULA))
         assert found.dtype == dtype
         torch.testing.assert_close(found, wanted, atol=2e-2, rtol=2e-2)
-
-
-def test_long_buildings_are_packed_for_the_kernel_of_torch_and_unpacked():
-    """That kernel needs a GPU: the formula stands in."""
-    mask = torch.arange(200) < torch.tensor([200, 0, 7])[:, None]
-    parts = made(mask.numel(), dtype=torch.float32)
-    seen = []
-
-    def attend(query, key, value, offset_q, offset_k, longest_q, longest_k):
-        seen.append((len(query), offset_q.dtype, longest_q))
-        assert torch.equal(offset_q, offset_k)
-        assert longest_q == longest_k
-        return by_the_formula(query, key, value, offset_q.diff().tolist())
-
-    found = [
-        long(attend, *parts, pack(mask)),
-        ragged_attention(*parts, *padded_tokens(mask)[:2])[0],
-    ]
-    assert seen == [(207, torch.int32, 200)]
-    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
-    for one, other in zip(*(torch.autograd.grad(mixed.square().sum(), parts) for mixed in found), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 def test_without_a_gpu_it_says_once_what_takes_the_kernels_place():
@@ -133,7 +111,7 @@ def test_without_a_gpu_it_says_once_what_takes_the_kernels_place():
     log.addHandler(handler)
     try:
         for _ in range(3):
-            ragged_attention(*made(4), *packed_tokens(torch.tensor([4]))[:2])
+            ragged_attention(*made(4), *packed_tokens(torch.tensor([4])))
     finally:
         log.removeHandler(handler)
         log.setLevel(level)

@@ -15,13 +15,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from plumbline.params import Train
-from plumbline.train.distributed.comm_hooks import HOOKS
+from plumbline.train.distributed.strategies import comm_hook
 
-OF_RANK_2 = "powersgd of rank 2"
-"""Beside every hook, PowerSGD of rank 3."""
+KINDS = ("none", "fp16", "bf16", "powersgd")
 STEPS = 45
-BEGUN = 5
+BEGUN = 15
 """Of these, so many until every hook does what it does."""
 ACKNOWLEDGED = 120
 """Where Linux has the bytes that the other end has, in what it tells of a connection (`struct tcp_info`)."""
@@ -41,14 +39,12 @@ def main(port: str) -> None:
     x, weight = torch.randn(64, 48, generator=generator), torch.randn(48, 4, generator=generator)
     y = (x @ weight).tanh()
     found = {}
-    for name, make in {**HOOKS, OF_RANK_2: HOOKS["powersgd"]}.items():
-        width = 2 if name == OF_RANK_2 else 3
-        section = Train(epochs=1, patience=1, learning_rate=1, powersgd_rank=width, powersgd_start=3)
-        hook = make(section)
+    for name in KINDS:
         model = DistributedDataParallel(network())
-        model.register_comm_hook(None, lambda _, bucket, hook=hook: hook.send(bucket))
+        if name != "none":
+            model.register_comm_hook(*comm_hook(name))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
-        losses, errors, sent = [], [], []
+        losses, errors = [], []
         for step in range(STEPS):
             if step == BEGUN:
                 before = wire_bytes()
@@ -59,7 +55,6 @@ def main(port: str) -> None:
             optimiser.step()
             wanted = torch.cat([g.flatten() for g in whole(model.module, x, y, before=got, rate=0.2)])
             errors.append(float((got - wanted).norm() / wanted.norm()))
-            sent.append(hook.step_bytes)
             losses.append(float(nn.functional.mse_loss(model.module(x), y)))
         wire = (wire_bytes() - before) / (STEPS - BEGUN)
         both = [torch.empty_like(got) for _ in range(2)]
@@ -67,9 +62,6 @@ def main(port: str) -> None:
         found[name] = {
             "losses": losses,
             "errors": errors,
-            "bytes": hook.step_bytes,
-            "plain": hook.step_plain_bytes,
-            "sent": sent,
             "wire": wire,
             "alike": bool(torch.equal(*both)),
         }

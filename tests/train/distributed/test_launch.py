@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from plumbline.core.errors import InputError
-from plumbline.train.distributed.launch import network_to, one_process_a_device
+from plumbline.train.distributed.launch import one_process_a_device
 from tests.first import as_first
-from tests.machines import two_machines
 from tests.train.made import make_params, save_prepared, settings
 from tests.waiting import until_gone
 
@@ -145,41 +144,6 @@ def test_several_machines_need_a_torchrun_on_each(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
     with pytest.raises(InputError, match=r"torchrun --nnodes 2 .*--nproc-per-node 4 .* -m plumbline train"):
         one_process_a_device(make_params(devices=4, nodes=2).train)
-
-
-FIND = """
-import sys
-from plumbline.core.errors import InputError
-from plumbline.train.distributed.launch import network_to
-for address in sys.argv[1:]:
-    try:
-        print(network_to(address))
-    except InputError as error:
-        print(error)
-"""
-
-
-@pytest.mark.slow
-def test_the_network_between_machines_is_found_and_loopback_by_the_name_of_a_machine_refused(tmp_path: Path) -> None:
-    with two_machines(tmp_path) as (first, second):
-        words = first.command(
-            sys.executable, "-c", FIND, first.address, second.address, "127.0.0.1", "localhost", first.name
-        )
-        done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True)
-    *found, refused = done.stdout.splitlines()
-    assert found == ["cable0"] * 2 + ["lo"] * 2
-    assert f"--master-addr): {first.name} found, which on this machine is 127.0.1.1" in refused
-
-
-def test_an_address_that_leads_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match=r"--master-addr\): no-such-machine\.invalid found, to which there is no way"):
-        network_to("no-such-machine.invalid")
-    assert network_to("127.0.0.1") == "lo"
-
-
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match=r"a\.\.b found, to which there is no way"):
-        network_to("a..b")
 
 
 def test_one_process_goes_on_by_itself() -> None:

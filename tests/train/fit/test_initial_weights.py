@@ -198,7 +198,7 @@ def test_where_a_position_follows_the_longest_sequence_the_message_says_so(tmp_p
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (fresh(dropout=0.3, attention="math", checkpoint_activations=True), fresh()),
+        (fresh(dropout=0.3, attention="ragged", checkpoint_activations=True), fresh()),
         (fresh(max_attention_length=100), fresh()),  # no building has more than 24 scatterers
         (of_length(128), of_length(200)),
         (of_length(128, position="none"), of_length(40, position="none")),

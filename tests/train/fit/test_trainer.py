@@ -443,12 +443,6 @@ def test_an_interruption_is_one(work, monkeypatch):
     assert not Path("out").exists()
 
 
-def test_what_compression_does_not_do_is_said(work, said):
-    run(communication="int8")
-    assert any("int8 changes nothing with one process" in line for line in said)
-    assert "communication" not in json.loads(Path("out/record.json").read_text())
-
-
 def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     tiny.copy_runs(Path())

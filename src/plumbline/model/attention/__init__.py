@@ -1,26 +1,23 @@
-"""Provide attention layers and four ways to compute them: `math`, `sdpa`, `flex` and `ragged`."""
+"""Provide attention layers and two ways to compute them: `sdpa` and `ragged`."""
 
-from plumbline.model.attention.kernels import FLEX, RAGGED
+from plumbline.model.attention.kernels import RAGGED
 from plumbline.model.attention.layers import (
-    MATH,
     SDPA,
     Attention,
     AttentionLayer,
     Kernel,
+    attention_weights,
     key_mask,
     masked_by_channel,
-    written_out,
 )
 
 __all__ = [
-    "FLEX",
-    "MATH",
     "RAGGED",
     "SDPA",
     "Attention",
     "AttentionLayer",
     "Kernel",
+    "attention_weights",
     "key_mask",
     "masked_by_channel",
-    "written_out",
 ]

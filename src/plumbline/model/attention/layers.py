@@ -1,14 +1,9 @@
 """Build layers of attention on tokens, with any kernel.
 
-A token is a scatterer. Those of a building are neighbours; between two buildings there may be padding.
+A token is a scatterer. Those of a building are neighbours; between two buildings there may be padding. The kernels have
+the same weights and the same answers, and need other memory and time.
 
-Shape legend: B buildings, L places in a row, T tokens with padding, P tokens without, S offsets (B + 1).
-
-Shape legend: B buildings, L scatterers, H heads, E channels a head.
-
-The plug-ins have the same weights and the same answers, and need other memory and time.
-
-Shape legend: B buildings, L scatterers, D channels, H heads, E channels a head.
+Shape legend: B buildings, L scatterers, T tokens with padding, D channels, H heads, E channels a head.
 """
 
 from __future__ import annotations
@@ -19,22 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import scaled_dot_product_attention
 
 from plumbline.model.encoder import Dropout, Linear
 from plumbline.params.plugins import ATTENTION
-
-
-class Packed(NamedTuple):
-    """The tokens without padding, as torch's `varlen_attn` wants them."""
-
-    token_P: Tensor
-    """Which of all tokens, int64."""
-    offset_S: Tensor
-    """Where each building begins and the last ends, int32."""
-    longest: int
-    """No building has more tokens."""
 
 
 class Tokens(NamedTuple):
@@ -44,8 +27,6 @@ class Tokens(NamedTuple):
     """int32"""
     end_T: Tensor
     """int32"""
-    packed: Packed | None = None
-    """For kernels of long sequences, where they run."""
 
 
 def packed_tokens(length_B: Tensor) -> Tokens:
@@ -77,13 +58,7 @@ def padded_tokens(mask_BL: Tensor) -> Tokens:
     return Tokens(begin_T=(begin_B1 * mask_BL).flatten(), end_T=(end_B1 * mask_BL).flatten())
 
 
-def pack(mask_BL: Tensor) -> Packed:
-    """List the scatterers of a padded batch; on a GPU the process waits for their number."""
-    offset_S = torch.nn.functional.pad(mask_BL.sum(1).cumsum(0), (1, 0)).int()
-    return Packed(token_P=mask_BL.flatten().nonzero()[:, 0], offset_S=offset_S, longest=mask_BL.shape[1])
-
-
-Keys = Tensor | BlockMask | Tokens
+Keys = Tensor | Tokens
 """Which scatterers may be looked at, in the form a kernel wants it; made once for all layers of a batch."""
 
 
@@ -108,11 +83,6 @@ def attention_weights(query_BHLE: Tensor, key_BHLE: Tensor, keys_B11L: Tensor) -
     """
     score_BHLL = query_BHLE @ key_BHLE.transpose(-1, -2) / math.sqrt(query_BHLE.shape[-1])
     return score_BHLL.masked_fill(~keys_B11L, torch.finfo(score_BHLL.dtype).min).softmax(-1)
-
-
-def written_out(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Compute attention by its formula."""
-    return attention_weights(query_BHLE, key_BHLE, keys_B11L) @ value_BHLE
 
 
 def masked_by_channel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
@@ -141,7 +111,7 @@ def fused(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: T
     return scaled_dot_product_attention(query_BHLE, key_BHLE, value_BHLE, attn_mask=keys_B11L)
 
 
-MATH, SDPA = Kernel(key_mask, written_out), Kernel(key_mask, fused)
+SDPA = Kernel(key_mask, fused)
 
 
 class Attention(nn.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,8 @@ from lightning import LightningModule
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -138,14 +140,45 @@ class Ddp(DDPStrategy):
 
     Buffers are the same in all processes, and none changes in a step, but for a SyncBatchNorm's, which all compute
     alike: they are not sent before each forward pass. Nor is the network wrapped in a stream of its own, from which
-    torch warns of gradients (Lightning issue 21567).
+    torch warns of gradients (Lightning issue 21567). Lightning registers hooks of communication on GPUs alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, losses: FitOptions) -> None:
         super().__init__(forward_sync_buffers=False)
+        self.losses = losses
 
     def _setup_model(self, model: nn.Module) -> DistributedDataParallel:
-        return DistributedDataParallel(model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs)
+        wrapped = DistributedDataParallel(model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs)
+        if self.losses.communication != "none":
+            wrapped.register_comm_hook(*comm_hook(self.losses.communication))
+        return wrapped
+
+
+POWERSGD_RANK = 2
+"""Width of the two matrices that PowerSGD sends for one."""
+POWERSGD_START = 10
+"""Number of steps with whole gradients before PowerSGD begins."""
+
+
+def comm_hook(kind: str) -> tuple[Any, Callable[..., Any]]:
+    """Return the state and the hook by which torch compresses gradients, by `train.communication`.
+
+    PowerSGD sends matrices as products of two narrow ones (Vogels, Karimireddy and Jaggi 2019) and the rest later;
+    what it still owes is lost with its process. Vectors are sent whole.
+    """
+    if kind != "powersgd":
+        hook = {"fp16": fp16_compress_hook, "bf16": bf16_compress_hook}[kind]
+        # By its name torch refuses bf16 on the CPU, where gloo sends it.
+        return None, lambda state, bucket: hook(state, bucket)
+    state = PowerSGDState(
+        process_group=None,
+        matrix_approximation_rank=POWERSGD_RANK,
+        start_powerSGD_iter=POWERSGD_START,
+        min_compression_rate=1,
+        orthogonalization_epsilon=1e-8,
+        batch_tensors_with_same_shape=True,
+    )
+    return state, powerSGD_hook
 
 
 def choose_strategy(losses: FitOptions) -> Strategy | str:
@@ -153,7 +186,7 @@ def choose_strategy(losses: FitOptions) -> Strategy | str:
     processes = losses.devices * losses.nodes
     name = losses.strategy if losses.strategy != "auto" else ("ddp" if processes > 1 else "auto")
     if name == "ddp":
-        return Ddp()
+        return Ddp(losses)
     return Sharded(free_after_forward=name == "fsdp") if name in SHARDED else name
 
 
@@ -165,7 +198,7 @@ def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
     """
     if losses.compile:
         _check_compiler("train.compile: true", "CXX", ("g++",), "C++")
-    if gpus(losses) and (losses.compile or attention in ("flex", "ragged")):
+    if gpus(losses) and (losses.compile or attention == "ragged"):
         # Triton builds what starts a GPU's kernels in C; these kernels are compiled whether the network is or not.
         wanted = "train.compile: true" if losses.compile else f"model.attention: {attention}"
         _check_compiler(wanted, "CC", ("gcc", "clang"), "C")

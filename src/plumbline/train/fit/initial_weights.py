@@ -273,14 +273,13 @@ def check_learns(model: Diagnosis, losses: Train) -> None:
     )
 
 
-def freeze(model: Diagnosis, patterns: list[str], section: str = "train", tell: bool = True) -> None:
+def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> None:
     """Freeze the network parameters with names that fit a pattern.
 
     Args:
         model: whose parameters these are.
         patterns: `freeze` of the section of that name.
         section: see `patterns`.
-        tell: whether to log how many are left.
 
     Raises:
         InputError: a pattern fits none, or nothing is left to train.
@@ -296,5 +295,5 @@ def freeze(model: Diagnosis, patterns: list[str], section: str = "train", tell: 
     count = sum(p.numel() for p in parameters.values() if p.requires_grad)
     if not count:
         raise InputError(f"{section}.freeze: every parameter is frozen; nothing is left to train.")
-    if patterns and tell:
+    if patterns:
         log.info("%d of %d parameters are trained", count, sum(p.numel() for p in parameters.values()))

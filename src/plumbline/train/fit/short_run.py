@@ -45,8 +45,6 @@ def quick_fit(
     losses: Train,
     late: Sequence[nn.Module] = (),
     late_epoch: int = 0,
-    teacher: Diagnosis | None = None,
-    distil_weight: float = 0.0,
     section: str = "train",
 ) -> None:
     """Train the parameters of `model` that require a gradient, and leave it in evaluation mode.
@@ -57,10 +55,10 @@ def quick_fit(
         losses: how.
         late: modules whose parameters join at the beginning of epoch `late_epoch`, counted from 0.
         late_epoch: see `late`; from `losses.epochs` on they never do.
-        teacher, distil_weight, section: see `Optimisation`.
+        section: see `Optimisation`.
     """
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
-    module = Optimisation(model, losses, losses, teacher, distil_weight, section)
+    module = Optimisation(model, losses, losses, section=section)
     module.train()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
@@ -83,8 +81,7 @@ def quick_fit(
             reload_dataloaders_every_n_epochs=1,
         )
         with interruptible(trainer), _on_threads(threads(losses)):
-            whole = section.partition(".")[0]  # the short run of a section has that section's data
-            data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=whole)
+            data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=section)
             module.chosen_from = data.complete
             trainer.fit(module, datamodule=data)
     model.eval()

@@ -24,7 +24,6 @@ from plumbline.core.jobs import WORK
 from plumbline.params.train import SHARDED, FitOptions
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.datamodule import Data
-from plumbline.train.distributed.comm_hooks import Communication, say_what_is_lost
 from plumbline.train.distributed.strategies import (
     check_devices,
     choose_strategy,
@@ -170,9 +169,10 @@ def run(
     last = resumed(folder, name, start_from)
     if last is None and CHECKPOINT in start_from and not process_number():
         say_others(folder, name, settings)
-    say_what_is_lost(losses, last is not None)
+    if last is not None and losses.communication == "powersgd":
+        log.info("train.communication: what powersgd still owed is lost; the run goes on, but not bit for bit")
     data = make_data(folder, last is not None)
-    module.chosen_from = max(module.chosen_from, data.complete)
+    module.chosen_from = data.complete
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
     module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
@@ -187,7 +187,6 @@ def run(
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        Communication(losses),
         *monitors(losses, WORK / "runs" / label / "train.jsonl", module.last, module.section),
         best,
         newest,  # behind `best`, whose state is in it
