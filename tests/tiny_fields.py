@@ -10,10 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from plumbline.core.files import write_json
-from plumbline.export.package import CARD, write_folder
-from plumbline.fields.model.adapter_rules import FILE as AUTO_FILE
-from plumbline.fields.release.package import ADAPTERS, FieldManifest, verify_fields
 from plumbline.params.fields import RestorationParams
 from plumbline.params.load import load_restoration
 from tests.tiny import STAGES, kept, run_cli
@@ -22,15 +18,13 @@ OPTIMISE = {
     **{"patience": 3, "learning_rate": 0.003, "batch_size": 4, "threads": 1, "accelerator": "cpu"},
     **{"crop": 32, "tune_steps": 2},
 }
-SHIPPED = {"max_ratio": 20.0, "min_scenes": 2}
-"""One epoch makes no adapter that helps: these ship any that has a figure."""
 PARAMS: dict[str, Any] = {
     "family": "restoration",
     "simulate": {"seed": 1, "cells": 32, "scenes": {"plain": 24, "noise": 10, "unwrapping": 3}},
     "prepare": {"halo_m": 60.0, "shares": {"tune": 0.15, "calibrate": 0.25, "test": 0.34}},
     "model": {"channels": [8, 16], "train_steps": 40},
     "train": {"epochs": 1, "crops_a_scene": 2, **OPTIMISE},
-    "adapt": {"epochs": 1, "crops_a_scene": 4, "domains": ["noise"], **OPTIMISE, "learning_rate": 0.02, **SHIPPED},
+    "adapt": {"epochs": 1, "crops_a_scene": 4, "domains": ["noise"], **OPTIMISE, "learning_rate": 0.02},
     "restore": {"steps": 3, "samples": 4},
     "compress": {"tried_steps": [1, 3]},
     "export": {"calibration_batches": 2},
@@ -47,13 +41,6 @@ PARAMS: dict[str, Any] = {
                 "metric": "crps_mm",
                 "artifact": "float32",
                 "slice": "adapter:noise",
-                "max_ratio_to": "base",
-                "bound": 20.0,
-            },
-            {
-                "metric": "crps_mm",
-                "artifact": "float32",
-                "slice": "adapter:auto",
                 "max_ratio_to": "base",
                 "bound": 20.0,
             },
@@ -91,17 +78,6 @@ class TinyFields:
         for stage in stages:
             shutil.copytree(self.data(stage), target / "data" / stage)
         return target
-
-
-def with_rules(package: Path, rules: dict[str, Any], out: Path) -> Path:
-    """A copy of a package that has these rules for `--adapter auto`."""
-    source = shutil.copytree(package, out.with_name(f"{out.name}-source"))
-    card, manifest = (source / CARD).read_text(), verify_fields(source).model_dump(mode="json")
-    write_json(source / ADAPTERS / AUTO_FILE, {"rules": rules})
-    names = {*manifest["files"], f"{ADAPTERS}/{AUTO_FILE}"} - {CARD}
-    content = {key: value for key, value in manifest.items() if key not in ("files", "version", "evidence", "format")}
-    write_folder({name: source / name for name in names}, content, card, FieldManifest, out)
-    return out
 
 
 def shared_fields() -> TinyFields:

@@ -34,7 +34,7 @@ def test_each_family_has_its_champion(registry: Registry, make_package: MakePack
 def test_a_package_of_fields_is_whole_until_it_is_harmed(tmp_path: Path, tiny_fields: TinyFields) -> None:
     copy = shutil.copytree(tiny_fields.package, tmp_path / "package")
     assert is_whole(copy)
-    adapter = next(copy.glob("adapters/*.safetensors"))
+    adapter = next(copy.glob("adapters/*/*.safetensors"))
     adapter.write_bytes(adapter.read_bytes()[:-1])
     assert not is_whole(copy)
     with pytest.raises(InputError, match=f"{adapter.name}: changed since it was released"):

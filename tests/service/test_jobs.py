@@ -85,7 +85,7 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
     client, folder = served
     write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
     points = sorted((tmp_path / "scene").glob("*.csv"))
-    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "auto", "bbox": "-180,-90,180,90"}
+    asked = {"num_inference_steps": "2", "samples": "2", "bbox": "-180,-90,180,90"}
     answer = client.post("/v1/restore", files=files(points), data=asked)
     assert answer.status_code == 202, answer.text
     done = ended(client, answer.json()["id"])
@@ -103,7 +103,6 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
     for wrong, said in (
         ({"num_inference_steps": "51"}, "num_inference_steps"),
         ({"adapter": "none-such"}, "adapter"),
-        ({"adapter": ["auto", "noise"]}, "`auto` chooses by itself"),
         ({"samples": "1"}, "samples"),
         ({"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
     ):

@@ -20,12 +20,12 @@ from plumbline.core.compass import frames
 from plumbline.params import City, Simulate
 from plumbline.simulate.city import ROWS, draw_site
 from plumbline.simulate.radar.acquisition import BANDS, range_and_azimuth
+from plumbline.simulate.radar.noise import draw_memory
 from plumbline.simulate.radar.scatterers import GROUND, SimulatedScatterers, draw_scatterers, position_errors
 from plumbline.simulate.radar.series import (
     background,
     common_noise,
     courses,
-    draw_memory,
     measurement_noise,
     true_motion,
 )

@@ -48,10 +48,7 @@ def restore(
     cell: Annotated[float, typer.Option(min=2.0, max=1000.0, help="Side of a cell, m.")] = 10.0,
     adapter: Annotated[
         list[str] | None,
-        typer.Option(
-            help="NAME or NAME=WEIGHT of an adapter: noise, atmosphere, unwrapping, sparse. May be repeated. `auto` "
-            "alone: as the points show."
-        ),
+        typer.Option(help="NAME or NAME=WEIGHT of an adapter: noise, atmosphere, unwrapping, sparse. May be repeated."),
     ] = None,
     buildings: Annotated[Path | None, typer.Option(help="Footprints: read the field off at each.")] = None,
     buildings_output: Annotated[
@@ -111,19 +108,15 @@ def restore(
 @fields.command("adapters", epilog="Example: `plumbline fields adapters`")
 def list_adapters(model: PackageOption = "pretrained") -> None:
     """List the adapters of a package of fields, each for one kind of degradation."""
-    from plumbline.fields.model.adapter_files import SUFFIX, weight_changes
-    from plumbline.fields.model.adapter_rules import read_rules
-    from plumbline.fields.release.package import ADAPTERS, adapters_in, verify_fields
+    from plumbline.fields.model.adapter_files import ADAPTERS, WEIGHTS
+    from plumbline.fields.release.package import adapters_in, verify_fields
     from plumbline.release.resolve import resolve_fields
 
     folder = resolve_fields(model)
     verify_fields(folder)
-    table = Table("adapter", "bytes", "weights that it changes", "taken by --adapter auto", box=None)
-    rules = read_rules(folder / ADAPTERS).rules
+    table = Table("adapter", "bytes", box=None)
     for name in adapters_in(folder):
-        path = folder / ADAPTERS / f"{name}{SUFFIX}"
-        when = rules[name].text if name in rules else "never"
-        table.add_row(name, str(path.stat().st_size), str(len(weight_changes(path))), when)
+        table.add_row(name, str((folder / ADAPTERS / name / WEIGHTS).stat().st_size))
     print_table(table)
 
 

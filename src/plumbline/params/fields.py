@@ -95,18 +95,12 @@ class AdapterFields(FitOptions):
     unfreeze_from: Fraction = 0.5
     """Share of the epochs after which `unfreeze` is trained as well."""
     unfreeze: list[str] = ["conv_in", "conv_out"]
-    """Parts of the base that are trained late, by the beginning of their names."""
+    """Modules of the base that are trained late, by name."""
     crop: int = Field(default=64, ge=16, le=512)
     crops_a_scene: int = Field(default=8, ge=1, le=1000)
     loss: Literal["mse", "l1", "charbonnier"] = "mse"
     regression_share: Fraction = 0.1
     tune_steps: int = Field(default=8, ge=1, le=1000)
-    max_ratio: Positive = 0.95
-    """An adapter is shipped if its CRPS on the domain's tune scenes is, with `confidence`, at most this share of the
-    CRPS without it."""
-    confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    min_scenes: int = Field(default=6, ge=2)
-    """With fewer tune scenes of its domain, an adapter is not shipped."""
 
     @model_validator(mode="after")
     def _in_one_process(self) -> Self:
@@ -153,7 +147,7 @@ class FieldGate(Section):
     ]
     artifact: Literal["float32", "fp16", "int8"]
     slice: str = "all"
-    """`all`; `domain:NAME`, `density:low`, `density:high`; with an adapter, `adapter:NAME`; `adapter:auto`."""
+    """`all`; `domain:NAME`, `density:low`, `density:high`; with an adapter, `adapter:NAME`."""
     min: float | None = None
     max: float | None = None
     max_ratio_to: Literal["gaussian_process", "champion", "float32", "base"] | None = None

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
-from plumbline.params.train import MAX_THREADS, MAX_WEIGHT, Train, check_weights
+from plumbline.params.train import MAX_THREADS, Train
 
 
 class Adapt(Section):
@@ -20,55 +20,24 @@ class Adapt(Section):
 
     rank: int = Field(default=4, ge=4, le=16)
     """Of the low-rank changes (Hu et al. 2022)."""
-    alpha: float = Field(default=8.0, gt=0, le=1000)
-    """A change is multiplied by `alpha / rank`, so that another rank needs no other learning rate."""
-    targets: list[str] = Field(
-        default=["heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight"],
-        min_length=1,
-    )
-    """Matrices and convolutions that get a low-rank change: patterns of their names in the network. Of the default ones
-    the first, as many as `max_share` holds at this rank."""
-    unfreeze: list[str] = [
-        "*norm*",
-        "heads.join_*.bias",
-        "heads.quadrant_head.*",
-        "heads.severity_head.*",
-        "heads.accepted_head.*",
-    ]
-    """Parameters that are changed as a whole, late."""
     unfreeze_at: Fraction = 0.5
-    """Share of the epochs after which they are."""
-    max_share: float = Field(default=0.08, gt=0, le=1)
-    """Of the network's parameters, changed at most."""
+    """Share of the epochs after which small parameters are trained as well, as a whole."""
     epochs: int = Field(default=40, ge=1, le=10_000)
     learning_rate: Positive = 0.002
     weight_decay: float = Field(default=0.1, ge=0, le=10)
     """Pulls every change towards none, that is to the base."""
     batch_size: int = Field(default=25, ge=1, le=65536)
-    quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
-    severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
-    augment: bool = True
-    """Mirror and turn each building's frame at random: eight examples of each."""
-    folds: int = Field(default=5, ge=2, le=100)
-    """Parts that the labelled buildings are held out in, one after another, to measure and to calibrate."""
-    block_m: Positive = 200.0
-    """Side of the square blocks that stay in one fold, m; halved until there are enough of them."""
     min_labels: int = Field(default=20, ge=5)
     """Labelled buildings that can be judged, at least."""
+    min_lora_labels: int = Field(default=100, ge=5)
+    """From so many low-rank changes are fitted: of 50 labels only the level gains."""
     min_interval_labels: int = Field(default=40, ge=10)
     """From so many the interval is set anew: the share that it then holds varies by 5 points from city to city."""
     min_temperature_labels: int = Field(default=40, ge=10)
     """From so many buildings with a quadrant the temperature is set anew."""
-    caution: float = Field(default=1.0, ge=0)
-    """A simpler way counts that is worse by at most so many standard errors: 0 takes what was best."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     """CPU threads; 0: all."""
-
-    @model_validator(mode="after")
-    def _losses(self) -> Self:
-        check_weights(self.quadrant_weight, self.severity_weight)
-        return self
 
     @property
     def late_epoch(self) -> int:
@@ -85,9 +54,9 @@ class Adapt(Section):
             batch_size=self.batch_size,
             schedule="cosine",
             warmup_share=0.1,
-            quadrant_weight=self.quadrant_weight,
-            severity_weight=self.severity_weight,
-            augment=self.augment,
+            quadrant_weight=1.0,
+            severity_weight=2.0,
+            augment=True,
             seed=self.seed,
             threads=self.threads,
         )

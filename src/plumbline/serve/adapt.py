@@ -246,11 +246,13 @@ def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) 
             about.labels,
             params.min_interval_labels,
         )
-    if about.level < LEVEL_SHOWN and not about.part:
+    if about.labels < params.min_lora_labels:
+        log.info("%d labels, %d are needed for low-rank changes; none", about.labels, params.min_lora_labels)
+    if about.level < LEVEL_SHOWN and not about.parameters:
         log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
     level = f"severities brought {about.level:.0%} of the way to the labels' level"
-    part = f"{about.part:g} of the low-rank changes of {about.parameters} parameters ({about.share:.1%} of the network)"
-    log.info("%s: %d labels; %s; %s kept", folder, about.labels, level, part if about.part else "no low-rank change")
+    changed = f"low-rank changes, {about.parameters} values" if about.parameters else "no low-rank change"
+    log.info("%s: %d labels; %s; %s", folder, about.labels, level, changed)
 
 
 NO_GATE = {"verdict": "not asked", "rules": []}

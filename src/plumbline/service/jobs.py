@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from plumbline.core.console import request_id
-from plumbline.fields.model.adapter_files import asks_auto, parse_adapters
+from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import FORM, parse_box
 from plumbline.params.ingest import Format
 from plumbline.serve.base_rate import given_rate
@@ -220,7 +220,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         ] = None,
         samples: Annotated[int | None, Form(ge=2, le=64)] = None,
         cell: Annotated[float, Form(ge=1, le=1000, description="Side of a cell, m.")] = 10.0,
-        adapter: Annotated[list[str] | None, Form(description="`NAME` or `NAME=WEIGHT`; or `auto` alone.")] = None,
+        adapter: Annotated[list[str] | None, Form(description="`NAME` or `NAME=WEIGHT`.")] = None,
         bbox: Annotated[
             str | None, Form(max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
         ] = None,
@@ -228,7 +228,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         until: Until = None,
     ) -> Response:
         known = models.restoration.adapters
-        for name, _ in [] if asks_auto(adapter or []) else parse_adapters(adapter or []):
+        for name, _ in parse_adapters(adapter or []):
             if name not in known:
                 raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(known) or 'none'}.")
         options = {

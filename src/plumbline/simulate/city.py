@@ -19,6 +19,7 @@ from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import City, Simulate
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, range_and_azimuth
 from plumbline.simulate.radar.egms_writer import EgmsPoints, egms_rows
+from plumbline.simulate.radar.noise import draw_memory
 from plumbline.simulate.radar.scatterers import STRUCTURE, SimulatedScatterers, draw_scatterers, position_errors
 from plumbline.simulate.radar.series import (
     ASTRAY_MM_YEAR,
@@ -26,7 +27,6 @@ from plumbline.simulate.radar.series import (
     background,
     common_noise,
     courses,
-    draw_memory,
     draw_reference,
     measurement_noise,
     true_motion,

@@ -1,67 +1,101 @@
-"""Files of adapters: what is written is added, and what is no adapter is refused."""
+"""Files of adapters: combined as peft combines them, and what is no adapter is refused."""
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import save_file
+from peft import PeftModel
+from safetensors.numpy import load_file, save_file
 
 from plumbline.core.errors import InputError
-from plumbline.fields.model.adapter_files import combined, parse_adapters, weight_changes, write_adapter
+from plumbline.core.files import read_json, write_json
+from plumbline.fields.model.adapter_files import CONFIG, WEIGHTS, adapted_weights, parse_adapters
+from plumbline.fields.model.adapters import add_adapter, save_adapter
+from tests.fields.model.made import change_module, make_denoiser, make_inputs
 
 
-def parts(rng):
-    return {
-        "a.weight.lora_A": rng.normal(size=(4, 6, 3, 3)),
-        "a.weight.lora_B": rng.normal(size=(5, 4, 1, 1)),
-        "b.weight.lora_A": rng.normal(size=(4, 6)),
-        "b.weight.lora_B": rng.normal(size=(5, 4)),
-        "c.bias.added": rng.normal(size=7),
-    }
+def write_drawn(folder, name, seed, alpha=2.0, unfrozen=()):
+    """An adapter whose weights are all drawn."""
+    model = make_denoiser()
+    add_adapter(model, name, 4, alpha, unfrozen)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+    save_adapter(model, name, folder)
+    return folder / name
 
 
-def test_factors_are_multiplied_and_changes_kept(tmp_path):
-    given_parts, path = parts(np.random.default_rng(0)), tmp_path / "noise.safetensors"
-    write_adapter(given_parts, 0.5, path)
-    half = {name: values.astype(np.float16).astype(np.float32) for name, values in given_parts.items()}
-    found = weight_changes(path)
-    assert set(found) == {"a.weight", "b.weight", "c.bias"}
-    product = np.einsum("or,rikl->oikl", half["a.weight.lora_B"][:, :, 0, 0], half["a.weight.lora_A"])
-    np.testing.assert_allclose(found["a.weight"], 0.5 * product, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        found["b.weight"], 0.5 * half["b.weight.lora_B"] @ half["b.weight.lora_A"], rtol=1e-5, atol=1e-6
+def weights_of(model):
+    return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    ("adapters", "unfrozen"),
+    [({"noise": 1.0}, ["conv_in", "conv_out"]), ({"noise": 0.7, "sparse": 0.3}, []), ({"noise": 1.0, "sparse": 2}, [])],
+)
+def test_adapters_act_as_in_peft_alone_and_combined(tmp_path, adapters, unfrozen):
+    for seed, name in enumerate(adapters):
+        write_drawn(tmp_path, name, seed, alpha=2.0 + seed, unfrozen=unfrozen)
+    theirs, ours = make_denoiser(), make_denoiser()
+    given_inputs = make_inputs(theirs, 2, 16, 8)
+    first, *others = adapters
+    loaded = PeftModel.from_pretrained(theirs.unet, tmp_path / first, adapter_name=first)
+    for name in others:
+        loaded.load_adapter(tmp_path / name, name)
+    if others:
+        loaded.add_weighted_adapter([*adapters], [*adapters.values()], "combined", combination_type="cat")
+        loaded.set_adapter("combined")
+    theirs.unet = loaded
+    weighted = [(tmp_path / name, weight) for name, weight in adapters.items()]
+    with torch.no_grad():
+        before, expected = ours(*given_inputs), theirs(*given_inputs)
+        change_module(ours, adapted_weights(weights_of(ours), weighted))
+        assert (before - expected).abs().max() > 0.01
+        torch.testing.assert_close(ours(*given_inputs), expected, rtol=0, atol=1e-5)
+
+
+def test_unfrozen_weights_are_combined_by_their_differences(tmp_path):
+    base = weights_of(make_denoiser())
+    one, other = (
+        write_drawn(tmp_path, name, seed, unfrozen=["conv_out"]) for seed, name in enumerate(("noise", "sparse"))
     )
-    np.testing.assert_array_equal(found["c.bias"], half["c.bias.added"])
+    name = "unet.conv_out.bias"
+    difference = [load_file(folder / WEIGHTS)["base_model.model.conv_out.bias"] - base[name] for folder in (one, other)]
+    found = adapted_weights(base, [(one, 0.5), (other, 0.25)])[name]
+    np.testing.assert_allclose(found, base[name] + 0.5 * difference[0] + 0.25 * difference[1], atol=1e-6)
+    assert adapted_weights(base, []) == {}
 
 
-def test_files_that_are_no_adapters_are_refused(tmp_path):
-    path, rng = tmp_path / "noise.safetensors", np.random.default_rng(0)
-    with pytest.raises(InputError, match="not readable as an adapter"):
-        weight_changes(path)
-    whole = {name: values.astype(np.float16) for name, values in parts(rng).items()}
-    for content, about in (
-        (whole, None),
-        (whole, {"scaling": "much"}),
-        (whole, {"scaling": "[1]"}),
-        ({name: values for name, values in whole.items() if name != "a.weight.lora_B"}, {"scaling": "1"}),
-        (whole | {"b.weight.lora_B": np.zeros((5, 3), np.float16)}, {"scaling": "1"}),
-    ):
-        save_file(content, path, about)
-        with pytest.raises(InputError, match=r"noise\.safetensors: not readable as an adapter"):
-            weight_changes(path)
-    write_adapter(parts(rng), 1.0, path)
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InputError, match="not readable as an adapter"):
-        weight_changes(path)
+def test_an_adapter_is_the_same_bytes_each_time(tmp_path):
+    one, other = (write_drawn(tmp_path / part, "noise", 0, unfrozen=["conv_out"]) for part in "ab")
+    assert sorted(path.name for path in one.iterdir()) == [CONFIG, WEIGHTS]
+    assert [path.name for path in one.parent.iterdir()] == ["noise"]
+    for name in (CONFIG, WEIGHTS):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_adapters_are_added_by_their_weights():
-    one, other = {"a": np.ones(3, np.float32)}, {"a": np.full(3, 2, np.float32), "b": np.ones(2, np.float32)}
-    found = combined([(one, 0.5), (other, 0.25)])
-    np.testing.assert_array_equal(found["a"], np.ones(3))
-    np.testing.assert_array_equal(found["b"], np.full(2, 0.25))
-    assert one["a"].sum() == 3  # what was given stays as it was
-    assert combined([]) == {}
+@pytest.mark.parametrize("fault", ["nothing", "no scaling", "a factor is missing", "another shape", "cut", "unknown"])
+def test_what_is_no_adapter_of_the_network_is_refused(tmp_path, fault):
+    base, folder = weights_of(make_denoiser()), write_drawn(tmp_path, "noise", 0)
+    path, stored = folder / WEIGHTS, load_file(folder / WEIGHTS)
+    factor = next(name for name in stored if name.endswith("lora_B.weight"))
+    if fault == "nothing":
+        path.unlink()
+    elif fault == "no scaling":
+        write_json(folder / CONFIG, read_json(folder / CONFIG) | {"lora_alpha": "much"})
+    elif fault == "a factor is missing":
+        save_file({name: values for name, values in stored.items() if name != factor}, path)
+    elif fault == "another shape":
+        save_file(stored | {factor: stored[factor][:-1]}, path)
+    elif fault == "cut":
+        path.write_bytes(path.read_bytes()[:-9])
+    else:
+        save_file(stored | {"base_model.model.conv_in.colour": np.zeros(3, np.float32)}, path)
+    with pytest.raises(InputError, match="noise: not readable as an adapter of this network"):
+        adapted_weights(base, [(folder, 1.0)])
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The diffusion against that of diffusers, the network against itself, adapters against those of peft."""
+"""The diffusion against that of diffusers, the network against itself, a fresh adapter."""
 
 import itertools
 
@@ -9,11 +9,10 @@ from diffusers import DDIMScheduler, DDPMScheduler
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.fields.model.adapter_files import combined, weight_changes, write_adapter
-from plumbline.fields.model.adapters import adapter_parts, add_adapter, late_parameters
+from plumbline.fields.model.adapters import add_adapter, unfrozen_parameters
 from plumbline.fields.model.denoiser import load_denoiser, save_denoiser
 from plumbline.fields.model.sampling import alphas_cumulative, draws, inference_steps, restore_steps
-from tests.fields.model.made import change_module, make_denoiser, make_inputs
+from tests.fields.model.made import make_denoiser, make_inputs
 
 
 @pytest.mark.parametrize("schedule", ["linear", "squaredcos_cap_v2"])
@@ -139,112 +138,18 @@ def test_damaged_networks_are_refused(tmp_path):
         load_denoiser(tmp_path)
 
 
-def adapted(name="noise", seed=3, model=None):
-    """A denoiser with an adapter whose factors are drawn, late weights changed, and what its file holds."""
-    model = model or make_denoiser()
-    add_adapter(model, name, 4, 2.0)
-    late = late_parameters(model, ["conv_out"])
-    before = {key: value.detach().clone() for key, value in late.items()}
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            if f".{name}." in key or key in late:
-                noise = 0.05 * torch.randn(parameter.shape, generator=generator)
-                parameter.copy_((parameter + noise).half().float())  # as in the file
-    return model, before
-
-
 def test_a_fresh_adapter_changes_nothing_and_alone_is_trained():
     model = make_denoiser()
     given = make_inputs(model, 2, 8, 8)
     with torch.no_grad():
         before = model(*given)
-    add_adapter(model, "noise", 4, 2.0)
+    add_adapter(model, "noise", 4, 2.0, ["conv_in", "conv_out"])
     with torch.no_grad():
         torch.testing.assert_close(model(*given), before, rtol=0, atol=1e-6)
-    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    late = {id(parameter) for parameter in unfrozen_parameters(model)}
+    trained = [
+        name for name, parameter in model.named_parameters() if parameter.requires_grad and id(parameter) not in late
+    ]
     assert trained
     assert all("lora_" in name and ".noise." in name for name in trained)
-    assert set(late_parameters(model, ["conv_in", "conv_out"])) == {
-        f"unet.{part}.{kind}" for part in ("conv_in", "conv_out") for kind in ("weight", "bias")
-    }
-
-
-def test_an_adapter_is_the_same_switched_merged_and_added(tmp_path):
-    switched, before = adapted()
-    given = make_inputs(switched, 2, 16, 8)
-    parts, scaling = adapter_parts(switched, "noise", before)
-    assert scaling == 0.5
-    write_adapter(parts, scaling, tmp_path / "noise.safetensors")
-    changes = weight_changes(tmp_path / "noise.safetensors")
-    layers = {f"unet.{name}": module for name, module in switched.unet.named_modules() if hasattr(module, "lora_A")}
-    for name, layer in layers.items():
-        delta = layer.get_delta_weight("noise").detach().numpy()
-        np.testing.assert_allclose(changes[f"{name}.weight"], delta, atol=1e-6)
-    assert set(changes) == {f"{name}.weight" for name in layers} | set(before)
-    with torch.no_grad():
-        expected = switched(*given)
-        plain = make_denoiser()
-        base = plain(*given)
-        change_module(plain, changes)
-        torch.testing.assert_close(plain(*given), expected, rtol=0, atol=1e-3)  # late changes are rounded to 16 bits
-        exact = {
-            **changes,
-            **{name: (dict(switched.named_parameters())[name] - old).detach().numpy() for name, old in before.items()},
-        }
-        plain = make_denoiser()
-        change_module(plain, exact)
-        torch.testing.assert_close(plain(*given), expected, rtol=0, atol=1e-5)
-        assert (base - expected).abs().max() > 0.01
-
-
-def activate(model, names):
-    """Have peft use these adapters alone; return its layers."""
-    from peft.tuners.lora import LoraLayer
-
-    layers = [module for module in model.unet.modules() if isinstance(module, LoraLayer)]
-    for layer in layers:
-        layer.enable_adapters(bool(names))
-        if names:
-            layer.set_adapter(names)
-    return layers
-
-
-@pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
-def test_adapters_are_switched_and_weighted():
-    model = make_denoiser()
-    given = make_inputs(model, 2, 8, 8)
-    with torch.no_grad():
-        base = model(*given)
-        for name, seed in (("noise", 1), ("sparse", 2)):
-            add_adapter(model, name, 4, 2.0)
-            for key, parameter in model.named_parameters():
-                if f".{name}." in key:
-                    parameter.copy_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
-        own = {}
-        for name in ("noise", "sparse"):
-            activate(model, [name])
-            own[name] = model(*given)
-        assert (own["noise"] - own["sparse"]).abs().max() > 1e-3
-        activate(model, [])
-        torch.testing.assert_close(model(*given), base, rtol=0, atol=1e-6)
-        changes = {}
-        for name in own:
-            parts, scaling = adapter_parts(model, name, {})
-            changes[name] = {
-                key.removesuffix(".lora_A"): scaling
-                * np.einsum("or,rikl->oikl", parts[key.replace("lora_A", "lora_B")][:, :, 0, 0], values)
-                for key, values in parts.items()
-                if key.endswith(".lora_A")
-            }
-        for name in own:
-            plain = make_denoiser()
-            change_module(plain, combined([(changes[name], 1.0), (changes["noise"], 0.0)]))
-            torch.testing.assert_close(plain(*given), own[name], rtol=0, atol=1e-5)
-        # Half of both is what peft makes of them, active together.
-        plain = make_denoiser()
-        change_module(plain, combined([(changes["noise"], 0.5), (changes["sparse"], 0.5)]))
-        for module in activate(model, [*own]):
-            for name in own:
-                module.set_scale(name, 0.5)
-        torch.testing.assert_close(plain(*given), model(*given), rtol=0, atol=1e-5)
+    assert len(late) == 4  # weight and bias of both

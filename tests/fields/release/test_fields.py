@@ -1,4 +1,4 @@
-"""One denoising step as ONNX: as torch answers, in three sizes, with adapters, in a package whole or refused."""
+"""One denoising step as ONNX: as torch answers, in three sizes, in a package whole or refused."""
 
 import shutil
 
@@ -10,9 +10,8 @@ from onnx import numpy_helper
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.fields.model.adapter_files import combined, weight_changes
 from plumbline.fields.model.denoiser import load_denoiser
-from plumbline.fields.release.package import FieldModel, adapters_in, merge_adapters, open_fields, verify_fields
+from plumbline.fields.release.package import FieldModel, open_fields, verify_fields
 from plumbline.pretrained import PACKAGE
 from tests.fields.model.made import change_module, make_inputs
 from tests.tiny import run_cli
@@ -22,7 +21,7 @@ LAST = "unet.conv_out.weight"
 
 @pytest.fixture(scope="module")
 def lively():
-    """A change by which a network that is hardly trained answers with more than nothing."""
+    """Weights by which a network that is hardly trained answers with more than nothing."""
     return {LAST: np.random.default_rng(0).normal(0, 0.2, (2, 8, 3, 3)).astype(np.float32)}
 
 
@@ -43,12 +42,24 @@ def sized(tiny_fields):
     return {size: tiny_fields.data("export") / f"{size}.onnx" for size in ("float32", "fp16", "int8")}
 
 
-def test_any_batch_and_extent_is_answered_as_by_torch(tiny_fields, sized, lively):
+def with_weights(path, weights, out):
+    """A copy of a model with these weights."""
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        values = weights.get(tensor.name.removesuffix(".half"))
+        if values is not None:
+            kind = numpy_helper.to_array(tensor).dtype
+            tensor.CopyFrom(numpy_helper.from_array(values.astype(kind), tensor.name))
+    onnx.save(model, out)
+    return FieldModel(out)
+
+
+def test_any_batch_and_extent_is_answered_as_by_torch(tiny_fields, sized, lively, tmp_path):
     network = load_denoiser(tiny_fields.data("train"))
     change_module(network, lively)
     exact, halved, small = (
-        FieldModel(sized["float32"], lively),
-        FieldModel(sized["fp16"], lively),
+        with_weights(sized["float32"], lively, tmp_path / "exact.onnx"),
+        with_weights(sized["fp16"], lively, tmp_path / "halved.onnx"),
         FieldModel(sized["int8"]),
     )
     assert exact.multiple == 2
@@ -75,44 +86,6 @@ def test_smaller_files_hold_smaller_weights(sized):
     assert {LAST, "unet.conv_in.weight", "unet.mid_block.resnets.0.conv1.weight"} <= names
 
 
-def test_an_adapter_acts_alike_in_torch_and_onnx_switched_and_merged(tiny_fields, sized, tmp_path):
-    assert adapters_in(tiny_fields.package) == ["noise"]
-    change = weight_changes(tiny_fields.data("train") / "adapters" / "noise.safetensors")
-    network = load_denoiser(tiny_fields.data("train"))
-    given = alike(make_inputs(network, 3, 16, 16))
-    with torch.no_grad():
-        base = network(*given).numpy()
-        change_module(network, change)
-        expected = network(*given).numpy()
-    assert np.abs(expected - base).max() > 1e-3
-    np.testing.assert_allclose(answer(FieldModel(sized["float32"], change), given), expected, atol=1e-5)
-    half = FieldModel(sized["float32"], combined([(change, 0.5)]))
-    assert not np.allclose(answer(half, given), expected, atol=1e-4)
-    merge_adapters(tiny_fields.package, ["noise=0.5"], tmp_path / "merged.onnx")
-    switched = open_fields(tiny_fields.package, ["noise=0.5"])
-    assert switched.adapters == ("noise=0.5",)
-    np.testing.assert_allclose(
-        answer(FieldModel(tmp_path / "merged.onnx"), given), answer(switched.model, given), atol=1e-5
-    )
-    own = read_json(tiny_fields.package / "adapters" / "noise.json")
-    assert switched.spread.model_dump() == own
-    assert open_fields(tiny_fields.package).spread.model_dump() == read_json(tiny_fields.package / "spread.json")
-
-
-def test_an_adapter_is_refused_where_its_weights_are_not(tiny_fields, sized):
-    change = weight_changes(tiny_fields.package / "adapters" / "noise.safetensors")
-    with pytest.raises(InputError, match=r"int8\.onnx: has no weights .* Adapters fit the\s+float32 and fp16"):
-        FieldModel(sized["int8"], change)
-    with pytest.raises(InputError, match=f"has no weights {LAST} of shape"):
-        FieldModel(sized["float32"], {LAST: np.zeros((3, 3), np.float32)})
-    for adapters, said in (
-        (["sparse"], "sparse: no such adapter in .*; in it: noise"),
-        (["noise=3"], "a weight from 0 to 2"),
-    ):
-        with pytest.raises(InputError, match=said):
-            open_fields(tiny_fields.package, adapters)
-
-
 def test_what_is_no_denoiser_is_refused(sized, tmp_path):
     path = tmp_path / "other.onnx"
     with pytest.raises(InputError, match="not readable as a denoiser"):
@@ -137,9 +110,9 @@ def spoiled_packages(package, tmp_path):
         return shutil.copytree(package, tmp_path / name)
 
     changed = copy("changed")
-    with (changed / "adapters" / "noise.safetensors").open("ab") as stream:
+    with (changed / "adapters" / "noise" / "adapter_model.safetensors").open("ab") as stream:
         stream.write(b" ")
-    yield changed, r"noise\.safetensors: changed since"
+    yield changed, r"adapter_model\.safetensors: changed since"
     added = copy("added")
     (added / "adapters" / "more.json").write_text("{}")
     yield added, r"more\.json: is not in the manifest"
@@ -158,7 +131,9 @@ def spoiled_packages(package, tmp_path):
 def test_packages_that_are_not_whole_are_refused(tiny_fields, tmp_path):
     manifest = verify_fields(tiny_fields.package)
     assert manifest.family == "restoration"
-    assert {"model.onnx", "model.int8.onnx", "spread.json", "adapters/noise.safetensors"} <= set(manifest.files)
+    assert {"model.onnx", "model.int8.onnx", "spread.json", "adapters/noise/adapter_model.safetensors"} <= set(
+        manifest.files
+    )
     for folder, said in spoiled_packages(tiny_fields.package, tmp_path):
         with pytest.raises(InputError, match=said):
             open_fields(folder)
@@ -185,19 +160,3 @@ def test_commands_refuse_packages_of_the_other_family(tiny_fields, tmp_path):
     assert ended.code == 2
     assert "a package of diagnosis, which restores no fields" in ended.err
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["houses.geojson"]
-
-
-def test_adapters_are_listed_and_merged_by_commands(tiny_fields, tmp_path):
-    ended = run_cli("fields", "adapters", "--model", tiny_fields.package, cwd=tmp_path)
-    assert (ended.code, "noise" in ended.out) == (0, True)
-    merge = ("fields", "merge", "--model", tiny_fields.package, "--adapter")
-    ended = run_cli(*merge, "noise", "--output", "merged.onnx", cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    FieldModel(tmp_path / "merged.onnx")
-    for asked, said in (
-        (("noise", "--output", "merged.txt"), "ends in .onnx"),
-        (("some", "--output", "b.onnx"), "no such adapter"),
-    ):
-        ended = run_cli(*merge, *asked, cwd=tmp_path)
-        assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
-    assert not (tmp_path / "b.onnx").exists()

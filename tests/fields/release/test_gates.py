@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 from pydantic import ValidationError
+from safetensors.numpy import load_file, save_file
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_folder, write_json
 from plumbline.fields.model.scores import METRICS, Settings, process_figures, ratio_bound, restore_scenes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, read_spread
 from plumbline.fields.prepare.conditions import load_scenes
-from plumbline.fields.release.gates import evaluate, gate, mean_of, read_scenes, split_rules
+from plumbline.fields.release.gates import evaluate, gate, mean_of, read_scenes
 from plumbline.fields.release.validate import validate
 from plumbline.params.fields import FieldGate, FieldGates
 from tests.tiny import run_cli
@@ -89,16 +90,6 @@ def test_without_a_figure_nothing_passes():
     assert mean_of([], "crps_mm") is None
 
 
-def test_rules_on_adapters_that_are_not_shipped_are_not_asked():
-    adapters = [{**RATIO, "slice": f"adapter:{name}", "max_ratio_to": "base"} for name in ("noise", "sparse")]
-    across = {**RATIO, "slice": "adapter:noise on sparse", "max_ratio_to": "base"}
-    champion = {**RATIO, "max_ratio_to": "champion"}
-    rules = params(COVERED, *adapters, across, champion).rules
-    assert split_rules(rules, {}) == (rules[:4], {})
-    assert split_rules(rules, {"noise": "it harms"}) == ([rules[0], rules[2]], {"noise": [rules[1], rules[3]]})
-    assert split_rules(rules, {"unwrapping": "it harms"}) == (rules[:4], {"unwrapping": []})
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -154,7 +145,6 @@ RULES = {
     "of process": {**RATIO, "metric": "rmse_mm", "bound": 1.3},
     "fp16": {"metric": "parity_mm", "artifact": "fp16", "max": 1.0},
     "adapter": {**RATIO, "slice": "adapter:noise", "max_ratio_to": "base", "bound": 2.0},
-    "auto": {**RATIO, "slice": "adapter:auto", "max_ratio_to": "base", "bound": 2.0},
 }
 
 
@@ -162,14 +152,12 @@ RULES = {
 def unspoiled(tiny_fields, tmp_path):
     """A project whose model is the Gaussian process's equal, and says so."""
     root = tiny_fields.copy(tmp_path / "project", "prepare", "export", "train")
-    for path in (root / "data/export/spread.json", root / "data/export/adapters/noise.json"):
+    for path in (root / "data/export/spread.json", root / "data/export/adapters/noise/spread.json"):
         content = read_json(path)
         content["farthest_m"] = 100.0
         content["scale"] |= {"weights": [0.0] * len(PLACES), "bends": [0.0] * len(PLACES)}
         content["components"] = {name: {"gain": 1.0, "base": np.log(8.0), "reach": 8.0} for name in COMPONENTS}
         write_json(path, content)
-    rule = {"figure": "noise", "threshold": 0.0, "gain": 0.1, "scenes": 9}  # it takes the adapter for every scene
-    write_json(root / "data/export/adapters/auto.json", {"rules": {"noise": rule}})
     return root
 
 
@@ -200,14 +188,9 @@ def no_number(root):
 
 def other_adapter(root):
     """The adapter of another domain, as far as its own can be off."""
-    from safetensors.numpy import load_file
-
-    from plumbline.fields.model.adapter_files import write_adapter
-
-    path = root / "data/export/adapters/noise.safetensors"
-    rng = np.random.default_rng(1)
-    parts = {name: values + rng.normal(0, 1.0, values.shape) for name, values in load_file(path).items()}
-    write_adapter(parts, 1.0, path)
+    path, rng = root / "data/export/adapters/noise/adapter_model.safetensors", np.random.default_rng(1)
+    drawn = {name: values + rng.normal(0, 1.0, values.shape) for name, values in load_file(path).items()}
+    save_file({name: values.astype(np.float32) for name, values in drawn.items()}, path)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +200,7 @@ def other_adapter(root):
         (narrow, {"coverage"}),
         (drawn, {"of process", "fp16"}),
         (no_number, {"fp16"}),
-        (other_adapter, {"adapter", "auto"}),
+        (other_adapter, {"adapter"}),
     ],
     ids=["unspoiled", "uncalibrated spread", "weights at random", "no number", "another adapter"],
 )

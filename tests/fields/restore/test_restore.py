@@ -39,7 +39,6 @@ from plumbline.sources.crs import GLOBE, transformer
 from tests.fields.prepare.made import PLACE as CORNER
 from tests.fields.prepare.made import make_observations
 from tests.tiny import run_cli
-from tests.tiny_fields import with_rules
 
 rasterio = pytest.importorskip("rasterio")
 ABOUT = SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)
@@ -342,25 +341,6 @@ def test_one_direction_gives_its_line_of_sight(products, tiny_fields, here):
     assert abs(level) < 3 * field.found.change.std()
 
 
-def test_auto_takes_the_adapter_that_the_points_call_for(products, tiny_fields, here):
-    rule = {"figure": "density", "threshold": 1e6, "gain": 0.1, "scenes": 9}
-    package = with_rules(tiny_fields.package, {"noise": rule}, here / "package")
-    auto = replace(QUICK, adapters=("auto",))
-    plans = [
-        plan_windows(products, folder, asked)
-        for folder, asked in ((package, auto), (package, replace(QUICK, adapters=("noise",))), (package, QUICK))
-    ]
-    assert [plan.field.package.adapters for plan in plans] == [("noise",), ("noise",), ()]
-    assert plans[0].work == plans[1].work != plans[2].work  # what was restored by name is taken
-    assert {job.adapters for job in plans[0].jobs} == {("noise",)}
-    restore(products, package, here / "auto.tif", auto)
-    restore(products, tiny_fields.package, here / "none.tif", auto)
-    one, other = (read(here / f"{name}.tif")[1] for name in ("auto", "none"))
-    assert (one["PLUMBLINE_ADAPTERS"], other["PLUMBLINE_ADAPTERS"]) == ("noise", "none")
-    assert re.fullmatch(r"noise: \d+ points lie .* \(at most 1000000\)", one["PLUMBLINE_ADAPTERS_AUTO"])
-    assert other["PLUMBLINE_ADAPTERS_AUTO"].startswith("none")
-
-
 def test_the_samples_depend_on_the_seed_alone(products, tiny_fields, here):
     field = restore(products, tiny_fields.package, here / "a.tif", QUICK)
     window = field.whole.window(0, 0, WINDOW, WINDOW)
@@ -534,7 +514,6 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
     assert "f.tif:" in ended.err
     for more, said in (
         (("--output", "f.tif", "--bbox", "14,38,13,39"), "WEST must be less than EAST"),
-        (("--output", "f.tif", "--adapter", "auto", "--adapter", "noise"), "`auto` chooses by itself"),
         (("--output", "f.tif", "--buildings", "a.gpkg"), "give both, or neither"),
         (("--output", "f.tif", "--buildings", "a.gpkg", "--buildings-output", "b.xls"), "one of .csv"),
         (("--output", "f.tif", "--areas", "a.shp"), "one of .gpkg, .geojson"),

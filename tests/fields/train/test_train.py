@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.fields.model.adapters import add_adapter, late_parameters
+from plumbline.fields.model.adapters import add_adapter, unfrozen_parameters
 from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, save_denoiser
 from plumbline.fields.model.spread import PLACES
 from plumbline.fields.prepare.conditions import (
@@ -117,10 +117,10 @@ def test_losses_are_what_they_are_called():
 
 def test_an_adapter_leaves_late_weights_alone_until_their_time_and_keeps_what_it_trains():
     model = make_denoiser()
-    add_adapter(model, "noise", 4, 4.0)
-    late = late_parameters(model, ["conv_out"])
+    add_adapter(model, "noise", 4, 4.0, ["conv_out"])
+    assert len(unfrozen_parameters(model)) == 2
     for begins, alone in ((0.5, True), (0.0, False)):  # of the first epoch
-        module = AdapterOptimisation(model, ADAPT.model_copy(update={"unfreeze_from": begins}), late)
+        module = AdapterOptimisation(model, ADAPT.model_copy(update={"unfreeze_from": begins}))
         optimiser = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], lr=0.1, weight_decay=0.1)
         before = {name: value.detach().clone() for name, value in module.named_parameters()}
         for parameter in module.parameters():
@@ -128,18 +128,19 @@ def test_an_adapter_leaves_late_weights_alone_until_their_time_and_keeps_what_it
         module.on_before_optimizer_step(optimiser)
         optimiser.step()
         moved = {name for name, value in module.named_parameters() if not torch.equal(value, before[name])}
-        trained = {name for name in before if ".noise." in name}
-        assert moved == (trained if alone else trained | {f"model.{name}" for name in late})
+        trained = {name for name, value in module.named_parameters() if value.requires_grad}
+        assert moved == {name for name in trained if ".lora_" in name or not alone}
     checkpoint = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
-    assert set(checkpoint["state_dict"]) == trained | {f"model.{name}" for name in late}
+    assert set(checkpoint["state_dict"]) == trained
     other = make_denoiser(seed=9)
-    add_adapter(other, "noise", 4, 4.0)
-    again = AdapterOptimisation(other, ADAPT, late_parameters(other, ["conv_out"]))
-    kept = other.unet.conv_in.weight.clone()
+    add_adapter(other, "noise", 4, 4.0, ["conv_out"])
+    again = AdapterOptimisation(other, ADAPT)
+    kept = other.unet.base_model.model.conv_in.weight.clone()
     again.load_state_dict(checkpoint["state_dict"])
-    torch.testing.assert_close(other.unet.conv_out.weight, model.unet.conv_out.weight)
-    torch.testing.assert_close(other.unet.conv_in.weight, kept)
+    for one, same in zip(unfrozen_parameters(other), unfrozen_parameters(model), strict=True):
+        torch.testing.assert_close(one, same)
+    torch.testing.assert_close(other.unet.base_model.model.conv_in.weight, kept)
 
 
 WEIGHTS = np.linspace(-0.3, 0.3, len(PLACES))

@@ -31,7 +31,7 @@ from plumbline.validate.measure import parity_figures
 from tests.tiny import Tiny, kept, run_cli
 from tests.train.made import make_sequences
 
-QUICK = Adapt(epochs=2, folds=2, max_share=0.9, threads=1)
+QUICK = Adapt(epochs=2, threads=1, min_lora_labels=20)
 
 
 def adapt(*given, **more):
@@ -205,7 +205,7 @@ def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged,
     monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
-    write_json(about, {**read_json(about), "preparation": 1, "about_sha256": None})
+    write_json(about, {**read_json(about), "preparation": 1})
     assert merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters").preparation == 1
     open_package(tmp_path / "merged")
     assert "trained on points that were prepared in another way (1, now" in caplog.text
@@ -225,7 +225,7 @@ def test_a_merged_model_is_of_the_preparation_of_its_base_in_every_file(tiny, pr
     save_diagnosis(base, tmp_path / "base")
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
-    write_json(about, {**read_json(about), "base_sha256": base_hash(tmp_path / "base"), "about_sha256": None})
+    write_json(about, {**read_json(about), "base_sha256": base_hash(tmp_path / "base")})
     manifest = merge("athens", str(tmp_path / "base"), tmp_path / "merged", tmp_path / "adapters")
     weights = load_diagnosis(tmp_path / "merged").preparation
     assert [manifest.preparation, weights, *exported] == [PREPARATION - 1] * 3
@@ -322,14 +322,14 @@ def test_a_merged_models_card_has_no_figure_where_there_is_none(tiny, project, m
     about = tmp_path / "adapters" / "athens" / "adapter.json"
     content = read_json(about)
     none = {"quadrant_accuracy": None, "score": None}
-    write_json(about, content | {"about_sha256": None} | {when: content[when] | none for when in ("before", "after")})
+    write_json(about, content | {when: content[when] | none for when in ("before", "after")})
     merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters")
     card = (tmp_path / "merged" / "MODEL_CARD.md").read_text()
     assert "| quadrant_accuracy | - | - |" in card
     assert re.search(r"\| severity_mae \| \d\.\d{3} \| ", card)
 
 
-FAST = {"epochs": 1, "folds": 2, "max_share": 0.9, "threads": 1}
+FAST = {"epochs": 1, "threads": 1}
 
 
 def call(tiny: Tiny, city: CityFiles, folder: Path, model: Path, sections: dict[str, object] | None = None):
@@ -425,8 +425,7 @@ def test_where_the_model_says_nothing_the_file_does_or_a_warning(tiny, city, tmp
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"targets": ["foo*"]}, "ERROR adapt.targets: 'foo*' fits no parameter"),
-        ({"max_share": 0.001}, "ERROR adapt: "),
+        ({"targets": ["foo*"]}, "ERROR mine.yaml: adapt.targets: "),
         ({"min_labels": 5000}, "ERROR {labels}: "),
     ],
 )
@@ -440,7 +439,7 @@ def test_a_file_with_any_of_the_sections_will_do(tiny, city, tmp_path):
     ended = call(tiny, city, tmp_path, tiny.data("train"), {"adapt": {**FAST, "rank": 5, "min_interval_labels": 5000}})
     assert ended.code == 0, ended.err
     assert " labels, 5000 are needed to set the interval anew; kept as in the base" in ended.err
-    assert load_adapter(tmp_path / "adapters" / "one").about.rank == 5
+    assert load_adapter(tmp_path / "adapters" / "one").about.made["params"]["adapt"]["rank"] == 5
     ended = call(tiny, city, tmp_path, tiny.data("train"), {"adept": FAST})
     assert (ended.code, "ERROR mine.yaml: adept: no section of a params file" in ended.err) == (2, True)
 

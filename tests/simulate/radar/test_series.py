@@ -6,10 +6,10 @@ import pytest
 from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
+from plumbline.simulate.radar.noise import Law
 from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers, draw_scatterers
 from plumbline.simulate.radar.series import (
     COMMON_NOISE_MM,
-    Law,
     Reference,
     background,
     common_noise,

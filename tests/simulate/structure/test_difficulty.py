@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.simulate.radar.series import line_variance
+from plumbline.simulate.radar.noise import line_variance
 from plumbline.simulate.structure.labels import (
     EASY_FROM,
     VISIBLE_PERMILLE,

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.train.adapt.fit import Level, building_losses, chance_of_less, first_as_good, on_scale_of, set_level
+from plumbline.train.adapt.fit import Level, chance_of_less, on_scale_of, set_level
 from plumbline.train.calibrate.conformal import RawAnswers
 from tests.model.made import raw_answer, small_model
 
@@ -28,27 +28,6 @@ def raw(quadrant: list[int]) -> RawAnswers:
         accepted_B4=true[:, None] == torch.arange(4),
         mechanism_B=torch.full((count,), -1),
     )
-
-
-def test_severity_counts_everywhere_and_quadrants_where_they_are_defined():
-    found = building_losses(raw([0, -1, 2, -1]), 1.0, 2.0)
-    assert torch.equal(found[[1, 3]], torch.tensor([1.0, 1.0]))  # 2 x |1 - 1.5|
-    assert (found[[0, 2]] > 1).all()
-    assert torch.equal(building_losses(raw([-1, -1]), 1.0, 2.0), torch.tensor([1.0, 1.0]))
-
-
-def test_all_right_answers_are_wanted_alike():
-    one = raw([0, 1])
-    both = one._replace(accepted_B4=torch.tensor([[True, False, False, True], [False, True, True, False]]))
-    half = both._replace(logits_B4=torch.tensor([[8.0, 0, 0, 8], [0, 8, 8, 0]]))
-    assert (building_losses(half, 1.0, 0.0) < building_losses(both, 1.0, 0.0) - 0.3).all()
-
-
-def test_being_sure_is_no_merit_of_its_own():
-    """The temperature is set anew: ten times the logits are the same answers."""
-    one = raw([0, 1, 3, 3])
-    thrice = building_losses(one._replace(logits_B4=3 * one.logits_B4), 1, 1)
-    torch.testing.assert_close(thrice, building_losses(one, 1, 1), rtol=0.01, atol=0)  # temperatures are tried in steps
 
 
 def test_answers_at_another_level_are_compared_in_the_units_of_the_base():
@@ -77,18 +56,3 @@ def test_a_gain_is_as_probable_as_the_loss_is_not(pairs):
     assert 0 <= found <= 1
     if float((one - other).std()) > 1e-6:
         assert found + chance_of_less(other, one) == pytest.approx(1, abs=1e-6)
-
-
-def test_a_clear_gain_is_taken_and_an_unclear_one_is_not():
-    noise = torch.tensor([1.0, -1.0] * 25)
-    base = torch.full((50,), 2.0)
-    assert first_as_good([base, base - 0.5 + 0.5 * noise], 1) == 1
-    assert first_as_good([base, base - 0.05 + noise], 1) == 0
-    assert first_as_good([base, base - 0.05 + noise], 0) == 1
-    assert first_as_good([base, base - 0.5, base - 0.51 + noise], 1) == 1
-
-
-@given(st.lists(st.lists(st.floats(0, 10), min_size=5, max_size=5), min_size=1, max_size=4), st.floats(0, 3))
-def test_what_is_chosen_is_never_worse_than_the_base(values, errors):
-    found = [torch.tensor(one, dtype=torch.double) for one in values]
-    assert float(found[first_as_good(found, errors)].mean()) <= float(found[0].mean()) + 1e-9

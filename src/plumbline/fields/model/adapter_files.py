@@ -1,80 +1,73 @@
-"""Read and write the low-rank changes of an adapter, and turn them into changes of weights; NumPy only."""
+"""Read adapters as peft saves them, and add them to the weights of a network; NumPy only.
+
+An adapter is a folder `adapters/NAME` with peft's `adapter_config.json` and `adapter_model.safetensors`, and with the
+spread of the adapted network in `spread.json`.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 
-DOWN, UP, WHOLE = ".lora_A", ".lora_B", ".added"
-"""Behind a weight's name: the two factors of a low-rank change, or a change as it is."""
-SCALING = "scaling"
-SUFFIX = ".safetensors"
-AUTO = "auto"
-"""In place of a name: by evidence, see `adapter_rules`."""
-CHOICES = "adapters.json"
-"""Which of the trained adapters are shipped, and why."""
+ADAPTERS = "adapters"
+"""Folder of the adapters in a trained model and in a package."""
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+"""Prefix that peft puts before the names of a network's weights."""
 Arrays = dict[str, NDArray[np.float32]]
+Weighted = tuple[Path, float]
+"""Folder of an adapter, and the weight of its change."""
 
 
-def write_adapter(parts: Mapping[str, NDArray[Any]], scaling: float, path: Path) -> None:
-    """Write factors and changes by the names above, in 16 bits; `scaling` is `alpha / rank`."""
-    half = {name: np.ascontiguousarray(values, np.float16) for name, values in parts.items()}
-    save_file(half, path, {SCALING: json.dumps(scaling)})  # two entries would be written in any order
+def adapted_weights(base: Mapping[str, NDArray[np.float32]], adapters: Sequence[Weighted]) -> Arrays:
+    """Return the weights that adapters change: the base's, plus the weighted sum of the changes.
 
+    A change is low-rank (Hu et al. 2021, equation 3), or the difference between an unfrozen weight and the base's.
 
-def weight_changes(path: Path) -> Arrays:
-    """Return the change of each weight by an adapter, by name in the network (Hu et al. 2021, equation 3).
+    Args:
+        base: weights of the network, by name. adapters: folder and weight of each.
 
     Raises:
-        InputError: the file is missing or damaged.
+        InputError: an adapter is missing or damaged, or does not fit the network, as one in int8.
     """
+    adapted: Arrays = {}
+    for folder, share in adapters:
+        for name, change in _changes(folder, base).items():
+            adapted[name] = adapted.get(name, base[name]) + np.float32(share) * change
+    return adapted
+
+
+def _changes(folder: Path, base: Mapping[str, NDArray[np.float32]]) -> Arrays:
+    changes: Arrays = {}
     try:
-        with safe_open(path, "numpy") as stored:
-            scaling = float(json.loads((stored.metadata() or {})[SCALING]))
-            parts = {name: np.asarray(stored.get_tensor(name), np.float32) for name in stored.keys()}  # noqa: SIM118
-        found = {name.removesuffix(WHOLE): values for name, values in parts.items() if name.endswith(WHOLE)}
-        for name, down in parts.items():
-            if name.endswith(DOWN):
-                weight = name.removesuffix(DOWN)
-                up = parts[weight + UP]
-                product = up.reshape(len(up), -1) @ down.reshape(len(down), -1)
-                found[weight] = scaling * product.reshape(len(up), *down.shape[1:])
+        config = read_json(folder / CONFIG)
+        scaling = np.float32(config["lora_alpha"] / config["r"])
+        stored = {name.removeprefix(PREFIX): values for name, values in load_file(folder / WEIGHTS).items()}
+        for name, values in stored.items():
+            module, _, factor = name.partition(".lora_")
+            if not factor:
+                changes[f"unet.{name}"] = values - base[f"unet.{name}"]
+            elif factor == "A.weight":
+                up = stored[f"{module}.lora_B.weight"]
+                change = (up.reshape(len(up), -1) @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
+                changes[f"unet.{module}.weight"] = scaling * change
+        for name, change in changes.items():
+            if change.shape != base[name].shape:
+                raise ValueError(f"{name}: shape {change.shape} found, {base[name].shape} in the network")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not readable as an adapter ({error}). Get the package again.") from None
-    return found
-
-
-def combined(changes: Sequence[tuple[Arrays, float]]) -> Arrays:
-    """Return the weighted sum of several adapters' changes."""
-    total: Arrays = {}
-    for change, weight in changes:
-        for name, values in change.items():
-            total[name] = total.get(name, np.zeros_like(values)) + np.float32(weight) * values
-    return total
-
-
-def asks_auto(given: Sequence[str]) -> bool:
-    """Return whether a user leaves the choice to the evidence in the points, by `auto`.
-
-    Raises:
-        InputError: other adapters are given, too, or a weight.
-    """
-    found = [text for text in given if text.partition("=")[0] == AUTO]
-    if found and list(given) != [AUTO]:
         raise InputError(
-            f"--adapter {', '.join(given)}: `{AUTO}` chooses by itself. Give it alone and without a weight, or name "
-            "the adapters."
-        )
-    return bool(found)
+            f"{folder}: not readable as an adapter of this network ({error}). An adapter fits the float32 and fp16 "
+            "models of the package that it was trained for. Get the package again."
+        ) from None
+    return changes
 
 
 def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
@@ -83,7 +76,7 @@ def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
     Raises:
         InputError: a weight is no number from 0 to 2, or a name comes twice.
     """
-    found = []
+    adapters: dict[str, float] = {}
     for text in given:
         name, equals, weight = text.partition("=")
         try:
@@ -92,8 +85,7 @@ def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
             value = np.nan
         if not 0 <= value <= 2:
             raise InputError(f"--adapter {text}: a weight from 0 to 2 is needed after the =.")
-        found.append((name, value))
-    twice = {name for name, _ in found if sum(name == other for other, _ in found) > 1}
-    if twice:
-        raise InputError(f"--adapter {', '.join(sorted(twice))}: given twice. Give each once, with its weight.")
-    return found
+        if name in adapters:
+            raise InputError(f"--adapter {name}: given twice. Give each once, with its weight.")
+        adapters[name] = value
+    return list(adapters.items())

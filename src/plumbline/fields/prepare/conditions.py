@@ -18,7 +18,6 @@ from scipy import ndimage
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.fields.prepare.covariance import Covariance
-from plumbline.fields.prepare.evidence import Evidence
 from plumbline.fields.prepare.gaussian_process import Estimate
 from plumbline.fields.prepare.grid import Binned
 
@@ -148,7 +147,7 @@ class SceneSet:
     truth: NDArray[np.float32]
     """(S, 2, rows, columns) up and east, mm."""
     about: list[dict[str, Any]]
-    """Of each: `name`, `domain`, `level`, `tracks`, `density`, `covariance`, `evidence`."""
+    """Of each: `name`, `domain`, `level`, `tracks`, `density`, `covariance`."""
 
     def __len__(self) -> int:
         return len(self.about)
@@ -156,10 +155,6 @@ class SceneSet:
     def covariance(self, number: int) -> Covariance:
         """Return the covariance of a scene's Gaussian process."""
         return Covariance(**self.about[number]["covariance"])
-
-    def evidence(self, number: int) -> Evidence:
-        """Return what a scene's points show of their quality."""
-        return Evidence(**self.about[number]["evidence"])
 
     def take(self, index: Sequence[int]) -> SceneSet:
         """Read the scenes `index`, in that order, into memory."""
@@ -186,6 +181,4 @@ def load_scenes(folder: Path) -> SceneSet:
         raise InputError(
             f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Prepare again."
         )
-    if not all("evidence" in one and "delay_mm" in one["covariance"] for one in about):
-        raise InputError(f"{folder / SCENES_FILE}: of an earlier version. Run `plumbline prepare` again.")
     return SceneSet(maps, truth, about)

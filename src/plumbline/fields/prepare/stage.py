@@ -14,7 +14,6 @@ from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.jobs import WORK, alone, remove, run_jobs
 from plumbline.fields.prepare.conditions import MAPS, MAPS_FILE, SCENES_FILE, SPLITS, TRUTH_FILE, stack_maps
 from plumbline.fields.prepare.covariance import fit_covariance
-from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
 from plumbline.fields.simulate.scene import read_truth, round_map
@@ -66,7 +65,6 @@ def _prepare(job: _Job) -> None:
         **{name: about[name] for name in ("name", "domain", "level", "tracks")},
         "density": 1e6 * len(found) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
         "covariance": _shortened(covariance._asdict()),
-        "evidence": _shortened(evidence_of(found, covariance)._asdict()),
     }
     with atomic_folder(job.folder) as folder:
         np.save(folder / MAPS_FILE, round_map(maps))

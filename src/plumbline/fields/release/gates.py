@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,10 @@ import numpy as np
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
-from plumbline.fields.model.adapter_files import AUTO
 from plumbline.fields.model.scores import METRICS, Figures, paired, ratio_bound
 from plumbline.params.fields import FieldGate, FieldGates
 from plumbline.validate.gates.verdict import FORMAT, GATE
 
-ADAPTER = "adapter:"
-"""How the slice of a rule on an adapter begins."""
 Table = Mapping[str, Mapping[str, Sequence[Figures]]]
 """slice -> artifact (or `gaussian_process`, `champion`) -> figures of each scene."""
 Fixed = Mapping[str, Mapping[str, float]]
@@ -39,26 +36,14 @@ def gate(validated: Path, params: FieldGates, out: Path) -> None:
         InputError: a file of the evidence is missing or damaged.
     """
     measured, fixed = read_json(validated / "measured.json"), read_json(validated / "metrics.json")[ALL]
-    left_out = measured["left_out"]
-    asked, unshipped = split_rules(params.rules, left_out)
+    asked = [rule for rule in params.rules if rule.max_ratio_to != "champion"]  # a promotion asks the others
     verdict = evaluate(asked, read_scenes(validated / SCENES), fixed, params)
-    verdict["not_shipped"] = [
-        {
-            "adapter": name,
-            "reason": reason,
-            "rules": [rule.model_dump(exclude_none=True) for rule in unshipped[name]],
-        }
-        for name, reason in left_out.items()
-        if name != AUTO or unshipped[name]
-    ]
     verdict |= {key: measured[key] for key in ("test_data", "exported")}
     verdict["validated"] = {"sha256": sha256_folder(validated)}
     with atomic_folder(out) as folder:
         write_json(folder / GATE, verdict)
     for rule in verdict["rules"]:
         (log.info if rule["passed"] else log.warning)("%s: %s", "met" if rule["passed"] else "not met", rule["text"])
-    for adapter in verdict["not_shipped"]:
-        log.info("not shipped: adapter %s: %s", adapter["adapter"], adapter["reason"])
     log.info("gate: %s", verdict["verdict"])
 
 
@@ -98,30 +83,6 @@ def mean_of(rows: Sequence[Figures], metric: str) -> float | None:
 def told(rows: Sequence[Figures], metric: str) -> list[float]:
     """Return the figures of the scenes in which any cell was restored."""
     return [row[metric] for row in rows if metric in row and not math.isnan(row[metric])]
-
-
-def split_rules(
-    rules: Sequence[FieldGate], left_out: Collection[str]
-) -> tuple[list[FieldGate], dict[str, list[FieldGate]]]:
-    """Return the rules of `gate.rules` that are asked now, and by name those on adapters that are not shipped.
-
-    A rule against the champion is in neither: a promotion asks it.
-
-    Args:
-        rules: all. left_out: names of the adapters that training left out. A rule on an adapter that is neither shipped
-            nor left out is asked, and fails without a figure.
-    """
-    asked: list[FieldGate] = []
-    unshipped: dict[str, list[FieldGate]] = {name: [] for name in left_out}
-    for rule in rules:
-        if rule.max_ratio_to != "champion":
-            unshipped.get(adapter_of(rule.slice) or "", asked).append(rule)
-    return asked, unshipped
-
-
-def adapter_of(part: str) -> str | None:
-    """Return the adapter that a slice is of: `adapter:NAME` or `adapter:NAME on DOMAIN`; None for another slice."""
-    return part.removeprefix(ADAPTER).partition(" on ")[0] if part.startswith(ADAPTER) else None
 
 
 def _one(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates) -> dict[str, Any]:

@@ -23,10 +23,8 @@ from safetensors.numpy import load_file, save_file
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder, read_json, write_csv, write_json
-from plumbline.fields.model.adapter_files import CHOICES, SUFFIX
-from plumbline.fields.model.adapter_rules import FILE as AUTO_FILE
-from plumbline.fields.model.adapter_rules import Rules
+from plumbline.core.files import atomic_folder, write_csv, write_json
+from plumbline.fields.model.adapter_files import ADAPTERS
 from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, SPEC, WEIGHTS, FieldDenoiser, load_denoiser
 from plumbline.fields.model.scores import Settings, restore_scenes
 from plumbline.fields.model.spread import FILE as SPREAD
@@ -146,12 +144,11 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
 
 ARTIFACTS = ("float32", "fp16", "int8")
 """`float32` is what training made, and what the others are measured against."""
-ADAPTERS = "adapters"
 BATCH = 8
 
 
 def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) -> None:
-    """Write the models of `ARTIFACTS`, the weights in 16 bits, the spread and the chosen adapters into `out`.
+    """Write the models of `ARTIFACTS`, the weights in 16 bits, the spread and the adapters into `out`.
 
     Raises:
         InputError: an input folder is missing or damaged.
@@ -167,28 +164,9 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
         save_file(weights, folder / PACKED_WEIGHTS)
         shutil.copyfile(trained / SPEC, folder / PACKED_SPEC)
         shutil.copyfile(trained / SPREAD, folder / SPREAD)
-        copy_adapters(trained, folder)
+        shutil.copytree(trained / ADAPTERS, folder / ADAPTERS)
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
-
-
-def copy_adapters(trained: Path, out: Path) -> None:
-    """Copy the adapters that training chose with the rules for `auto`, and why the others are left out."""
-    choices = {
-        name: {key: about.get(key) for key in ("shipped", "reason", "rule")}
-        for name, about in read_json(trained / CHOICES).items()
-    }
-    (out / ADAPTERS).mkdir()
-    for name, about in choices.items():
-        if not about["shipped"]:
-            log.info("adapter %s is left out: %s", name, about["reason"])
-            continue
-        for end in (SUFFIX, ".json"):
-            shutil.copyfile(trained / ADAPTERS / f"{name}{end}", out / ADAPTERS / f"{name}{end}")
-    rules = {name: about["rule"] for name, about in choices.items() if about["shipped"] and about["rule"]}
-    if rules:
-        write_json(out / ADAPTERS / AUTO_FILE, Rules.model_validate({"rules": rules}).model_dump())
-    write_json(out / CHOICES, choices)
 
 
 def _batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:

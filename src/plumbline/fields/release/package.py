@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,33 +14,28 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from plumbline.core.console import log
 from plumbline.core.errors import InputError, OtherVersion
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
-from plumbline.fields.model.adapter_files import SUFFIX, Arrays, combined, parse_adapters, weight_changes
-from plumbline.fields.model.adapter_rules import read_rules
+from plumbline.fields.model.adapter_files import ADAPTERS, CONFIG, Weighted, adapted_weights, parse_adapters
 from plumbline.fields.model.sampling import alphas_cumulative
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import Float, Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS
-from plumbline.fields.prepare.evidence import Evidence
 from plumbline.params.fields import PrepareFields, Restoring
 
 CPU = "CPUExecutionProvider"
-Change = Mapping[str, NDArray[np.float32]]
-"""What an adapter adds to the weights of these names."""
 
 
 class FieldModel:
     """A denoiser that is ready to restore."""
 
-    def __init__(self, path: Path, change: Change | None = None, provider: str = CPU, threads: int = 0) -> None:
+    def __init__(self, path: Path, adapters: Sequence[Weighted] = (), provider: str = CPU, threads: int = 0) -> None:
         """Open a model.
 
         Args:
-            path: the ONNX file. change: of an adapter, see `adapter_files.weight_changes`. provider: ONNX Runtime's
-                name of the device. threads: to compute with; 0: all cores.
+            path: the ONNX file. adapters: folder and weight of those that shall act. provider: ONNX Runtime's name of
+                the device. threads: to compute with; 0: all cores.
 
         Raises:
             InputError: the file is not a denoiser of this version, or the adapter is of another.
@@ -56,8 +51,7 @@ class FieldModel:
             raise InputError(f"{path}: not readable as a denoiser of fields ({detail}).") from None
         if conditions != CHANNELS:
             raise OtherVersion(f"{path}: made for other conditions than this version of Plumbline describes.")
-        if change:
-            change_weights(model, change, path)
+        add_adapters(model, adapters)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads
@@ -85,25 +79,18 @@ class FieldModel:
         return clean
 
 
-def change_weights(model: onnx.ModelProto, change: Change, path: Path) -> None:
-    """Add an adapter's change to the weights of a graph, in place.
+def add_adapters(model: onnx.ModelProto, adapters: Sequence[Weighted]) -> None:
+    """Add the changes of adapters to the weights of a graph, in place.
 
     Raises:
-        InputError: a weight of the adapter is not in the graph, as in int8, or has another shape.
+        InputError: an adapter is damaged, or its weights are not in the graph, as in int8, or have another shape.
     """
-    named = {tensor.name: tensor for tensor in model.graph.initializer}
-    for name, added in change.items():
-        tensor = named.get(name) or named.get(f"{name}.half")
-        if tensor is None or tuple(tensor.dims) != added.shape:
-            raise InputError(
-                f"{path}: has no weights {name} of shape {added.shape}, which the adapter changes. Adapters fit the "
-                "float32 and fp16 models of the package that they were trained on."
-            )
-        values = numpy_helper.to_array(tensor)
-        tensor.CopyFrom(numpy_helper.from_array((values + added).astype(values.dtype), tensor.name))
+    named = {tensor.name.removesuffix(".half"): tensor for tensor in model.graph.initializer}
+    base = {name: numpy_helper.to_array(tensor) for name, tensor in named.items()}
+    for name, values in adapted_weights(base, adapters).items():
+        named[name].CopyFrom(numpy_helper.from_array(values.astype(base[name].dtype), named[name].name))
 
 
-ADAPTERS = "adapters"
 FAMILY: Literal["restoration"] = "restoration"
 MODELS = {"model.onnx": "fp16", "model.int8.onnx": "int8"}
 """Files of the package and the exported artifact each of them is."""
@@ -135,13 +122,11 @@ class FieldPackage:
     halo_m: float
     adapters: tuple[str, ...]
     """That act, as they were asked for."""
-    why: str = ""
-    """What `auto` chose, and by which figure; empty where a user named the adapters."""
 
 
 def adapters_in(folder: Path) -> list[str]:
     """List the names of the adapters in a package or a trained model."""
-    return sorted(path.name.removesuffix(SUFFIX) for path in (folder / ADAPTERS).glob(f"*{SUFFIX}"))
+    return sorted(path.parent.name for path in (folder / ADAPTERS).glob(f"*/{CONFIG}"))
 
 
 def verify_fields(folder: Path) -> FieldManifest:
@@ -169,34 +154,18 @@ def open_fields(
         InputError: it is damaged, or of another family; or there is no such adapter in it.
     """
     manifest = verify_fields(folder)
-    asked, changes = _changes(folder, adapters)
-    main = max(asked, key=lambda item: item[1], default=None)
-    spread = folder / SPREAD if main is None else folder / ADAPTERS / f"{main[0]}.json"
-    model = FieldModel(folder / artifact, changes or None, threads=threads)
+    chosen = _chosen(folder, adapters)
+    main, _ = max(chosen, key=lambda item: item[1], default=(folder, 1.0))
+    model = FieldModel(folder / artifact, chosen, threads=threads)
     return FieldPackage(
         manifest.name,
         manifest.version,
         model,
-        read_spread(spread),
+        read_spread(main / SPREAD),
         manifest.restore,
         manifest.prepare.halo_m,
         tuple(adapters),
     )
-
-
-def open_chosen(folder: Path, seen: Evidence) -> FieldPackage:
-    """Open a package with the adapter that its rules take for a scene, or with none.
-
-    Args:
-        folder: the package. seen: evidence of the scene.
-
-    Raises:
-        InputError: as `open_fields`.
-    """
-    choice = read_rules(folder / ADAPTERS).choose(seen)
-    found = open_fields(folder, [choice.adapter] if choice.adapter else [])
-    log.info("--adapter auto: %s", choice.why)
-    return replace(found, why=choice.why)
 
 
 def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:
@@ -207,17 +176,15 @@ def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:
     """
     verify_fields(folder)
     model = onnx.load(folder / "model.onnx")
-    change_weights(model, _changes(folder, adapters)[1], out)
+    add_adapters(model, _chosen(folder, adapters))
     with atomic_file(out) as temporary:
         onnx.save(model, temporary)
 
 
-def _changes(folder: Path, adapters: Sequence[str]) -> tuple[list[tuple[str, float]], Arrays]:
-    """Return the chosen adapters with their weights, and the sum that they add to the network's weights."""
-    asked = parse_adapters(adapters)
+def _chosen(folder: Path, adapters: Sequence[str]) -> list[Weighted]:
     there = adapters_in(folder)
-    unknown = [name for name, _ in asked if name not in there]
-    if unknown:
-        raise InputError(f"--adapter {unknown[0]}: no such adapter in {folder}; in it: {', '.join(there) or 'none'}.")
-    parts = [(weight_changes(folder / ADAPTERS / f"{name}{SUFFIX}"), weight) for name, weight in asked]
-    return asked, combined(parts)
+    chosen = parse_adapters(adapters)
+    for name, _ in chosen:
+        if name not in there:
+            raise InputError(f"--adapter {name}: no such adapter in {folder}; in it: {', '.join(there) or 'none'}.")
+    return [(folder / ADAPTERS / name, weight) for name, weight in chosen]

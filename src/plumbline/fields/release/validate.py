@@ -13,9 +13,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError, OtherVersion
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.package import write_folder
-from plumbline.fields.model.adapter_files import AUTO, CHOICES, SUFFIX, weight_changes
-from plumbline.fields.model.adapter_rules import FILE as AUTO_FILE
-from plumbline.fields.model.adapter_rules import Rules, read_rules
+from plumbline.fields.model.adapter_files import ADAPTERS, CONFIG, WEIGHTS
 from plumbline.fields.model.denoiser import FIELDS, PACKED_SPEC, PACKED_WEIGHTS
 from plumbline.fields.model.scores import (
     METRICS,
@@ -26,12 +24,11 @@ from plumbline.fields.model.scores import (
     restore_scenes,
 )
 from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import Spread, read_spread
+from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
-from plumbline.fields.release.gates import ADAPTER, ALL, SCENES, Table, evaluate, mean_of
+from plumbline.fields.release.gates import ALL, SCENES, Table, evaluate, mean_of
 from plumbline.fields.release.onnx import ARTIFACTS
 from plumbline.fields.release.package import (
-    ADAPTERS,
     MODELS,
     FieldManifest,
     FieldModel,
@@ -70,17 +67,12 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
             table[ALL][name] += figures
     for kind, rows in _densities([about for scenes in parts.values() for about in scenes.about]).items():
         table[kind] = {name: [figures[row] for row in rows] for name, figures in table[ALL].items()}
-    names = adapters_in(exported)
-    adapted = {name: _adapted(exported, name) for name in names}
-    for name in names:
-        for domain in names:
-            if domain in parts:
-                figures = restore_scenes(*adapted[name], parts[domain], how, f"{domain}, adapter {name}")
-                part = f"adapter:{name}" if name == domain else f"adapter:{name} on {domain}"
-                table[part] = {REFERENCE: figures, "base": table[f"domain:{domain}"][REFERENCE]}
-    rules = read_rules(exported / ADAPTERS)
-    if rules.rules:
-        table[f"{ADAPTER}{AUTO}"] = _by_rules(rules, adapted, table, parts, params)
+    for name in adapters_in(exported):
+        folder = exported / ADAPTERS / name
+        if name in parts:
+            adapted = FieldModel(exported / f"{REFERENCE}.onnx", [(folder, 1.0)])
+            figures = restore_scenes(adapted, read_spread(folder / SPREAD), parts[name], how, f"adapter {name}")
+            table[f"adapter:{name}"] = {REFERENCE: figures, "base": table[f"domain:{name}"][REFERENCE]}
     table = {part: {who: [_rounded(row) for row in rows] for who, rows in both.items()} for part, both in table.items()}
     fixed = {
         name: {
@@ -91,12 +83,7 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     }
     # A model that answers with what is no number has no figure, and passes no rule.
     fixed = {name: {key: one for key, one in own.items() if np.isfinite(one)} for name, own in fixed.items()}
-    choices = read_json(exported / CHOICES)
-    left_out = {name: about["reason"] for name, about in choices.items() if not about["shipped"] and name not in names}
-    if choices and not rules.rules and not any(about.get("rule") for name, about in choices.items() if name in names):
-        left_out[AUTO] = "no shipped adapter has a rule that is sure to help"
     measured = {
-        "left_out": left_out,
         "test_data": {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)},
         "exported": {"sha256": sha256_folder(exported)},
     }
@@ -104,35 +91,6 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
         write_json(folder / "measured.json", measured)
         write_json(folder / "metrics.json", summary(table, fixed))
         write_csv(_rows(table), folder / SCENES)
-
-
-def _adapted(exported: Path, name: str) -> tuple[FieldModel, Spread]:
-    """Open the model with an adapter, and read the adapter's spread."""
-    change = weight_changes(exported / ADAPTERS / f"{name}{SUFFIX}")
-    return FieldModel(exported / "float32.onnx", change), read_spread(exported / ADAPTERS / f"{name}.json")
-
-
-def _by_rules(
-    rules: Rules,
-    adapted: Mapping[str, tuple[FieldModel, Spread]],
-    table: Table,
-    parts: Mapping[str, SceneSet],
-    params: RestorationParams,
-) -> dict[str, list[Figures]]:
-    """Return figures of the scenes of all domains, each with the adapter that the rules take; `base`: without any."""
-    found: dict[str, list[Figures]] = {REFERENCE: [], "base": []}
-    for domain, scenes in parts.items():
-        without = table[f"domain:{domain}"][REFERENCE]
-        own = list(without)
-        taken = [rules.choose(scenes.evidence(number)).adapter for number in range(len(scenes))]
-        for name, model in adapted.items():
-            rows = [number for number, one in enumerate(taken) if one == name]
-            figures = restore_scenes(*model, scenes.take(rows), settings_of(params), f"{domain}, {name} by rule")
-            for row, one in zip(rows, figures, strict=True):
-                own[row] = one
-        found[REFERENCE] += own
-        found["base"] += without
-    return found
 
 
 def settings_of(params: RestorationParams) -> Settings:
@@ -298,11 +256,9 @@ def package_files(exported: Path) -> dict[str, Path]:
     """Return name in the package -> file of the stage `export`."""
     files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
     files |= {name: exported / name for name in (PACKED_WEIGHTS, PACKED_SPEC, SPREAD)}
-    if (exported / ADAPTERS / AUTO_FILE).exists():
-        files[f"{ADAPTERS}/{AUTO_FILE}"] = exported / ADAPTERS / AUTO_FILE
     for name in adapters_in(exported):
-        for end in (SUFFIX, ".json"):
-            files[f"{ADAPTERS}/{name}{end}"] = exported / ADAPTERS / f"{name}{end}"
+        for end in (CONFIG, WEIGHTS, SPREAD):
+            files[f"{ADAPTERS}/{name}/{end}"] = exported / ADAPTERS / name / end
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
         raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.")
@@ -332,5 +288,4 @@ def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
             lines.append(f"| {part} | {who} | {row['scenes']} | {told} |")
     lines += ["", f"Gates: {gate['verdict']}.", ""]
     lines += [f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]]
-    lines += [f"- not shipped: adapter {one['adapter']}: {one['reason']}" for one in gate.get("not_shipped", [])]
     return "\n".join(lines) + "\n"

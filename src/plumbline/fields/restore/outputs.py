@@ -115,7 +115,6 @@ def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, outpu
     tags = {
         "PLUMBLINE_MODEL": f"{field.package.name} {field.package.version}",
         "PLUMBLINE_ADAPTERS": ", ".join(field.package.adapters) or "none",
-        **({"PLUMBLINE_ADAPTERS_AUTO": field.package.why} if field.package.why else {}),
         "PLUMBLINE_STEPS": str(field.settings.steps),
         "PLUMBLINE_SAMPLES": str(field.settings.samples),
         "PLUMBLINE_FARTHEST_M": f"{field.settings.spread.farthest_m:g}",

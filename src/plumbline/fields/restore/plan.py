@@ -12,12 +12,10 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.jobs import work_folder
-from plumbline.fields.model.adapter_files import asks_auto
 from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import Covariance, fit_covariance
-from plumbline.fields.prepare.evidence import evidence_of
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
-from plumbline.fields.release.package import open_chosen, open_fields
+from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore.field import OVERLAP, Box, Field, Settings, Window, cut_to_box, windows
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_found, cut_to_year, period_of
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
@@ -38,7 +36,6 @@ class Asked:
     samples: int | None = None
     cell_m: float = 10.0
     adapters: tuple[str, ...] = ()
-    """`auto` alone: as the evidence in the points says."""
     seed: int = 0
     bbox: Box | None = None
     """The part to restore; None: all."""
@@ -85,8 +82,7 @@ def plan_windows(
     Raises:
         InputError: as `restore`.
     """
-    auto = asks_auto(asked.adapters)
-    model = open_fields(package, () if auto else asked.adapters)
+    model = open_fields(package, asked.adapters)
     how = model.restore.model_copy(
         update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
     )
@@ -110,10 +106,6 @@ def plan_windows(
         covariance.length_m,
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
-    if auto:
-        model = open_chosen(package, evidence_of(found, covariance))
-        asked = replace(asked, adapters=model.adapters)
-        whole, grid = _extent(found, tracks[0].crs, asked, model.spread.farthest_m)
     settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
     field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks), period)
     source = {
@@ -155,7 +147,7 @@ def plan_years(
     Args:
         points, package, asked, reading: as of `restore`. tracks: read from the points. whole: field of all their time.
     """
-    asked, found = replace(asked, adapters=whole.package.adapters), {}
+    found = {}
     for year, window in calendar_years(tracks, reading.window).items():
         try:
             part = PartOfTime(cut_to_year(tracks, window), whole)

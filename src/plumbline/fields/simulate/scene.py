@@ -13,28 +13,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage, signal
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.fields.simulate.ground import Buildings, Movement, draw_buildings, draw_movements
 from plumbline.simulate.radar.acquisition import BANDS, Acquisition, draw_acquisitions, range_and_azimuth
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
-from plumbline.simulate.radar.series import Law, add_bad_epochs, draw_memory
+from plumbline.simulate.radar.noise import (
+    BAD_EPOCH_SHARE,
+    Law,
+    add_bad_epochs,
+    delays,
+    draw_memory,
+    own_movement,
+    shared_noise,
+    unwrapping_patches,
+)
 from plumbline.simulate.random_numbers import log_uniform
 from plumbline.simulate.structure.motion import Histories, draw_histories
 
 Array = NDArray[np.float64]
 LEVELS = ("easy", "medium", "hard")
-TURBULENCE_EXPONENT = 8 / 3
-"""Of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001, section 4.7)."""
-TURBULENCE_GRID_M = 40.0
-MEMORY_DAYS = (2.0, 30.0)
-"""After which 1/e of a delay is left; products are filtered in time."""
-SHARED_GRID_M, SHARED_M = 10.0, (20.0, 80.0)
-"""Grid and reach of the noise that neighbours share."""
-DRIFT, WALK = 0.8, 0.6
-"""Of a scatterer's own movement: shares of a line and of a random walk."""
 
 
 @dataclass(frozen=True)
@@ -82,74 +81,6 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
     return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)), own, shared)
 
 
-def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
-    """Draw fields (count, rows, columns) of unit variance with a power-law spectrum over `extent` m.
-
-    The spectrum falls with the wave number to the power of `TURBULENCE_EXPONENT`; periodic over twice the extent.
-    """
-    size = max(8, int(np.ceil(extent / TURBULENCE_GRID_M)))
-    wave = np.hypot(np.fft.fftfreq(2 * size)[:, None], np.fft.rfftfreq(2 * size)[None, :])
-    wave[0, 0] = np.inf
-    white = np.fft.rfft2(rng.standard_normal((count, 2 * size, 2 * size)))
-    field = np.fft.irfft2(white * wave ** (-TURBULENCE_EXPONENT / 2), (2 * size, 2 * size))[:, :size, :size]
-    return np.asarray(field / np.sqrt((field**2).mean()) if count else field, float)
-
-
-def delays(
-    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, kept: float = 0.0
-) -> Array:
-    """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch.
-
-    Args:
-        kept: correlation from one epoch to the next.
-    """
-    fields = turbulence(rng, epochs, extent)
-    fields[1:] *= np.sqrt(1 - kept**2)
-    return np.asarray(sigma * _at(signal.lfilter([1.0], [1.0, -kept], fields, axis=0), east_north, extent), float)
-
-
-def shared_noise(
-    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, reach_m: float, epochs: int
-) -> Array:
-    """Draw noise (N, epochs), mm, of deviation `sigma`, independent between epochs, that neighbours share."""
-    size = int(np.ceil(extent / SHARED_GRID_M))
-    white = rng.standard_normal((epochs, size, size))
-    # A Gaussian window of half the reach gives noise whose correlation has fallen to 1/e after it.
-    fields = ndimage.gaussian_filter(white, reach_m / 2 / SHARED_GRID_M, mode="wrap", axes=(1, 2))
-    return np.asarray(sigma * _at(fields / fields.std(), east_north, extent), float)
-
-
-def own_movement(rng: np.random.Generator, count: int, typical_mm: float, time: Array) -> Array:
-    """Draw slow movement (N, T), mm, that each scatterer has for itself; `time` (T,) 0 to 1."""
-    size = typical_mm * np.exp(rng.normal(0, 0.5, (count, 1)))
-    steps = np.sqrt(np.diff(time, prepend=0.0))
-    walk = np.cumsum(steps * rng.standard_normal((count, len(time))), axis=1)
-    return np.asarray(size * (DRIFT * rng.standard_normal((count, 1)) * time + WALK * walk), float)
-
-
-def _at(fields: Array, east_north: Array, extent: float) -> Array:
-    """Interpolate fields (T, rows, columns) over `extent` m to places (N, 2) around its middle: (N, T)."""
-    size = fields.shape[-1]
-    place = ((east_north + extent / 2) / extent * size - 0.5).T[::-1]
-    return np.stack([ndimage.map_coordinates(field, place, order=1, mode="nearest") for field in fields], axis=1)
-
-
-def unwrapping_patches(
-    rng: np.random.Generator, east_north: Array, extent: float, count: int, time: Array, wavelength_mm: float
-) -> Array:
-    """Draw `count` blobs of 40 to 250 m, half a wavelength off from some epoch on (N, T), mm; `time` (T,) 0 to 1."""
-    off = np.zeros((len(east_north), len(time)))
-    for _ in range(count):
-        centre, radius = rng.uniform(-0.5, 0.5, 2) * extent, np.exp(rng.uniform(np.log(40), np.log(250)))
-        offset = east_north - centre
-        angle = np.arctan2(offset[:, 1], offset[:, 0])
-        waves = sum(0.3 / k * np.cos(k * angle + rng.uniform(-np.pi, np.pi)) for k in (1, 2, 3))
-        inside = np.hypot(*offset.T) < radius * (1 + waves)
-        since = time >= rng.uniform(0.05, 0.95)
-        off += inside[:, None] * since * float(rng.choice([-0.5, 0.5])) * wavelength_mm
-    return off
-
-
 BAND = "C"
 EPOCHS = (45, 150)
 REVISIT_DAYS = 12
@@ -160,7 +91,10 @@ COAST_SHARE = 0.35
 """Of the scenes, a part of which has no scatterer: water, a forest, the end of what was processed."""
 HOLES = 3
 """At most: parks, water, new building sites, without a scatterer."""
-BAD_EPOCH_SHARE = 0.02
+SHARED_M = (20.0, 80.0)
+"""Reach of the noise that neighbours share."""
+MEMORY_DAYS = (2.0, 30.0)
+"""After which 1/e of a delay is left; products are filtered in time."""
 THERMAL_MM = 2.0
 """Largest amplitude of a building's season."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from plumbline import pretrained
@@ -18,8 +17,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, sha256_folder, write_json
 from plumbline.core.jobs import WORK
-from plumbline.fields.model.adapter_files import CHOICES, SUFFIX, write_adapter
-from plumbline.fields.model.adapters import adapter_parts, add_adapter, late_parameters
+from plumbline.fields.model.adapter_files import ADAPTERS
+from plumbline.fields.model.adapters import add_adapter, save_adapter, unfrozen_parameters
 from plumbline.fields.model.denoiser import (
     PACKED_SPEC,
     PACKED_WEIGHTS,
@@ -29,12 +28,10 @@ from plumbline.fields.model.denoiser import (
     load_denoiser,
     save_denoiser,
 )
-from plumbline.fields.model.scores import Figures
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
-from plumbline.fields.train.calibrate import TorchDenoiser, calibrate
-from plumbline.fields.train.choose import choose, tune_figures
+from plumbline.fields.train.calibrate import calibrate
 from plumbline.fields.train.module import CropData, FieldOptimisation
 from plumbline.params.fields import AdapterFields, RestorationParams
 from plumbline.train.distributed.strategies import check_devices, first_alone, process_number
@@ -43,22 +40,18 @@ from plumbline.train.fit.trainer import Fitted, run
 from plumbline.train.monitor.record import write_history
 from plumbline.train.stage import run_key
 
-ADAPTERS = "adapters"
-
 
 class AdapterOptimisation(FieldOptimisation):
-    """Fits an adapter; the weights `late` join after a share of the epochs. Checkpoints hold only these."""
+    """Fits an adapter; the unfrozen modules join after a share of the epochs. Checkpoints hold only these."""
 
-    def __init__(self, model: FieldDenoiser, params: AdapterFields, late: dict[str, Tensor]) -> None:
+    def __init__(self, model: FieldDenoiser, params: AdapterFields) -> None:
         super().__init__(model, params, "adapt")
         self.strict_loading = False
-        self._late = list(late.values())
+        self._late = unfrozen_parameters(model)
         self._begins = params.unfreeze_from * params.epochs
-        for parameter in self._late:
-            parameter.requires_grad_(True)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Hold the late weights until their epoch."""
+        """Hold the unfrozen modules until their epoch."""
         if self.current_epoch < self._begins:
             for parameter in self._late:
                 parameter.grad = None
@@ -75,24 +68,17 @@ class AdapterOptimisation(FieldOptimisation):
 
 
 def train_adapter(
-    base: Path,
-    domain: str,
-    splits: dict[str, SceneSet],
-    without: Sequence[Figures],
-    params: RestorationParams,
-    data_sha256: str,
-    out: Path,
+    base: Path, domain: str, splits: dict[str, SceneSet], params: RestorationParams, data_sha256: str, out: Path
 ) -> dict[str, Any]:
-    """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`; find out whether it is shipped.
+    """Write one adapter and its spread into the folder `out / domain`.
 
     Args:
         base: folder of the trained denoiser and its spread. domain: name of the adapter. splits: scenes, by `SPLITS`.
-        without: `tune_figures` of the denoiser alone.
         params: all; `adapt`, `train`, `restore` and the cell are used. data_sha256: of the prepared data.
         out: folder, which exists.
 
     Returns:
-        Figures for the record: share of parameters that are trained, bytes, and those of `choose`.
+        Figures for the record: the share of parameters that are trained, and those of the best epoch.
 
     Raises:
         InputError: there are no scenes of the domain.
@@ -106,14 +92,10 @@ def train_adapter(
     model = load_denoiser(base)
     whole = count_parameters(model)
     torch.manual_seed(params.adapt.seed)  # the first factors are drawn here, alike in a run that was gone on with
-    add_adapter(model, domain, params.adapt.rank, params.adapt.alpha)
-    late = late_parameters(model, params.adapt.unfreeze)
-    before = {name: parameter.detach().clone() for name, parameter in late.items()}
-    module = AdapterOptimisation(model, params.adapt, late)
+    add_adapter(model, domain, params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
     settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
-    began = time.monotonic()
     done = run(
-        module,
+        AdapterOptimisation(model, params.adapt),
         lambda folder, going_on: CropData(train, tune, params.adapt),
         name=f"adapt-{domain}",
         key=run_key(data_sha256, settings, base),
@@ -121,28 +103,15 @@ def train_adapter(
         seed=params.adapt.seed,
         settings=settings,
     )
-    parts, scaling = adapter_parts(done.module.model, domain, before)
-    path = out / f"{domain}{SUFFIX}"
-    write_adapter(parts, scaling, path)
-    cell_m = params.simulate.cell_m
+    fitted = done.module.model
+    save_adapter(fitted, domain, out)
     start = read_spread(base / SPREAD)  # scenes of one domain are few
-    spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m, start)
-    write_json(out / f"{domain}.json", spread.model_dump())
-    choice = choose(domain, (TorchDenoiser(done.module.model), spread), without, splits["tune"], params)
+    spread = calibrate(fitted, held, params.restore, params.adapt.seed, params.simulate.cell_m, start)
+    write_json(out / domain / SPREAD, spread.model_dump())
     shutil.rmtree(done.checkpoints)
-    trained = done.module.record["parameters"]["trained"]
-    figures = {
-        "trained_share": trained / whole,
-        "bytes": path.stat().st_size,
-        **done.module.record["metrics"],
-        **choice,
-    }
-    log.info(
-        "adapter %s: %.1f %% of the parameters, %d bytes, %.1f s an epoch",
-        *(domain, 100 * figures["trained_share"], figures["bytes"]),
-        (time.monotonic() - began) / max(1, len(done.module.history)),
-    )
-    return figures
+    share = done.module.record["parameters"]["trained"] / whole
+    log.info("adapter %s: %.1f %% of the parameters", domain, 100 * share)
+    return {"trained_share": share, **done.module.record["metrics"]}
 
 
 def train(prepared: Path, params: RestorationParams, out: Path) -> None:
@@ -175,14 +144,12 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
     if process_number():
         sys.exit(0)  # adapters are trained, and the results written, by one process
     figures: dict[str, Any] = {}
-    alone = TorchDenoiser(load_denoiser(base)), read_spread(base / SPREAD)
-    without = tune_figures(alone, splits["tune"], params, "no adapter") if params.adapt.domains else []
     with atomic_folder(out) as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
-            figures[domain] = train_adapter(base, domain, splits, without, params, data, folder / ADAPTERS)
-        write_json(folder / CHOICES, figures)
+            figures[domain] = train_adapter(base, domain, splits, params, data, folder / ADAPTERS)
+        write_json(folder / "adapters.json", figures)
     shutil.rmtree(base)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from plumbline.simulate.radar.acquisition import BANDS
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
+from plumbline.simulate.radar.noise import Law
 from plumbline.simulate.radar.scatterers import (
     ASTRAY,
     ASTRAY_SHARE,
@@ -28,7 +29,7 @@ from plumbline.simulate.radar.scatterers import (
     SimulatedScatterers,
     position_errors,
 )
-from plumbline.simulate.radar.series import Law, Reference, background, courses, draw_reference, true_motion
+from plumbline.simulate.radar.series import Reference, background, courses, draw_reference, true_motion
 from plumbline.simulate.structure.labels import Evidence, gather_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion

@@ -1,4 +1,4 @@
-"""Fit an adapter in several ways, compare them over folds, and choose.
+"""Fit an adapter to few labels: level of severities, temperature and interval; with many labels, LoRA as well.
 
 Another rule of surveying, another kind of building or a smoothed product changes all severities alike. Two numbers
 need few labels.
@@ -6,28 +6,24 @@ need few labels.
 
 from __future__ import annotations
 
-import fnmatch
 import math
-from collections.abc import Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
-from plumbline.model.network import count_parameters
-from plumbline.params import Prepare, Train
+from plumbline.params import Prepare
 from plumbline.params.serve import Adapt
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.split import fold_blocks, number_blocks
-from plumbline.train.adapt.adapter import BUFFERS, AboutAdapter, Adapter, check_size
-from plumbline.train.adapt.lora import attach, blend, changes, count_changes
+from plumbline.train.adapt.adapter import BUFFERS, AboutAdapter, Adapter, Figures
+from plumbline.train.adapt.lora import added_tensors, attach, changes, count_changes
 from plumbline.train.calibrate.conformal import RawAnswers, set_or_move
 from plumbline.train.calibrate.probabilities import best_temperature, raw_answers, set_probabilities
 from plumbline.train.data.splits import FARTHEST, fit_statistics
@@ -82,10 +78,6 @@ def set_level(model: Diagnosis, level: Level) -> None:
     limit.copy_((standard * sd + mean).exp() - SEVERITY_FLOOR)
 
 
-PARTS = (0.25, 0.5, 1.0)
-"""Of what is learned from the labels, tried on held-out buildings."""
-
-
 def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswers:
     """Return the answers of `model` with severities standardised as those of `base`."""
     mean, sd = (base.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
@@ -95,21 +87,6 @@ def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswer
         return (standard * own_sd + own_mean - mean) / sd
 
     return raw._replace(severity_B3=moved(raw.severity_B3), standard_B=moved(raw.standard_B))
-
-
-def building_losses(raw: RawAnswers, quadrant_weight: float, severity_weight: float) -> Tensor:
-    """Return (B,) training loss of each building: it is smoother than shares of right answers.
-
-    Quadrants at their best temperature, which is set anew anyway; of severities the error of the middle.
-    """
-    defined = raw.quadrant_B >= 0
-    found_B = severity_weight * (raw.severity_B3[:, 1] - raw.standard_B).abs()
-    if defined.any():
-        logits = raw.logits_B4[defined] / best_temperature(raw.logits_B4, raw.quadrant_B, raw.accepted_B4)
-        target = raw.accepted_B4[defined].to(logits)
-        own = nn.functional.cross_entropy(logits, target / target.sum(1, keepdim=True), reduction="none")
-        found_B[defined] += quadrant_weight * own / defined.float().mean()
-    return found_B
 
 
 def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
@@ -124,138 +101,8 @@ def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
     return 0.5 * (1 + math.erf(mean / spread * (len(less_B) / 2) ** 0.5))
 
 
-def first_as_good(found: Sequence[Tensor], errors: float) -> int:
-    """Return the simplest way that is not worse than the best by more than `errors` standard errors.
-
-    The error is that of the mean difference between the two, building by building (the one-standard-error rule of
-    Breiman et al. 1984, for pairs).
-
-    Args:
-        found: losses (B,) of each way, of the same buildings, the simplest way first.
-        errors: 0 takes the best.
-    """
-    best = min(range(len(found)), key=lambda number: float(found[number].mean()))
-    for number, own in enumerate(found[:best]):
-        if float(own.mean()) > float(found[0].mean()):
-            continue  # not clearly worse than the best, and yet worse than no change
-        more_B = own - found[best]
-        if float(more_B.mean()) <= errors * float(more_B.std()) / len(more_B) ** 0.5:
-            return number
-    return best
-
-
-class Way(NamedTuple):
-    """Changes of an adapter to its base; each way is tried on held-out buildings, the simplest first."""
-
-    level: float = 0.0
-    """How far severities are put to the level of the labels, 0 to 1."""
-    part: float = 0.0
-    """How much is kept of low-rank changes that are fitted to the labels."""
-
-
-WHOLE = Way(level=1.0)
-
-
-class Fold(NamedTuple):
-    """One held-out fold, and the others."""
-
-    others: Sequences
-    own: Sequences
-
-
-def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
-    """Return a copy of `base` with changes attached that are still zero; equal for equal seeds.
-
-    Of the default targets it has the first ones, as many as `params.max_share` allows; at least one.
-    """
-    if "targets" in params.model_fields_set:
-        return _attached(base, params, params.targets)
-    for number in range(len(params.targets), 0, -1):
-        model = _attached(base, params, params.targets[:number], lenient=True)
-        if share(model) <= params.max_share:
-            break
-    return model
-
-
-def _attached(base: Diagnosis, params: Adapt, targets: list[str], lenient: bool = False) -> Diagnosis:
-    torch.manual_seed(params.seed)  # the first changes are drawn here
-    model = deepcopy(base)
-    attach(model.network, targets, params.unfreeze, params.rank, params.alpha, lenient=lenient)
-    return model.eval()
-
-
-def share(model: Diagnosis) -> float:
-    """Return the number of values in the changes, as a share of the network's own parameters."""
-    trained = count_changes(model.network)
-    return trained / (count_parameters(model.network)["total"] - trained)
-
-
-def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: int) -> Diagnosis:
-    """Return a copy of `start` with its changes fitted to labelled buildings.
-
-    Args:
-        start: a model with changes attached. sequences: labelled buildings. losses: how to fit.
-        late_epoch: from which on whole changes join the low-rank ones.
-    """
-    model = deepcopy(start)
-    late = [change for change in changes(model.network).values() if change.late]
-    quick_fit(model, sequences, losses, late, late_epoch, section="adapt")
-    return model
-
-
-def try_ways(
-    base: Diagnosis, start: Diagnosis, folds: list[Fold], params: Adapt
-) -> tuple[RawAnswers, dict[Way, RawAnswers]]:
-    """Return the answers of base and of each way for held-out buildings, on the base's scale, simplest way first."""
-    said: dict[Way, list[RawAnswers]] = {}
-
-    def answer(way: Way, model: Diagnosis, own: Sequences) -> None:
-        said.setdefault(way, []).append(on_scale_of(base, model, raw_answers(model, own)))
-
-    for fold in folds:
-        for way in (Way(), WHOLE):
-            answer(way, made(start, fold.others, params, way), fold.own)
-    before, after = (_joined(said.pop(way)) for way in (Way(), WHOLE))
-    level = round(chance_of_less(*(_errors(base, raw) for raw in (before, after))), 3)
-    for fold in track(folds, len(folds), "adapt: folds"):
-        model = made(start, fold.others, params, Way(level))
-        answer(Way(level), model, fold.own)
-        fitted = changed(model, fold.others, params.as_train(), params.late_epoch)
-        for part in PARTS:
-            answer(Way(level, part), _blended(fitted, model, part), fold.own)
-    return before, {way: _joined(own) for way, own in said.items()}
-
-
-def _joined(said: list[RawAnswers]) -> RawAnswers:
-    return RawAnswers(*(torch.cat(parts) for parts in zip(*said, strict=True)))
-
-
-def _errors(base: Diagnosis, raw: RawAnswers) -> Tensor:
-    """Return (B,) absolute errors of severity, permille."""
-    return (base.permille(raw.severity_B3[:, 1]) - label_permille(base, raw.standard_B)).abs()
-
-
-def label_permille(model: Diagnosis, standard_B: Tensor) -> Tensor:
-    """Return labels in permille, without the upper bound that `Diagnosis.permille` sets for answers."""
-    mean, sd = model.get_buffer("severity_mean"), model.get_buffer("severity_sd")
-    return (standard_B * sd + mean).exp() - SEVERITY_FLOOR
-
-
-def made(start: Diagnosis, sequences: Sequences, params: Adapt, way: Way) -> Diagnosis:
-    """Return the model that a way makes from labelled buildings."""
-    model = deepcopy(start)
-    if way.level:
-        raw = raw_answers(start, sequences)
-        set_level(model, fit_level(raw.severity_B3[:, 1], raw.standard_B).times(way.level))
-    if not way.part:
-        return model
-    return _blended(changed(model, sequences, params.as_train(), params.late_epoch), model, way.part)
-
-
-def _blended(fitted: Diagnosis, before: Diagnosis, part: float) -> Diagnosis:
-    model = deepcopy(fitted)
-    blend(model.network, before.network, part)
-    return model
+FOLDS, BLOCK_M = 5, 200.0
+"""Number of parts in which labelled buildings are held out, and side of the blocks that stay together, m."""
 
 
 class TooFewLabels(InputError):
@@ -273,11 +120,10 @@ def adapt(
 ) -> Adapter:
     """Fit an adapter of `base`, which is unchanged, to labelled buildings.
 
-    Every building is held out once, with its block, while level and changes are fitted to the others: so the choice
-    among the ways, figures, temperature and interval are of buildings that were not fitted to. The adapter itself is
-    fitted to all. Of the level so much is taken as it is probable that it makes errors smaller: few labels seldom show
-    for sure what they show on average (Bayesian model averaging, Hoeting et al. 1999). Of the changes the fewest count
-    that are not clearly worse than the best.
+    Every building is held out once, with its block: figures, temperature and interval are of buildings that were not
+    fitted to. The adapter itself is fitted to all. Of the level so much is taken as it is probable that it makes errors
+    smaller: few labels seldom show for sure what they show on average (Bayesian model averaging, Hoeting et al. 1999).
+    Low-rank changes are fitted from `min_lora_labels` on, and kept if held-out buildings are answered better.
 
     Args:
         base: a trained model; `base_sha256` names it, see `base_hash`.
@@ -288,93 +134,113 @@ def adapt(
         prepare: how the buildings were prepared.
 
     Raises:
-        TooFewLabels: there are fewer buildings than `min_labels`, or than folds.
-        InputError: a pattern fits nothing, more than `max_share` of the parameters would be trained, or they are more
-            bytes than an adapter may have.
+        TooFewLabels: there are fewer buildings than `min_labels`, or fewer places than folds.
+        InputError: the learning rate is too high.
     """
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} needed "
             "(adapt.min_labels). Label more buildings."
         )
-    start = unchanged(base, params)
-    _check_share(start, base, params)
-    check_size(_tensors(start), "adapt: an adapter of ")  # refused before all the fitting, not after
-    number = _folds(centre, params)
-    folds = [
-        Fold(sequences.take(np.flatnonzero(number != i)), sequences.take(np.flatnonzero(number == i)))
-        for i in range(params.folds)
-    ]
-    before, ways = try_ways(base, start, folds, params)
-    found = [building_losses(said, params.quadrant_weight, params.severity_weight) for said in ways.values()]
-    way = list(ways)[first_as_good(found, params.caution)]
-    model = made(start, sequences, params, way)
+    fold = _folds(centre, params.seed)
+    before, moved = (held_out(base, base, sequences, fold, params, level) for level in (0.0, 1.0))
+    level = round(chance_of_less(*(_errors(base, answers) for answers in (before, moved))), 3)
+    start, held = base, held_out(base, base, sequences, fold, params, level)
+    if len(sequences) >= params.min_lora_labels:
+        changeable = with_changes(base, params)
+        learned = held_out(base, changeable, sequences, fold, params, level)
+        if _score(base, learned).score > _score(base, held).score:
+            start, held = changeable, learned
+    model = fitted(start, sequences, params, level)
     _widen(model, sequences)
-    said = on_scale_of(model, base, ways[way])
+    held = on_scale_of(model, base, held)
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
     interval = len(sequences) >= params.min_interval_labels
     if temperature:
-        model.get_buffer("temperature").fill_(best_temperature(said.logits_B4, said.quadrant_B, said.accepted_B4))
+        model.get_buffer("temperature").fill_(best_temperature(held.logits_B4, held.quadrant_B, held.accepted_B4))
     if interval:
-        set_or_move(model, said)
-        set_probabilities(model, said)
+        set_or_move(model, held)
+        set_probabilities(model, held)
     about = AboutAdapter(
         name=name,
         base_sha256=base_sha256,
-        rank=params.rank,
-        alpha=params.alpha,
-        parameters=count_changes(start.network),
-        share=share(start),
         labels=len(sequences),
+        level=level,
+        parameters=count_changes(model.network),
         temperature_calibrated=temperature,
         interval_calibrated=interval,
-        **way._asdict(),
         before=_figures(base, before),
-        after=_figures(model, said),
+        after=_figures(model, held),
         prepare=prepare,
         preparation=PREPARATION,
     )
-    return Adapter(about, _tensors(model))
+    tensors = {f"network.{key}": value for key, value in added_tensors(model.network).items()}
+    return Adapter(about, tensors | {f"buffer.{key}": model.get_buffer(key).clone() for key in BUFFERS})
 
 
-def _check_share(start: Diagnosis, base: Diagnosis, params: Adapt) -> None:
-    """Refuse to train more than the allowed share; log the default targets that are left out for it."""
-    found = changes(start.network)
-    if share(start) > params.max_share:
-        trained = count_changes(start.network)
-        raise InputError(
-            f"adapt: {trained} of {round(trained / share(start))} parameters would be trained, {share(start):.1%}; at "
-            f"most {params.max_share:.0%} may be. Lower adapt.rank (from 4 on), name fewer adapt.targets or "
-            "adapt.unfreeze, or raise adapt.max_share."
-        )
-    if "targets" not in params.model_fields_set:
-        names = [name for name, _ in base.network.named_parameters()]
-        out = [one for one in params.targets if fnmatch.filter(names, one) and not fnmatch.filter(found, one)]
-        if out:
-            log.info(
-                "adapt: no change of %s at rank %d: at most %.0f %% of the parameters may be trained (adapt.max_share)",
-                ", ".join(out),
-                params.rank,
-                100 * params.max_share,
-            )
+def with_changes(base: Diagnosis, params: Adapt) -> Diagnosis:
+    """Return a copy of `base` with changes attached that are still zero; equal for equal seeds."""
+    torch.manual_seed(params.seed)  # the first changes are drawn here
+    model = deepcopy(base)
+    attach(model.network, params.rank)
+    return model.eval()
 
 
-def _folds(centre: NDArray[np.float64], params: Adapt) -> NDArray[np.int64]:
+def fitted(start: Diagnosis, sequences: Sequences, params: Adapt, level: float) -> Diagnosis:
+    """Return a copy of `start` with its level, and its changes if it has any, fitted to labelled buildings.
+
+    Args:
+        start: a model. sequences: labelled buildings. params: how changes are fitted.
+        level: share of the way to the labels' level, 0 to 1.
+    """
+    model, answers = deepcopy(start), raw_answers(start, sequences)
+    set_level(model, fit_level(answers.severity_B3[:, 1], answers.standard_B).times(level))
+    if attached := changes(model.network):
+        late = [change for change in attached.values() if change.late]
+        quick_fit(model, sequences, params.as_train(), late, params.late_epoch, section="adapt")
+    return model
+
+
+def held_out(
+    base: Diagnosis, start: Diagnosis, sequences: Sequences, fold_B: NDArray[np.int64], params: Adapt, level: float
+) -> RawAnswers:
+    """Return the answers, by fold, of models that are fitted to the other folds, on the scale of `base`.
+
+    Args:
+        base: see `on_scale_of`. start, params, level: see `fitted`.
+        sequences: B labelled buildings. fold_B: fold of each.
+    """
+    parts = []
+    for fold in range(FOLDS):
+        others, own = (sequences.take(np.flatnonzero(mask)) for mask in (fold_B != fold, fold_B == fold))
+        model = fitted(start, others, params, level)
+        parts.append(on_scale_of(base, model, raw_answers(model, own)))
+    return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+
+
+def _errors(base: Diagnosis, raw: RawAnswers) -> Tensor:
+    """Return (B,) absolute errors of severity, permille."""
+    return (base.permille(raw.severity_B3[:, 1]) - label_permille(base, raw.standard_B)).abs()
+
+
+def label_permille(model: Diagnosis, standard_B: Tensor) -> Tensor:
+    """Return labels in permille, without the upper bound that `Diagnosis.permille` sets for answers."""
+    mean, sd = model.get_buffer("severity_mean"), model.get_buffer("severity_sd")
+    return (standard_B * sd + mean).exp() - SEVERITY_FLOOR
+
+
+def _folds(centre: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     """Return (B,) fold of each building, by the largest blocks that are numerous enough.
 
     Raises:
         TooFewLabels: there are not enough of any size.
     """
-    city = np.full(len(centre), "")
-    block_m = params.block_m
-    while (count := len(number_blocks(centre, city, block_m).size)) < params.folds and block_m > 1:
+    city, block_m = np.full(len(centre), ""), BLOCK_M
+    while (count := len(number_blocks(centre, city, block_m).size)) < FOLDS and block_m > 1:
         block_m /= 2
-    if count < params.folds:
-        raise TooFewLabels(
-            f"adapt.folds: {params.folds} found, but the {len(centre)} labelled buildings stand in {count} blocks, "
-            "however small, and a fold needs one of its own. Ask for fewer folds, or label more buildings."
-        )
-    return fold_blocks(centre, city, params.folds, block_m, params.seed)
+    if count < FOLDS:
+        raise TooFewLabels(f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label more.")
+    return fold_blocks(centre, city, FOLDS, block_m, seed)
 
 
 def _widen(model: Diagnosis, sequences: Sequences) -> None:
@@ -394,22 +260,16 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     model.get_buffer("least_years").clamp_(max=float(own.get_buffer("least_years")))
 
 
-def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float | None]:
-    """Return the `SplitScore` of raw answers, in the units of `model`; only the error if labels lack quadrants."""
+def _score(model: Diagnosis, raw: RawAnswers) -> SplitScore:
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
-    found: SplitScore = checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.accepted_B4.numpy(), true)
+    return checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.accepted_B4.numpy(), true)
+
+
+def _figures(model: Diagnosis, raw: RawAnswers) -> Figures:
+    """Return the `SplitScore` of raw answers, in the units of `model`; only the error if labels lack quadrants."""
     any_quadrant = bool((raw.quadrant_B >= 0).any())
     return {
         key: round(value, 4) if any_quadrant or key == "severity_mae" else None
-        for key, value in found._asdict().items()
+        for key, value in _score(model, raw)._asdict().items()
     }
-
-
-def _tensors(model: Diagnosis) -> dict[str, Tensor]:
-    tensors = {
-        f"network.{name}.{kind}": value.detach().clone()
-        for name, change in changes(model.network).items()
-        for kind, value in change.named_parameters()
-    }
-    return tensors | {f"buffer.{name}": model.get_buffer(name).clone() for name in BUFFERS}

@@ -7,7 +7,6 @@ Hu et al. 2022, LoRA: the weight `W` of a trained layer stays, and `W + alpha / 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fnmatch import fnmatch
 from typing import cast
 
@@ -15,26 +14,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from plumbline.core.errors import InputError
 from plumbline.model.network import Network
+
+ALPHA = 8.0
+"""A low-rank change is multiplied by `ALPHA / rank`, so that another rank needs no other learning rate."""
+LOW_RANK = ("heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight")
+"""Matrices that get a low-rank change, as patterns of their names."""
+UNFROZEN = ("*norm*", "heads.join_*.bias", "heads.quadrant_head.*", "heads.severity_head.*", "heads.accepted_head.*")
+"""Parameters that are trained as a whole, late, as patterns of their names."""
 
 
 class LowRank(nn.Module):
-    """Low-rank change of a layer's weight; a convolution's weight counts as the matrix of its outputs."""
+    """Low-rank change of a matrix."""
 
     late = False
 
-    def __init__(self, weight: Tensor, rank: int, alpha: float) -> None:
+    def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()
-        rows, columns = len(weight), weight[0].numel()
-        self.scale = alpha / rank
+        rows, columns = weight.shape
+        self.scale = ALPHA / rank
         self.lora_A = nn.Parameter(torch.empty(rank, columns))
         self.lora_B = nn.Parameter(torch.zeros(rows, rank))
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))  # as PyTorch draws a linear layer
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return the changed weight."""
-        return weight + (self.scale * self.lora_B @ self.lora_A).view_as(weight)
+        return weight + self.scale * self.lora_B @ self.lora_A
 
 
 class FullChange(nn.Module):
@@ -54,66 +59,31 @@ class FullChange(nn.Module):
 Change = LowRank | FullChange
 
 
-def attach(
-    network: Network, targets: Sequence[str], unfreeze: Sequence[str], rank: int, alpha: float, lenient: bool = False
-) -> None:
-    """Freeze the network, and make changes of some of its parameters trainable.
+def attach(network: Network, rank: int) -> None:
+    """Freeze the network, and attach trainable changes to the parameters of `LOW_RANK` and `UNFROZEN`.
 
     Args:
-        network: without changes.
-        targets: patterns of the names of matrices and convolutions that get a low-rank change.
-        unfreeze: patterns of the names of parameters that get a whole one.
-        rank, alpha: of the low-rank changes.
-        lenient: of `targets` some may fit nothing, as those that nobody asked for do in a network without attention.
-
-    Raises:
-        InputError: a pattern fits no parameter that can be changed so; with `lenient`, none of `targets` does. Or
-            `unfreeze` has all that `targets` has.
+        network: without changes. rank: of the low-rank changes.
     """
-    parameters = dict(network.named_parameters())
-    whole = _fitting("unfreeze", unfreeze, list(parameters))
-    matrices = [name for name, value in parameters.items() if value.ndim > 1]
-    if lenient:
-        targets = [pattern for pattern in targets if _any_fits(pattern, matrices)] or targets
-    low = [name for name in _fitting("targets", targets, matrices, list(parameters)) if name not in whole]
-    if not low:  # and training would begin with nothing: what changes as a whole joins late
-        raise InputError(
-            "adapt.targets: adapt.unfreeze names all of these matrices, and changes them as a whole: none is left for "
-            "a low-rank change. Take some out of adapt.unfreeze."
-        )
     network.requires_grad_(False)
-    for name in (*low, *whole):
+    for name, value in dict(network.named_parameters()).items():
+        low = any(fnmatch(name, pattern) for pattern in LOW_RANK)
+        if not low and not any(fnmatch(name, pattern) for pattern in UNFROZEN):
+            continue
         module, _, own = name.rpartition(".")
-        value = parameters[name]
-        change = LowRank(value, rank, alpha) if name in low else FullChange(value)
+        change = LowRank(value, rank) if low else FullChange(value)
         # Not `unsafe`: the change keeps shape and type, and parametrize checks that.
         parametrize.register_parametrization(network.get_submodule(module), own, change)
 
 
-def _any_fits(pattern: str, names: Sequence[str]) -> bool:
-    return any(fnmatch(name, pattern) for name in names)
-
-
-def _fitting(key: str, patterns: Sequence[str], names: Sequence[str], others: Sequence[str] = ()) -> list[str]:
-    """Return the `names` that fit a pattern; `others` have no matrix, and a pattern may match them by mistake."""
-    for pattern in patterns:
-        if not _any_fits(pattern, names):
-            parts = ", ".join(sorted({name.split(".")[0] for name in names}))
-            told = f"fits no parameter. Their names begin with: {parts}."
-            if _any_fits(pattern, others):
-                told = "fits no matrix or convolution; a low-rank change is of one. adapt.unfreeze takes any parameter."
-            raise InputError(f"adapt.{key}: {pattern!r} {told}")
-    return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
-
-
 def changes(network: Network) -> dict[str, Change]:
     """Return the attached changes, by the name of the parameter."""
-    found: dict[str, Change] = {}
+    attached: dict[str, Change] = {}
     for prefix, module in network.named_modules():
         if parametrize.is_parametrized(module):
             for own, chain in cast(nn.ModuleDict, module.parametrizations).items():
-                found[f"{prefix}.{own}"] = cast(Change, cast(parametrize.ParametrizationList, chain)[0])
-    return found
+                attached[f"{prefix}.{own}"] = cast(Change, cast(parametrize.ParametrizationList, chain)[0])
+    return attached
 
 
 def count_changes(network: Network) -> int:
@@ -121,12 +91,13 @@ def count_changes(network: Network) -> int:
     return sum(value.numel() for change in changes(network).values() for value in change.parameters())
 
 
-def blend(network: Network, before: Network, part: float) -> None:
-    """Take back a part of what the changes have learned since `before`, a copy of the network.
-
-    Wortsman et al. 2022: weights between those before and after tuning hold better where labels are few.
-    """
-    with torch.no_grad():
-        for name, change in changes(before).items():
-            for own, start in zip(changes(network)[name].parameters(), change.parameters(), strict=True):
-                own.copy_(start + part * (own - start))
+def added_tensors(network: Network) -> dict[str, Tensor]:
+    """Return what the changes hold, by `PARAMETER.lora_A`, `.lora_B` (with its scale) and `.shift`."""
+    tensors: dict[str, Tensor] = {}
+    for name, change in changes(network).items():
+        if isinstance(change, FullChange):
+            tensors[f"{name}.shift"] = change.shift.detach().clone()
+        else:
+            tensors[f"{name}.lora_A"] = change.lora_A.detach().clone()
+            tensors[f"{name}.lora_B"] = (change.scale * change.lora_B).detach()
+    return tensors

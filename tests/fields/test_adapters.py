@@ -1,0 +1,115 @@
+"""Adapters of fields from end to end: trained, saved, loaded and combined, by torch and by the released package."""
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_folder
+from plumbline.fields.model.denoiser import load_denoiser
+from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
+from plumbline.fields.release.package import FieldModel, adapters_in, merge_adapters, open_fields
+from plumbline.fields.train.stage import train_adapter
+from plumbline.params.fields import AdapterDomain
+from tests.fields.model.made import make_inputs
+from tests.tiny import run_cli
+
+
+def answer(model, inputs):
+    """Of a model in ONNX Runtime to one window of several samples."""
+    noisy, step, conditions = (part.numpy() for part in inputs)
+    return model.denoise(noisy, int(step[0]), conditions[0])
+
+
+def alike(inputs):
+    """The same step and conditions for all samples."""
+    noisy, step, conditions = inputs
+    return noisy, step[:1].expand(len(noisy)), conditions[:1].expand(len(noisy), -1, -1, -1)
+
+
+def test_an_adapter_of_each_domain_is_trained_saved_loaded_and_combined(tiny_fields, tmp_path, monkeypatch):
+    """The scenes of noise stand for each domain: what differs is the seed of the training."""
+    monkeypatch.chdir(tmp_path)
+    base, domains, adapters = tiny_fields.data("train"), AdapterDomain.__args__, tmp_path / "adapters"
+    scenes = {name: load_scenes(tiny_fields.data("prepare") / name).of_domain("noise") for name in SPLITS}
+    weights = dict(zip(domains, (0.7, 0.3, 1.0, 0.5), strict=True))
+    adapters.mkdir()
+    for seed, domain in enumerate(domains):
+        splits = {k: SceneSet(s.maps, s.truth, [{**a, "domain": domain} for a in s.about]) for k, s in scenes.items()}
+        adapt = tiny_fields.params.adapt.model_copy(update={"unfreeze": [], "seed": seed})
+        params = tiny_fields.params.model_copy(update={"adapt": adapt})
+        figures = train_adapter(base, domain, splits, params, "0" * 64, adapters)
+        assert 0 < figures["trained_share"] < 1
+    again = tmp_path / "again"
+    again.mkdir()
+    train_adapter(base, domain, splits, params, "0" * 64, again)
+    assert sha256_folder(again / domain) == sha256_folder(adapters / domain)
+
+    network, plain = load_denoiser(base), load_denoiser(base)
+    inputs = alike(make_inputs(network, 3, 16, 16))
+    loaded = PeftModel.from_pretrained(network.unet, adapters / domains[0], adapter_name=domains[0])
+    for domain in domains[1:]:
+        loaded.load_adapter(adapters / domain, domain)
+    loaded.add_weighted_adapter([*weights], [*weights.values()], "combined", combination_type="cat")
+    loaded.set_adapter("combined")
+    network.unet = loaded
+    with torch.no_grad():
+        expected, before = network(*inputs).numpy(), plain(*inputs).numpy()
+    assert np.abs(expected - before).max() > 1e-4
+    combined = FieldModel(tiny_fields.data("export") / "float32.onnx", [(adapters / n, w) for n, w in weights.items()])
+    np.testing.assert_allclose(answer(combined, inputs), expected, atol=1e-5)
+
+
+def test_the_adapter_of_a_released_package_acts_as_in_torch_switched_and_merged(tiny_fields, tmp_path):
+    """It has unfrozen modules, too."""
+    package = tiny_fields.package
+    assert adapters_in(package) == ["noise"]
+    network = load_denoiser(tiny_fields.data("train"))
+    inputs = alike(make_inputs(network, 3, 16, 16))
+    with torch.no_grad():
+        base = network(*inputs).numpy()
+        network.unet = PeftModel.from_pretrained(network.unet, package / "adapters" / "noise")
+        expected = network(*inputs).numpy()
+    assert np.abs(expected - base).max() > 1e-3
+    float32 = tiny_fields.data("export") / "float32.onnx"
+    np.testing.assert_allclose(
+        answer(FieldModel(float32, [(package / "adapters/noise", 1.0)]), inputs), expected, atol=1e-5
+    )
+    np.testing.assert_allclose(answer(open_fields(package, ["noise"]).model, inputs), expected, atol=0.02)
+    merge_adapters(package, ["noise=0.5"], tmp_path / "merged.onnx")
+    switched = open_fields(package, ["noise=0.5"])
+    assert switched.adapters == ("noise=0.5",)
+    assert not np.allclose(answer(switched.model, inputs), expected, atol=1e-4)
+    np.testing.assert_allclose(
+        answer(FieldModel(tmp_path / "merged.onnx"), inputs), answer(switched.model, inputs), atol=1e-5
+    )
+    assert switched.spread.model_dump() == read_json(package / "adapters/noise/spread.json")
+    assert open_fields(package).spread.model_dump() == read_json(package / "spread.json")
+
+
+def test_an_adapter_is_refused_where_its_weights_are_not(tiny_fields):
+    with pytest.raises(InputError, match="not readable as an adapter of this network"):
+        FieldModel(tiny_fields.data("export") / "int8.onnx", [(tiny_fields.package / "adapters/noise", 1.0)])
+    for adapters, said in (
+        (["sparse"], "sparse: no such adapter in .*; in it: noise"),
+        (["noise=3"], "a weight from 0 to 2"),
+    ):
+        with pytest.raises(InputError, match=said):
+            open_fields(tiny_fields.package, adapters)
+
+
+def test_adapters_are_listed_and_merged_by_commands(tiny_fields, tmp_path):
+    ended = run_cli("fields", "adapters", "--model", tiny_fields.package, cwd=tmp_path)
+    assert (ended.code, "noise" in ended.out) == (0, True)
+    merge = ("fields", "merge", "--model", tiny_fields.package, "--adapter")
+    ended = run_cli(*merge, "noise", "--output", "merged.onnx", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    FieldModel(tmp_path / "merged.onnx")
+    for asked, said in (
+        (("noise", "--output", "merged.txt"), "ends in .onnx"),
+        (("some", "--output", "b.onnx"), "no such adapter"),
+    ):
+        ended = run_cli(*merge, *asked, cwd=tmp_path)
+        assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
+    assert not (tmp_path / "b.onnx").exists()
