@@ -151,7 +151,6 @@ def test_the_base_works_without_any_extra(tmp_path):
     assert "from model.onnx" in ended["bench"][1]
     assert "fault" not in ended["doctor"][1]
     assert "MLflow is not installed" in ended["doctor"][1]
-    assert "DVC is not installed" in ended["doctor"][1]
 
 
 def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -221,31 +220,20 @@ GIB = 2**30
 
 @app.command(epilog="Example: `plumbline doctor`, or `plumbline doctor --json`")
 def doctor(
-    context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
-    seconds: Annotated[
-        float, typer.Option(min=1, help="Time that a check may take; more on a busy machine.", rich_help_panel=RARE)
-    ] = 60.0,
     free: Annotated[
         float, typer.Option(min=0, max=1e6, help="GiB to be free on every disk, besides a run.", rich_help_panel=RARE)
     ] = 1.0,
 ) -> None:
     """Check this installation, and the project in the working directory; say how to mend what is wrong.
 
-    Ends with 0 where there is no fault, else with 2. Nothing is changed, and the champion stays.
+    Ends with 0 where there is no fault, else with 2. Nothing is changed.
     """
-    from plumbline.doctor.examine import document, examine, faults, lines, table
-    from plumbline.doctor.probes import Place
+    from plumbline.doctor.examine import checks, count_faults, document, examine, lines
 
-    root = context.find_root().command
-    results = examine(Place(frozenset(getattr(root, "commands", ())), seconds, int(free * GIB)))
-    if as_json:
-        typer.echo(json.dumps(document(results), indent=2))
-    elif sys.stdout.isatty():
-        print_table(table(results))
-    else:
-        typer.echo("\n".join(lines(results)))
-    if count := faults(results):
+    results = examine(checks(int(free * GIB)))
+    typer.echo(json.dumps(document(results), indent=2) if as_json else "\n".join(lines(results)))
+    if count := count_faults(results):
         if not as_json:
             typer.echo(f"{count} {'fault' if count == 1 else 'faults'}", err=True)
         raise typer.Exit(2)
