@@ -21,7 +21,7 @@ from plumbline.doctor.findings import Finding, fault, nothing, ok, python, run, 
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
 """Packages of ONNX Runtime: of Plumbline, and of its extra `gpu`. Both write into one folder, and pip does not warn."""
-ALWAYS = "predict, inspect, restore, score, bench, triton and doctor"
+ALWAYS = "predict, inspect, restore, score, triton and doctor"
 """Commands that every installation has."""
 GIVES = {
     "torch": "explain, adapt, adapters and --adapter",
