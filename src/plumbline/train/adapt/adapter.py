@@ -24,7 +24,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.params import Prepare
+from plumbline.params import Prepare, RecordedPrepare
 from plumbline.prepare.features.definition import PREPARATION
 
 MAX_BYTES = 100_000
@@ -132,7 +132,7 @@ class AboutAdapter(BaseModel):
     """Figures of the base on those buildings."""
     after: Figures
     """Figures of the adapted model on each of them while it was held out."""
-    prepare: Prepare = Prepare()
+    prepare: RecordedPrepare = Prepare()
     """How scatterers were prepared, and must be for the adapted model."""
     preparation: int = Field(default=1, ge=1)
     """`features.PREPARATION` of the version of Plumbline that prepared them."""
