@@ -62,10 +62,9 @@ def test_every_stage_and_every_release_command_is_there():
             "compare",
             "score",
             "serve",
-            "bench",
         )
     }
-    use |= {("triton",), ("tensorrt",), ("cases",), ("compare",)}
+    use |= {("triton",), ("tensorrt",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}
 
 
@@ -80,9 +79,7 @@ def test_help_says_what_it_does_and_gives_an_example(words, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "words", [("predict",), ("explain",), ("adapt",), ("bench",), ("doctor",), ("triton",)], ids=" ".join
-)
+@pytest.mark.parametrize("words", [("predict",), ("explain",), ("adapt",), ("doctor",), ("triton",)], ids=" ".join)
 def test_help_begins_with_what_most_people_need(words, tmp_path):
     said = run_cli(*words, "--help", cwd=tmp_path).out
     most, rare = said.split("More options")
@@ -96,20 +93,18 @@ def test_help_begins_with_what_most_people_need(words, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "keep_last", "wanted"),
+    ("words", "wanted"),
     [
-        ("--points a b c --output o", False, "--points a --points b --points c --output o"),
-        ("--points=a b --map m --points c", False, "--points=a --points b --map m --points c"),
-        ("--map m --points a", False, "--map m --points a"),
-        ("--points", False, "--points"),
-        ("package --points a b", False, "package --points a --points b"),
-        ("--points a b package", True, "--points a --points b package"),
-        ("--points a package --rounds 1", True, "--points a package --rounds 1"),
+        ("--points a b c --output o", "--points a --points b --points c --output o"),
+        ("--points=a b --map m --points c", "--points=a --points b --map m --points c"),
+        ("--map m --points a", "--map m --points a"),
+        ("--points", "--points"),
+        ("package --points a b", "package --points a --points b"),
     ],
 )
-def test_points_takes_every_word_that_follows(words, keep_last, wanted):
+def test_points_takes_every_word_that_follows(words, wanted):
     """As a shell makes them of `--points EGMS_*.zip`."""
-    assert repeated(words.split(), keep_last) == wanted.split()
+    assert repeated(words.split()) == wanted.split()
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)

@@ -18,6 +18,7 @@ from benchmarks.gpu.training import prepared
 from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.export.answers import Answers, Released
+from plumbline.export.interface import signature
 from plumbline.export.package import MODELS
 from plumbline.export.runtime import CPU, OnnxModel
 from plumbline.export.tensorrt.build import build_from_package
@@ -26,23 +27,28 @@ from plumbline.export.tensorrt.runtime import TensorRTModel
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params.compress import EngineArtifact
-from plumbline.validate.bench import BenchInputs, Eager, prepared_inputs
-from plumbline.validate.measure import drawn_batches, middle_building, parity_figures, run_seconds
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.shards import load_shards
+from plumbline.validate.measure import middle_building, parity_figures, run_seconds
 
 PACKAGE = Path(pretrained.__file__).parent / "package"
 CUDA = "CUDAExecutionProvider"
+BUILDINGS = 2048
+"""Most buildings that are answered for."""
 LARGEST = {"pruned": (1e-4, 1e-3), "fp16": (5e-3, 2e-2), "int8": (0.15, 1.5)}
 """How far an artifact may be from torch, in probability and permille: the gates of params.yaml."""
 COLUMNS = ["runtime", "artifact", "ready in, s", "one building, ms", *(f"B {batch}: buildings/s" for batch in BATCHES),
            "from torch: probability", "permille", "allowed", "GPU memory, MB"]  # fmt: skip
 
 
-class EagerOn(Eager):
+class EagerOn(Released):
     """The network under torch eager on a device; inputs and answers lie in the machine's memory, as of the others."""
 
     def __init__(self, model: Diagnosis, device: str) -> None:
-        super().__init__(model.to(device), torch.get_num_threads())
-        self._on = device
+        self.name = "torch eager"
+        widths = {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}
+        self.signature = signature(widths, [], max_length=model.network.spec.max_length)
+        self._model, self._on = model.to(device), device
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
         """Return the outputs."""
@@ -57,7 +63,8 @@ class Contenders:
 
     def __init__(self, title: str, work: Work) -> None:
         self.table, self.figures, self.beyond = Table(title, COLUMNS), dict[str, float](), list[str]()
-        self._inputs: BenchInputs = prepared_inputs(prepared(work) / "data" / "prepare")
+        test = load_shards(prepared(work) / "data" / "prepare" / "test")
+        self._inputs = test.take(np.arange(min(BUILDINGS, len(test))))
         self._reference, self._dry = load_network(PACKAGE), work.dry
         self.add("torch eager", "float32", lambda: EagerOn(load_network(PACKAGE), work.device), "eager", "pruned")
 
@@ -66,14 +73,15 @@ class Contenders:
         began, free = time.perf_counter(), _free()
         model = start()
         ready = time.perf_counter() - began
-        data, seconds = self._inputs.sequences, 0.2 if self._dry else 2.0
+        data, seconds = self._inputs, 0.2 if self._dry else 2.0
 
         def median(inputs: list[Any]) -> float:
             return float(np.median(run_seconds(model, inputs, 200, seconds)))  # type: ignore[arg-type]
 
         cells = [name, artifact, f"{ready:.1f}", f"{1000 * median([middle_building(data)]):.2f}"]
+        drawn = np.random.default_rng(0).permutation(len(data))
         for batch in BATCHES:
-            rate = batch / median(drawn_batches(data, batch))
+            rate = batch / median([data.pad(np.resize(drawn, batch))])
             self.figures[f"{figure}.{batch}.rate"] = rate
             cells.append(f"{rate:,.0f}")
         apart = tuple(parity_figures(self._reference, data, model.answer(data)).values())

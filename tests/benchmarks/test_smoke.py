@@ -22,10 +22,13 @@ NUMBER = re.compile(r"[-+*]*(\d[\d,]*(\.\d+)?(e[-+]\d+)?|nan)\b")
 EMPTY = ("", "–")
 WRITTEN = ("file", "rows", "epochs")
 ARTIFACTS = ("artifact", "file, bytes", "weights, bytes", *(f"B {count}: buildings/s (x)" for count in (1, 64, 256)))
+OF_BAND = ("judged", "p", "category", "quadrant", "said")
+CASES = ("building", "observed", "definition", *(f"{band}: {name}" for band in "XC" for name in OF_BAND))
 USE = ("found", "false alarms")
 # The tables of each: columns, number of rows.
 TABLES = {
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
+    "cases": [(CASES, 6), (CASES, 26)],
     "data": [
         (
             (
@@ -94,10 +97,6 @@ TABLES = {
     "restoration": [
         (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)
     ],
-    "restoration.intervals": [
-        (("scenes", "n", "mean coverage", "in 0.85 to 0.94", "CRPS, mm", "width, mm"), 4),
-        (("scene", "of", "moves, mm", "coverage", "CRPS, mm", "width, mm", "reach", "RMSE, mm", "CPU, s"), 1),
-    ],
     "restoration.left_out": [
         (("left out", "who", "own noise", "points", "answered", "RMSE, mm", "CRPS, mm", "coverage of 90 %"), 4)
     ],
@@ -117,7 +116,6 @@ TABLES = {
     "simulate": [
         (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
     ],
-    "slices": [(("slice", "buildings", "pruned, F1 lost", "pruned, error", "int8, F1 lost", "int8, error"), 20)],
     "soak": [
         (("most right after tidying", "second quarter", "last quarter", "bound", "holds"), 5),
         (("run", "seconds", "server MiB", "workers MiB", "server's files", "disk MiB", "disk files", "git MiB"), 2),
@@ -155,15 +153,14 @@ WORDS = {
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),
-    "slices": ("data/prepare/test", "--package", "data/package", "--unpruned", "data/train"),
     "train": ("--data", "data"),
 }
 """Those that take a run of the pipeline, where there is one; what they make for themselves without, others make too."""
 WHOLE_SYSTEM = ("cluster", "handoff", "soak")
 PROCESSES = {"flow": 1.0}
 """Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
-SLOW = {"artifacts", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
-SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.intervals", "restoration.left_out"}  # judge
+SLOW = {"artifacts", "cases", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
+SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # judge
 SLOW |= {"restoration.use", "settlement", "unchanged"}
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 

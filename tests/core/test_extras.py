@@ -128,8 +128,6 @@ def test_the_base_works_without_any_extra(tmp_path):
     commands = {
         "predict": ["predict", *points, *buildings, "--model", package, "--output", "o.csv", "--map", "m.html"],
         "triton": ["triton", package, "--output", "triton"],
-        "bench": ["bench", package, "--rounds", "1", "--batch", "2", "--json", "bench.json"],
-        "bench own": ["bench", package, *points, *buildings, "--rounds", "1", "--batch", "2"],
         "score of the champion": ["score", "--workers", "1"],
         "score": ["score", "--model", package, "--workers", "1"],
         "doctor": ["doctor", "--free", "0"],
@@ -144,14 +142,8 @@ def test_the_base_works_without_any_extra(tmp_path):
     assert (tmp_path / "o.csv").read_text().count("\n") > 20
     assert "No challenger is looked for" in ended["score"][2]
     assert list(tmp_path.glob("data/score/town/*/predictions.gpkg"))
-    bench = json.loads((tmp_path / "bench.json").read_text())
-    assert {row["runtime"].split(",")[0] for row in bench["rows"]} == {"ONNX Runtime CPU"}
-    first = bench["rows"][0]
-    assert (first["artifact"], first["figures"]["parity_probability"]) == ("model.onnx", 0)
-    assert "from model.onnx" in ended["bench"][1]
     assert "fault" not in ended["doctor"][1]
     assert "MLflow is not installed" in ended["doctor"][1]
-    assert "DVC is not installed" in ended["doctor"][1]
 
 
 def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):

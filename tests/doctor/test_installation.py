@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.extras import install as install_command
+from plumbline.doctor.findings import State
 from plumbline.doctor.installation import (
+    check_environment,
     check_extras,
     check_onnxruntime,
     check_python,
     installed_runtimes,
 )
-from plumbline.doctor.probes import State
-from tests.doctor.conftest import PLACE, faults, states
+from tests.doctor.conftest import faults, states
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def own(*extras: str) -> list[str]:
 
 def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
     install("plumbline-insar", "0.1.0", *own("torch: no-torch no-lightning", "pipeline: no-dvc no-prefect numpy"))
-    (found,) = check_extras(PLACE)
+    (found,) = check_extras()
     assert found.state is State.OK
     assert "added by extras: none" in found.found
     assert "adapt, adapters and --adapter (torch), training" in found.found
@@ -66,7 +67,7 @@ def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
 
 def test_an_extra_counts_where_most_of_it_is_there(install) -> None:
     install("plumbline-insar", "0.1.0", *own("torch: torch lightning no-such-thing"))
-    (found,) = check_extras(PLACE)
+    (found,) = check_extras()
     assert "added by extras: torch" in found.found
 
 
@@ -78,9 +79,9 @@ def test_a_python_that_is_too_old(install) -> None:
 def test_both_runtimes(install) -> None:
     install("onnxruntime-gpu", "1.31.0")
     assert set(installed_runtimes()) == {"onnxruntime", "onnxruntime-gpu"}
-    said = faults(check_onnxruntime)
-    assert "both installed" in said
-    assert "pip uninstall onnxruntime onnxruntime-gpu" in said
+    message = faults(check_onnxruntime)
+    assert "both installed" in message
+    assert "pip uninstall onnxruntime onnxruntime-gpu" in message
 
 
 def test_one_runtime_works(folder: Path) -> None:
@@ -93,3 +94,20 @@ def test_a_runtime_whose_files_are_gone(folder: Path, monkeypatch: pytest.Monkey
     (folder / "onnxruntime" / "__init__.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(folder))
     assert "--force-reinstall" in faults(check_onnxruntime)
+
+
+def test_a_proxy_that_takes_calls_to_this_machine_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert states(check_environment) == [State.OK]
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert states(check_environment) == [State.WARNING, State.OK]
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
+    assert states(check_environment) == [State.OK]
+
+
+def test_the_database_of_another_installation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROJ_DATA", str(folder))
+    message = faults(check_environment)
+    assert "EPSG:3035" in message
+    assert "PROJ_DATA" in message.partition(" -> ")[2]

@@ -1,29 +1,23 @@
-"""params.yaml, dvc.yaml, the checkout, and the shipped package, each really broken."""
+"""params.yaml and the disks, each really broken."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.probes import State
-from plumbline.doctor.project import check_checkout, check_graph, check_package, check_params
-from plumbline.pretrained import PACKAGE
-from tests.doctor.conftest import faults, states, warnings
-
-
-def git(*words: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+from plumbline.doctor.findings import State
+from plumbline.doctor.project import check_disk, check_params, last_run_bytes
+from tests.doctor.conftest import faults, states
 
 
 def test_no_project_is_no_fault(folder: Path) -> None:
-    assert states(check_params) == states(check_graph) == states(check_checkout) == [State.NOTHING]
+    assert states(check_params) == [State.NOTHING]
 
 
 def test_a_project_that_is_right(project: Path) -> None:
-    assert states(check_params) == states(check_graph) == [State.OK]
+    assert states(check_params) == [State.OK]
 
 
 def test_a_file_for_params_is_no_project(folder: Path) -> None:
@@ -31,12 +25,10 @@ def test_a_file_for_params_is_no_project(folder: Path) -> None:
     path = folder / "params.yaml"
     path.write_text('ingest: {products: {"d*.csv": {incidence_deg: 39.3, heading_deg: 192.2}}}\n')
     assert states(check_params) == [State.OK]
-    assert states(check_graph) == [State.NOTHING]
     path.write_text("ingest: {min_coherence: 7}\n")
     assert "ingest.min_coherence: 7 found" in faults(check_params)
     path.write_text("ingest: [\n")
     assert "not readable as YAML" in faults(check_params)
-    assert states(check_graph) == [State.NOTHING]
 
 
 def test_an_unknown_parameter(project: Path) -> None:
@@ -45,49 +37,30 @@ def test_an_unknown_parameter(project: Path) -> None:
     assert "trian: unknown key" in faults(check_params)
 
 
-def test_a_stage_without_a_command(project: Path) -> None:
-    with (project / "dvc.yaml").open("a") as stream:
-        stream.write("  denoise:\n    cmd: plumbline denoise\n")
-    assert "no command of this version for denoise" in faults(check_graph)
+def test_room_enough(project: Path) -> None:
+    assert set(states(partial(check_disk, 0))) == {State.OK}
 
 
-def test_a_graph_that_dvc_refuses(project: Path) -> None:
-    (project / "dvc.yaml").write_text("stages:\n  train:\n    cmmd: plumbline train\n")
-    assert "'./dvc.yaml' validation failed" in faults(check_graph)
+def test_less_free_than_there_shall_be(project: Path) -> None:
+    assert "Free some" in faults(partial(check_disk, 10**18))
 
 
-@pytest.mark.parametrize("text", ["stages: [", "[]", "stages:\n", ""])
-def test_a_graph_that_is_none(project: Path, text: str) -> None:
-    (project / "dvc.yaml").write_text(text)
-    assert "no stages can be read" in faults(check_graph)
+def test_a_run_larger_than_the_disk(project: Path) -> None:
+    Path(".dvc").mkdir()
+    Path("dvc.lock").write_text(
+        "schema: '2.0'\nstages:\n  train:\n    cmd: a\n    outs:\n    - {path: data/train, size: 900000000000000000}\n"
+        "  package:\n    cmd: a\n    outs:\n    - {path: data/package, size: 5}\n"
+    )
+    assert last_run_bytes() == 9 * 10**17 + 5
+    assert "the last run made: 1800000000.0 GB" in faults(partial(check_disk, 0))  # in the cache and in data
 
 
-def test_a_commit_and_changes(project: Path) -> None:
-    assert "no commit yet" in warnings(check_checkout)
-    git("add", ".")
-    git("commit", "--quiet", "--message", "Begin")
-    assert states(check_checkout) == [State.OK]
-    (project / "params.yaml").write_text("changed")
-    assert "params.yaml" in warnings(check_checkout)
+@pytest.mark.parametrize("text", ["", "stages: [", "stages: {train: 3}", "nothing"])
+def test_a_record_that_is_not_readable(project: Path, text: str) -> None:
+    Path("dvc.lock").write_text(text)
+    assert last_run_bytes() == 0
 
 
-def test_a_checkout_whose_records_are_damaged(project: Path) -> None:
-    (project / ".git" / "HEAD").write_text("nonsense")
-    assert "git cannot read the checkout" in faults(check_checkout)
-
-
-def test_another_code_than_that_of_the_checkout(project: Path) -> None:
-    (project / "src" / "plumbline").mkdir(parents=True)
-    assert "are not those that run" in warnings(check_checkout)
-    assert f"`make install` in {project}" in warnings(check_checkout)
-
-
-def test_a_package_that_was_changed(folder: Path) -> None:
-    assert states(check_package) == [State.OK]
-    shutil.copytree(PACKAGE, "data/package")
-    assert states(check_package) == [State.OK, State.OK]
-    with Path("data/package/network.json").open("a") as stream:
-        stream.write(" ")
-    said = faults(check_package)
-    assert "data/package/network.json: changed since it was released" in said
-    assert "dvc checkout data/package" in said
+def test_a_place_that_takes_no_file(project: Path) -> None:
+    Path("data").touch()
+    assert "nothing can be written to data" in faults(partial(check_disk, 0))

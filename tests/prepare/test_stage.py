@@ -162,14 +162,3 @@ def test_a_failed_audit_stops_the_stage_and_leaves_its_evidence(ingested, tmp_pa
     prepare(ingested, PARAMS, tmp_path / "out")
     assert not (tmp_path / ".plumbline/audit").exists()
     assert json.loads((tmp_path / "out/audit/audit.json").read_text())["verdict"] != "fail"
-
-
-def test_a_reference_that_is_missing_is_told_of_before_the_work(ingested, tmp_path, monkeypatch):
-    (tmp_path / ".plumbline" / "audit").mkdir(parents=True)
-    monkeypatch.setattr(stage, "run_jobs", lambda *_: pytest.fail("work was begun"))
-    params = PARAMS.model_copy(update={"audit": PARAMS.audit.model_copy(update={"reference": "gone.json"})})
-    with pytest.raises(InputError, match=r"prepare\.audit\.reference: no file gone\.json"):
-        prepare(ingested, params, tmp_path / "out")
-    with pytest.raises(pytest.fail.Exception, match="work was begun"):
-        prepare(ingested, PARAMS, tmp_path / "out")
-    assert not (tmp_path / ".plumbline" / "audit").exists()

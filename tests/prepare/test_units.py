@@ -1,7 +1,6 @@
 """The same city in files of another unit: read as what they are, and as what they are not."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,8 @@ import pandas as pd
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.core.jobs import clear
 from plumbline.params import Ingest, Prepare, Simulate
-from plumbline.prepare.audit.figures import report_tracks
-from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tiles import write_tile
+from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.points.read import read_points
@@ -55,31 +51,6 @@ def cities(tmp_path_factory):
                     continue
                 write_table(folder / path.name, read_points(path), factor, digits)
     return root
-
-
-def test_points_at_one_place_are_found_across_parts_of_a_file(cities, tmp_path, monkeypatch):
-    folder = tmp_path / "town"
-    shutil.copytree(cities / "made" / "cities" / "c", folder)
-    path = sorted(folder.glob("EGMS*.csv"))[0]
-    lines = path.read_text(encoding="utf-8").splitlines()
-    again = [f"again{number},{line.split(',', 1)[1]}" for number, line in enumerate(lines[1:21])]
-    path.write_text("\n".join([*lines, *again, ""]), encoding="utf-8")
-    assert lines[0].startswith("pid,")
-    track = read_points(path)
-    places = np.unique(np.stack([track.easting, track.northing]), axis=1).shape[1]
-    for tile_m, part_bytes in ((1e6, 10**9), (1e6, path.stat().st_size // 3), (100, path.stat().st_size // 3)):
-        monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
-        ingest([folder], Ingest(tile_m=tile_m), tmp_path / "in")
-        plan = plan_tiles(tmp_path / "in", PARAMS)
-        for tile in plan.tiles:
-            write_tile(tile)
-        found = report_tracks(plan.tiles[0].tracks, [tile.folder for tile in plan.tiles])[track.name]
-        if tile_m == 1e6:
-            assert (found["points_looked_at"], found["duplicates"]) == (len(track), len(track) - places)
-        else:  # tiles without buildings are not looked at
-            assert found["points_looked_at"] < len(track)
-            assert 0 < found["duplicates"] <= len(track) - places
-        clear(plan.work)
 
 
 def write_table(path, track, factor, digits):

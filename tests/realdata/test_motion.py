@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plumbline.params import Audit, Prepare, Product
-from plumbline.prepare.audit.figures import FAST, point_figures, quantile, speeds
+from plumbline.prepare.audit.figures import FAST, noise_counts, quantile, speeds
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
@@ -33,8 +33,7 @@ pytestmark = [
 
 
 def noise_mm(track: Track) -> float:
-    _, _, noise = point_figures([track], [np.arange(len(track))])
-    found = quantile(noise[0], 0.5)
+    found = quantile(noise_counts([track], [np.arange(len(track))])[0], 0.5)
     assert found is not None
     return found
 

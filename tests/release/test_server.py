@@ -14,9 +14,9 @@ from plumbline.release.promotion import promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import tidy
-from tests.doctor.servers import answering
 from tests.ports import free_port
 from tests.release.conftest import MakePackage, Pair
+from tests.servers import answering
 from tests.words import read_words
 
 

@@ -71,7 +71,7 @@ def test_one_altered_byte_in_any_file_is_refused(signed: Path, keys: Pair, name:
     content = bytearray((signed / name).read_bytes())
     content[len(content) // 2] ^= 1
     (signed / name).write_bytes(content)
-    with pytest.raises(SignatureRefused, match=rf"package_one: not as it was signed: changed: {name}\. Get the"):
+    with pytest.raises(SignatureRefused, match=rf"package_one: not as the owner of .* signed it: .*{name}"):
         check_signature(signed, keys.public)
 
 
@@ -82,7 +82,7 @@ def test_a_whole_package_that_somebody_has_made_anew_is_refused(
     forged = make_package("evil")
     shutil.rmtree(signed)
     forged.rename(signed)
-    with pytest.raises(SignatureRefused, match=r"changed: manifest\.json, model\.onnx"):
+    with pytest.raises(SignatureRefused, match=r"signed it: .*manifest\.json.*model\.onnx"):
         check_signature(signed, keys.public)
 
 
@@ -90,13 +90,13 @@ def test_a_whole_package_that_somebody_has_made_anew_is_refused(
 def test_an_added_file_is_refused(signed: Path, keys: Pair, name: str) -> None:
     (signed / name).parent.mkdir(exist_ok=True)
     (signed / name).touch()
-    with pytest.raises(SignatureRefused, match=f"added: {name}"):
+    with pytest.raises(SignatureRefused, match=f"signed it: .*{name}"):
         check_signature(signed, keys.public)
 
 
 def test_a_removed_file_is_refused(signed: Path, keys: Pair) -> None:
     (signed / "MODEL_CARD.md").unlink()
-    with pytest.raises(SignatureRefused, match=r"missing: MODEL_CARD\.md"):
+    with pytest.raises(SignatureRefused, match=r"signed it: .*MODEL_CARD\.md"):
         check_signature(signed, keys.public)
 
 
@@ -105,7 +105,7 @@ def test_links_to_files_are_followed_and_those_to_folders_refused(signed: Path, 
     (signed / "model.onnx").symlink_to(tmp_path / "cached")
     check_signature(signed, keys.public)
     (tmp_path / "cached").write_text("other")
-    with pytest.raises(SignatureRefused, match=r"changed: model\.onnx"):
+    with pytest.raises(SignatureRefused, match=r"signed it: .*model\.onnx"):
         check_signature(signed, keys.public)
     (tmp_path / "elsewhere").mkdir()
     (signed / "adapters").symlink_to(tmp_path / "elsewhere")
@@ -125,11 +125,11 @@ def test_another_key_is_refused_also_where_the_signature_names_the_right_one(
     right = json.loads(signature_of(signed).read_text())["verificationMaterial"]
     other = Pair(tmp_path, "other")
     sign(signed, other.private)
-    with pytest.raises(SignatureRefused, match="package_one: signed with another key"):
+    with pytest.raises(SignatureRefused, match="package_one: not as the owner of"):
         check_signature(signed, keys.public)
     forged = json.loads(signature_of(signed).read_text())
     signature_of(signed).write_text(json.dumps(forged | {"verificationMaterial": right}))
-    with pytest.raises(SignatureRefused, match="does not fit its own content"):
+    with pytest.raises(SignatureRefused, match="signed it: "):
         check_signature(signed, keys.public)
 
 
@@ -138,21 +138,21 @@ def test_a_signature_with_altered_content_is_refused(signed: Path, keys: Pair) -
     payload = bundle["dsseEnvelope"]["payload"]
     bundle["dsseEnvelope"]["payload"] = payload[:40] + ("A" if payload[40] != "A" else "B") + payload[41:]
     signature_of(signed).write_text(json.dumps(bundle))
-    with pytest.raises(SignatureRefused, match="not as it was signed"):
+    with pytest.raises(SignatureRefused, match="not as the owner of"):
         check_signature(signed, keys.public)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"verificationMaterial": {"publicKey": {"hint": 3}}}', "\xff"])
 def test_what_is_no_signature_is_refused(signed: Path, keys: Pair, content: str) -> None:
     signature_of(signed).write_bytes(content.encode("latin-1"))
-    with pytest.raises(SignatureRefused, match=r"package_one\.sig: not readable as a signature"):
+    with pytest.raises(SignatureRefused, match="not as the owner of"):
         check_signature(signed, keys.public)
 
 
 def test_a_signature_with_the_right_name_and_nothing_else_is_refused(signed: Path, keys: Pair) -> None:
     material = json.loads(signature_of(signed).read_text())["verificationMaterial"]
     signature_of(signed).write_text(json.dumps({"verificationMaterial": material}))
-    with pytest.raises(SignatureRefused, match="the signature is unusable"):
+    with pytest.raises(SignatureRefused, match="not as the owner of"):
         check_signature(signed, keys.public)
 
 
@@ -165,41 +165,29 @@ def test_a_key_that_others_can_read_signs_nothing(make_package: MakePackage, key
     assert not signature_of(package).exists()
 
 
-def test_keys_of_the_wrong_kind_are_named(signed: Path, keys: Pair, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="this is a private key"):
-        check_signature(signed, keys.private)
+def test_keys_that_cannot_be_used_are_named(signed: Path, keys: Pair, tmp_path: Path) -> None:
     keys.public.chmod(0o600)
-    with pytest.raises(InputError, match="not readable as a private key"):
-        sign(signed, keys.public)
-    with pytest.raises(InputError, match="no such file"):
-        sign(signed, tmp_path / "nothing.pem")
-    with pytest.raises(InputError, match="no such file"):
-        check_signature(signed, tmp_path / "nothing.pem")
-    (tmp_path / "text.pem").write_text("no key")
-    with pytest.raises(InputError, match="not readable as a public key"):
-        check_signature(signed, tmp_path / "text.pem")
+    text, missing = tmp_path / "text.pem", tmp_path / "nothing.pem"
+    text.write_text("no key")
+    text.chmod(0o600)
     other = Pair(tmp_path, "rsa", rsa.generate_private_key(65537, 2048))
-    with pytest.raises(InputError, match="a key of another kind; an elliptic curve is needed"):
-        sign(signed, other.private)
-    with pytest.raises(InputError, match="a key of another kind"):
-        check_signature(signed, other.public)
     curve = Pair(tmp_path, "curve", ec.generate_private_key(ec.SECP256K1()))
-    with pytest.raises(InputError, match="a key of the curve secp256k1"):
-        sign(signed, curve.private)
+    for key in (keys.public, missing, text, other.private, curve.private):
+        with pytest.raises(InputError, match=rf"{key.name}: cannot sign \("):
+            sign(signed, key)
+    for key in (keys.private, missing, text, other.public, curve.public):
+        with pytest.raises(InputError, match=rf"{key.name}: cannot verify \("):
+            check_signature(signed, key)
 
 
 def test_a_key_with_a_password_asks_for_it(
     make_package: MakePackage, keys: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked, package = Pair(tmp_path, "locked", password=b"secret"), make_package("one")
-    with pytest.raises(InputError, match=f"has a password: set {PASSWORD}"):
-        sign(package, locked.private)
-    monkeypatch.setenv(PASSWORD, "wrong")
-    with pytest.raises(InputError, match="or its password is another"):
-        sign(package, locked.private)
-    with pytest.raises(InputError, match="has no password, but"):
-        sign(package, keys.private)
-    monkeypatch.setenv(PASSWORD, "secret")
+    for password, key in (("", locked), ("wrong", locked), ("secret", keys)):
+        monkeypatch.setenv(PASSWORD, password)
+        with pytest.raises(InputError, match=f"cannot sign .*{PASSWORD}"):
+            sign(package, key.private)
     sign(package, locked.private)
     check_signature(package, locked.public)
 
@@ -238,7 +226,7 @@ def test_the_champion_is_signed_when_it_is_promoted(registry: Registry, make_pac
     rollback()
     resolve_model("champion", verify_key=keys.public)
     (champion / "model.onnx").write_text("evil")
-    with pytest.raises(SignatureRefused, match=r"changed: model\.onnx"):
+    with pytest.raises(SignatureRefused, match=r"signed it: .*model\.onnx"):
         resolve_model("champion", verify_key=keys.public)
 
 
@@ -334,4 +322,4 @@ def test_predict_and_score_use_the_signed_champion_and_refuse_what_was_altered(
     card.write_text("This model may be used for everything.")
     ended = run_cli(*words, cwd=root)
     assert ended.code == 3
-    assert "changed: MODEL_CARD.md" in ended.err
+    assert "MODEL_CARD.md" in ended.err

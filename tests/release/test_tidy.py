@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from plumbline.cli.release import app
 from plumbline.core.console import log
-from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.errors import InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
-from plumbline.release.promotion import REPLACED, challenge, promote, rollback
+from plumbline.release.promotion import challenge, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import plan_tidy, tidy
@@ -110,12 +110,6 @@ def test_champion_and_promised_roll_backs_never_go(sequence, former, packages, n
     assert written.count in left or packages == 0 or not versions
     assert {*decided.history} <= left | {written.champion}
 
-    # Whoever was the champion is known for it, by the list, by its mark, or by what is written down for later.
-    was = set(written.history) | written.rolled_back
-    for number in was - {written.champion}:
-        marked = number in left and (number in decided.history or number in written.rolled_back)
-        assert marked or f"v{number}" in decided.retired
-
     # As many roll-backs as before, up to what is promised, and to the same versions.
     before, after = list(written.history), Written()
     after.champion, after.history = written.champion, decided.history
@@ -135,11 +129,8 @@ def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry
     dry = tidy(FEW.model_copy(update={"packages": 0}), registry, dry_run=True)
     assert len(registry.versions()) == 5
     assert {path.name for path in Path("mlartifacts").iterdir()} == before
-    size = sum(path.stat().st_size for path in Path("mlartifacts").rglob("*") if path.is_file())
     done = tidy(FEW.model_copy(update={"packages": 0}), registry)
     assert [item.number for item in done.packages] == [item.number for item in dry.packages] == [1, 2]
-    assert size - done.bytes == sum(path.stat().st_size for path in Path("mlartifacts").rglob("*") if path.is_file())
-    assert dry.bytes == done.bytes > 0
     assert len(list(Path("mlartifacts").iterdir())) == len(runs()) == len(registry.versions()) == 3
 
     assert model() == "five"
@@ -149,27 +140,6 @@ def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry
     with pytest.raises(InputError, match="no champion was released before"):
         rollback()
     assert tidy(FEW, registry).packages[0].number == 4  # rolled back, and one older than the newest
-
-
-def test_a_champion_of_the_past_stays_out_after_its_files_are_gone(
-    registry: Registry, make_package: MakePackage
-) -> None:
-    """A machine on an old commit makes the old package anew, whose record is no longer there."""
-    none = Tidy(former_champions=1, packages=0)
-    for words in ("one", "two", "three"):
-        promote(make_package(words), agree)
-    rollback()
-    promote(make_package("four"), agree)
-    gone = tidy(none, registry).packages
-    assert [item.number for item in gone] == [1, 3]
-    assert registry.retired() == {gone[0].version: REPLACED, gone[1].version: "was rolled back"}
-    with pytest.raises(GateRefused, match=f"{gone[0].version} was the champion until .* and stays out"):
-        promote(Path("package_one"), agree)
-    with pytest.raises(GateRefused, match="was rolled back and stays out"):
-        promote(Path("package_three"), agree)
-    assert model() == "four"
-    assert promote(Path("package_one"), agree, again=True).champion.number == 5
-    assert model() == "one"
 
 
 def test_whatever_has_an_alias_stays(registry: Registry, make_package: MakePackage) -> None:

@@ -17,7 +17,6 @@ from plumbline.params import Prepare
 from plumbline.prepare.features.sequences import only
 from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.measure import (
-    drawn_batches,
     judged_figures,
     latency_ms,
     novelty_figures,
@@ -166,11 +165,3 @@ def test_a_slow_model_is_run_twice_and_no_more():
     assert len(times) == 2
     assert times.min() >= 0.02
     assert len(model.given) == 3
-
-
-def test_batches_hold_every_building_before_one_comes_again(data):
-    batches = drawn_batches(data, 4, least_buildings=len(data))
-    assert {len(batch["geometry"]) for batch in batches} == {4}
-    rows = np.concatenate([batch["geometry"] for batch in batches])[: len(data)]
-    assert len(np.unique(rows, axis=0)) == len(data)
-    assert len(drawn_batches(data, 3 * len(data))[0]["mask"]) == 3 * len(data)

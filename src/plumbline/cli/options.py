@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperOption
 from typer.models import CommandFunctionType
 
 from plumbline.core.console import console
@@ -210,16 +210,14 @@ class PointsCommand(OnceCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after repeating `--points` before each of its values."""
-        takes_argument = any(isinstance(param, TyperArgument) for param in self.params)
-        return super().parse_args(ctx, repeated(args, takes_argument and bool(args) and _is_option(args[0])))
+        return super().parse_args(ctx, repeated(args))
 
 
-def repeated(words: Sequence[str], keep_last: bool = False, option: str = "--points") -> list[str]:
+def repeated(words: Sequence[str], option: str = "--points") -> list[str]:
     """Return the words of a command line with `option` before each value that follows it.
 
     Args:
         words: after the command.
-        keep_last: the last of several values is an argument of the command, which comes nowhere before.
         option: which.
     """
     result: list[str] = []
@@ -234,12 +232,9 @@ def repeated(words: Sequence[str], keep_last: bool = False, option: str = "--poi
         elif not word.startswith(f"{option}="):
             continue
         end = next((place for place in range(number, len(words)) if _is_option(words[place])), len(words))
-        values = words[number:end]
-        if keep_last and values:
-            values = values[:-1]
-        for value in values:
+        for value in words[number:end]:
             result += [option, value]
-        number += len(values)
+        number = end
     return result
 
 

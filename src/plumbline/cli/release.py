@@ -194,10 +194,8 @@ def tidy(
     removed = run(settings, Registry(name or _name_in(params)), dry_run)
     for item in removed.packages:
         log.info("package %s, number %d, registered %s", item.version, item.number, f"{item.registered:%Y-%m-%d}")
-    told = "would be removed" if dry_run else "removed"
-    log.info(
-        f"{told}: {len(removed.packages)} packages, {removed.trainings} records of training, {removed.bytes} bytes"
-    )
+    action = "would be removed" if dry_run else "removed"
+    log.info(f"{action}: {len(removed.packages)} packages, {removed.trainings} records of training")
 
 
 @app.command("list", epilog="Example: `plumbline release list`")

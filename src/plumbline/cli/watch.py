@@ -189,21 +189,3 @@ def _gist(table: pd.DataFrame) -> Table:
 
 def _yes(agrees: Any) -> str:
     return {True: "yes", False: "no"}.get(agrees, "-")
-
-
-@app.command(epilog="Example: `plumbline cases --output docs/real.md`")
-def cases(
-    output: Annotated[Path, typer.Option(metavar="FILE", help="Page to write: Markdown.")],
-    draws: Annotated[int, typer.Option(min=2, max=200, help="Copies of each building, with noise of their own.")] = 50,
-    model: PackageOption = "pretrained",
-) -> None:
-    """Judge published buildings by their levels, and as radar would see them, beside what was observed."""
-    import datetime
-
-    from plumbline.cases.judge import judge_cases
-    from plumbline.cases.page import write_page
-    from plumbline.core.files import check_writable
-
-    check_writable(output)
-    with package_folder(model, None, None) as package:
-        write_page(judge_cases(package, draws), output, datetime.datetime.now(datetime.UTC).date())

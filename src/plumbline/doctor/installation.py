@@ -1,26 +1,27 @@
-"""Check Python, the extras, ONNX Runtime and the GPU."""
+"""Check Python, the extras, ONNX Runtime, the GPU and the environment's variables."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from urllib.request import getproxies, proxy_bypass
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from plumbline.core.extras import DISTRIBUTION, install, is_installed
-from plumbline.doctor.probes import Finding, Place, fault, nothing, ok, python, run, warning
+from plumbline.doctor.findings import Finding, fault, nothing, ok, python, run, warning
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
-"""The first comes with Plumbline, the second with its extra `gpu`. Both write into one folder, and pip says nothing."""
-AGAIN = "Install it: its wheel, or in a clone `make install` or `pip install -e .`."
-ALWAYS = "predict, inspect, restore, score, bench, triton and doctor"
+"""Packages of ONNX Runtime: of Plumbline, and of its extra `gpu`. Both write into one folder, and pip does not warn."""
+ALWAYS = "predict, inspect, restore, score, triton and doctor"
 """Commands that every installation has."""
 GIVES = {
     "torch": "explain, adapt, adapters and --adapter",
@@ -28,128 +29,103 @@ GIVES = {
     "sign": "--sign-key and --verify-key",
     "serve": "serve",
 }
-"""What the extras are for that a user may miss."""
+"""Commands and options that a user may miss, by extra."""
 
 
-def check_python(_: Place) -> Iterator[Finding]:
+def check_python() -> Iterator[Finding]:
     """Check that this Python version is supported."""
-    found = platform.python_version()
-    needed = _metadata()["Requires-Python"] or ""
-    if found not in SpecifierSet(needed, prereleases=True):
-        yield fault(f"Python {found}; {needed} is needed", "Make the environment anew with Python 3.11 to 3.14.")
+    version = platform.python_version()
+    needed = metadata.metadata(DISTRIBUTION)["Requires-Python"] or ""
+    if version not in SpecifierSet(needed, prereleases=True):
+        yield fault(f"Python {version}; {needed} is needed", "Make the environment anew with Python 3.11 to 3.14.")
     else:
-        yield ok(f"Python {found} in {sys.prefix}")
+        yield ok(f"Python {version} in {sys.prefix}")
 
 
-def check_extras(_: Place) -> Iterator[Finding]:
+def check_extras() -> Iterator[Finding]:
     """Report what this installation can do. A missing extra is not a fault."""
-    there = _extras_there()
-    missing = [f"{told} ({extra})" for extra, told in GIVES.items() if extra not in there]
-    yield ok(
-        "; ".join(
-            [
-                f"{ALWAYS} work; added by extras: {', '.join(there) or 'none'}",
-                *(["not here: " + ", ".join(missing), f"to add one, {install('EXTRA')}"] if missing else []),
-            ]
-        )
-    )
+    extras = _installed_extras()
+    missing = [f"{commands} ({extra})" for extra, commands in GIVES.items() if extra not in extras]
+    message = f"{ALWAYS} work; added by extras: {', '.join(extras) or 'none'}"
+    if missing:
+        message += f"; not here: {', '.join(missing)}; to add one, {install('EXTRA')}"
+    yield ok(message)
 
 
-def _extras_there() -> list[str]:
+def _installed_extras() -> list[str]:
     """Return the extras of which more than half of the packages are installed."""
-    packages: dict[str, list[str]] = {extra: [] for extra in _metadata().get_all("Provides-Extra") or []}
-    for one in map(Requirement, metadata.requires(DISTRIBUTION) or []):
-        if one.marker is not None and not one.marker.evaluate({"extra": ""}):
+    extras = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    packages: dict[str, list[str]] = {extra: [] for extra in extras}
+    for requirement in map(Requirement, metadata.requires(DISTRIBUTION) or []):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             for extra in packages:
-                if one.marker.evaluate({"extra": extra}):
-                    packages[extra].append(one.name)
-    return sorted(extra for extra, names in packages.items() if len(_installed(names)) > len(names) / 2)
+                if requirement.marker.evaluate({"extra": extra}):
+                    packages[extra].append(requirement.name)
+    return sorted(extra for extra, names in packages.items() if len(_versions(names)) > len(names) / 2)
 
 
-def _installed(names: Iterable[str]) -> dict[str, str]:
+def _versions(names: Iterable[str]) -> dict[str, str]:
     """Return the version of each package that is installed, without loading it: it may be broken."""
-    found = {}
+    versions = {}
     for name in names:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _metadata() -> metadata.PackageMetadata:
-    try:
-        return metadata.metadata(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        raise OSError(f"no package named {DISTRIBUTION} is installed in {sys.prefix}. {AGAIN}") from None
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 ASK = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
 
 
-def check_onnxruntime(place: Place) -> Iterator[Finding]:
+def check_onnxruntime() -> Iterator[Finding]:
     """Check that exactly one ONNX Runtime package is installed, and that it works."""
-    installed = installed_runtimes()
-    told = " and ".join(f"{name} {version}" for name, version in installed.items())
-    if len(installed) > 1:
+    runtimes = installed_runtimes()
+    message = " and ".join(f"{name} {version}" for name, version in runtimes.items())
+    choice = f"{install_command(CPU)}, or {install_command(GPU)} on a machine with a GPU."
+    if len(runtimes) > 1:
         yield fault(
-            f"{told} are both installed, over one another",
-            f"`pip uninstall {CPU} {GPU}`, then install one of them: {only(CPU)}, or {only(GPU)} on a "
-            "machine with a GPU.",
+            f"{message} are both installed, over one another",
+            f"`pip uninstall {CPU} {GPU}`, then install one of them: {choice}",
         )
         return
-    if not installed:
-        yield fault(
-            "neither onnxruntime nor onnxruntime-gpu is installed",
-            f"{only(CPU)}, or {only(GPU)} on a machine with a GPU.",
-        )
+    if not runtimes:
+        yield fault("neither onnxruntime nor onnxruntime-gpu is installed", choice)
         return
-    ended = python(ASK, place.seconds)
-    (name,) = installed
+    ended = python(ASK)
+    (name,) = runtimes
     if ended.code:
         yield fault(
-            f"{told} cannot be imported: {ended.last}",
-            f"`pip install --force-reinstall --no-deps {name}=={installed[name]}`: the other one may have "
+            f"{message} cannot be imported: {ended.last}",
+            f"`pip install --force-reinstall --no-deps {name}=={runtimes[name]}`: the other one may have "
             "taken its files along when it was uninstalled.",
         )
-        return
-    yield ok(f"{told}, with {', '.join(ended.out.splitlines()[-1].split())}")
+    else:
+        yield ok(f"{message}, with {', '.join(ended.out.splitlines()[-1].split())}")
 
 
-def only(package: str) -> str:
+def install_command(package: str) -> str:
     """Return the command that installs one of the two packages, in the version that Plumbline needs."""
-    asked = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or []]
-    return next((f"`pip install '{one.name}{one.specifier}'`" for one in asked if one.name == package), package)
+    requirements = map(Requirement, metadata.requires(DISTRIBUTION) or [])
+    return next((f"`pip install '{r.name}{r.specifier}'`" for r in requirements if r.name == package), package)
 
 
 def installed_runtimes() -> dict[str, str]:
     """Return the version of each installed runtime."""
-    return _installed((CPU, GPU))
+    return _versions((CPU, GPU))
 
 
 ASK_TORCH = """
 import json, torch
-known = {"version": torch.__version__, "cuda": torch.version.cuda, "available": torch.cuda.is_available()}
-if known["available"]:
-    torch.zeros(1, device="cuda").add_(1).item()  # that it is there is not yet that it computes
-print(json.dumps(known))
+state = {"version": torch.__version__, "cuda": torch.version.cuda, "available": torch.cuda.is_available()}
+if state["available"]:
+    torch.zeros(1, device="cuda").add_(1).item()  # a GPU that is listed may still not compute
+print(json.dumps(state))
 """
 ASK_CUDA = """
 from plumbline import pretrained
 from plumbline.export.runtime import OnnxModel
 OnnxModel(pretrained.PACKAGE / "model.onnx", "CUDAExecutionProvider")
 """
-"""A session is opened: what onnxruntime lists is what it was built with, not what loads."""
-
-
-@dataclass(frozen=True)
-class Driver:
-    """Driver and GPUs that nvidia-smi lists."""
-
-    version: str
-    cuda: str
-    """Newest CUDA that this driver runs, MAJOR.MINOR."""
-    gpus: list[str]
+"""Code that opens a session: what onnxruntime lists is what it was built with, not what loads."""
 
 
 @dataclass(frozen=True)
@@ -161,102 +137,98 @@ class Torch:
     available: bool
 
 
-def check_gpu(place: Place) -> Iterator[Finding]:
+def check_gpu() -> Iterator[Finding]:
     """Check the GPU driver, PyTorch and ONNX Runtime. A missing GPU is a fault only where GPU builds are installed."""
-    extra = GPU in installed_runtimes()
-    driver: Driver | str | None = None
+    gpus = ""
     if shutil.which("nvidia-smi"):
-        ended = run("nvidia-smi", seconds=place.seconds)
-        listed = run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader", seconds=place.seconds)
-        driver = ended.last if ended.code or listed.code else read_driver(ended.out, listed.out)
-    torch: Torch | str | None = None
-    if is_installed("torch"):
-        ended = python(ASK_TORCH, place.seconds)
-        try:
-            torch = Torch(**json.loads(ended.out.splitlines()[-1])) if not ended.code else ended.last
-        except (ValueError, TypeError, IndexError):
-            torch = ended.last
-    yield from judge(driver, torch, extra)
-    if extra and isinstance(driver, Driver):
-        ended = python(ASK_CUDA, place.seconds)
+        ended = run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
         if ended.code:
             yield fault(
-                f"onnxruntime-gpu does not run on CUDA ({ended.last})",
-                "Its CUDA libraries are missing or too old: see docs/runtimes.md.",
+                f"nvidia-smi is there and fails: {ended.last}",
+                "Install the driver again, and restart: after an update the old one is still loaded.",
             )
+            return
+        gpus = "; ".join(ended.out.splitlines())
+    torch = None
+    if is_installed("torch"):
+        ended = python(ASK_TORCH)
+        if ended.code:
+            yield fault(f"PyTorch cannot be used: {ended.last}", "`make run` installs it again; see CONTRIBUTING.md.")
+            return
+        torch = Torch(**json.loads(ended.out.splitlines()[-1]))
+    has_gpu_runtime = GPU in installed_runtimes()
+    yield judge(gpus, torch, has_gpu_runtime)
+    if gpus and not has_gpu_runtime:
+        yield warning(
+            "onnxruntime is the CPU one: released models run on the CPU",
+            f"If they shall use the GPU: `pip uninstall {CPU}`, then {install_command(GPU)}. See docs/runtimes.md.",
+        )
+    elif gpus and (ended := python(ASK_CUDA)).code:
+        yield fault(
+            f"onnxruntime-gpu does not run on CUDA ({ended.last})",
+            "Its CUDA libraries are missing or too old: see docs/runtimes.md.",
+        )
 
 
-def read_driver(said: str, listed: str) -> Driver | str:
-    """Read the driver from nvidia-smi's page and list of GPUs; return a message where they lack it."""
-    version = re.search(r"Driver Version: *([\d.]+)", said)
-    cuda = re.search(r"CUDA (?:UMD )?Version: *([\d.]+)", said)
-    gpus = [line.strip() for line in listed.splitlines() if line.strip()]
-    if not version or not cuda or not gpus:
-        return "nvidia-smi names no driver, no CUDA version or no GPU"
-    return Driver(version[1], cuda[1], gpus)
-
-
-def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -> Iterator[Finding]:
-    """Report the mismatches between driver and PyTorch.
+def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
+    """Return how GPUs, driver and PyTorch fit together.
 
     Args:
-        driver: None where there is no nvidia-smi, text where it failed.
-        torch: None where it is not installed, text where it cannot be imported.
-        extra: the package of the extra `gpu` is installed.
+        gpus: names, memory and driver of the GPUs; empty without any. torch: None where it is not installed.
+        has_gpu_runtime: onnxruntime-gpu, the package of the extra `gpu`, is installed.
     """
-    if isinstance(torch, str):
-        yield fault(f"PyTorch cannot be used: {torch}", "`make run` installs it again; see CONTRIBUTING.md.")
-        return
-    if isinstance(driver, str):
-        yield fault(
-            f"nvidia-smi is there and fails: {driver}",
-            "Install the driver again, and restart: after an update the old one is still loaded.",
-        )
-    elif driver is not None:
-        yield from _with(driver, torch, extra)
-    elif extra:
-        yield fault(
+    if not gpus and has_gpu_runtime:
+        return fault(
             "the extra `gpu` is installed and no NVIDIA driver is found",
             "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
-            f"`pip uninstall {GPU}`, then {only(CPU)}.",
+            f"`pip uninstall {GPU}`, then {install_command(CPU)}.",
         )
-    elif torch and torch.cuda:
-        yield warning(
+    if not gpus and torch and torch.cuda:
+        return warning(
             f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on the CPU",
             "Nothing, or its CPU build, which is smaller: see CONTRIBUTING.md.",
         )
-    else:
-        yield nothing("no GPU, and nothing installed that wants one")
-
-
-def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]:
-    told = f"{', '.join(driver.gpus)}; driver {driver.version} for CUDA {driver.cuda}"
+    if not gpus:
+        return nothing("no GPU, and nothing installed that wants one")
     if torch is None:
-        yield ok(f"{told}; PyTorch is not installed, nothing trains here ({install('torch')})")
-    elif torch.cuda is None:
-        yield warning(
-            f"{told}; PyTorch {torch.version} is the CPU build: training does not use the GPU",
+        return ok(f"{gpus}; PyTorch is not installed, nothing trains here ({install('torch')})")
+    if torch.cuda is None:
+        return warning(
+            f"{gpus}; PyTorch {torch.version} is the CPU build: training does not use the GPU",
             "Install its CUDA build, see docs/runtimes.md; or nothing, if this machine shall not train.",
         )
-    elif _major(torch.cuda) > _major(driver.cuda):
-        # Within one major version newer minor ones run on an older driver (CUDA Compatibility, NVIDIA).
-        yield fault(
-            f"{told}; PyTorch {torch.version} is built for CUDA {torch.cuda}, which this driver cannot run",
-            f"Install a driver for CUDA {_major(torch.cuda)} or newer, or PyTorch's build for an older CUDA.",
+    if not torch.available:
+        return fault(
+            f"{gpus}; PyTorch {torch.version} sees no GPU",
+            f"Check that the driver is for CUDA {torch.cuda.split('.')[0]} or newer, that CUDA_VISIBLE_DEVICES does "
+            "not hide the GPU, and that this user may open /dev/nvidia*.",
         )
-    elif not torch.available:
+    return ok(f"{gpus}; PyTorch {torch.version} computes on it")
+
+
+VARIABLES = ("PROJ_DATA", "PROJ_LIB", "GDAL_DATA", "GDAL_DRIVER_PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""Variables by which another installation, as QGIS or conda, hands its own files to the libraries of this one."""
+ASK_PROJ = """
+from pyproj import CRS
+import rasterio.crs
+CRS.from_epsg(3035), rasterio.crs.CRS.from_epsg(3035)
+"""
+
+
+def check_environment() -> Iterator[Finding]:
+    """Check that proxies leave this machine's own servers alone, and that PROJ finds its database."""
+    proxies = getproxies()
+    if ("http" in proxies or "all" in proxies) and not proxy_bypass("127.0.0.1"):
+        yield warning(
+            f"requests to servers on this machine go through the proxy {proxies.get('http') or proxies['all']}",
+            "`export NO_PROXY=127.0.0.1,localhost` before `make run` or `make up`.",
+        )
+    variables = ", ".join(name for name in VARIABLES if os.environ.get(name))
+    ended = python(ASK_PROJ)
+    if ended.code:
         yield fault(
-            f"{told}; PyTorch {torch.version} sees no GPU",
-            "See whether CUDA_VISIBLE_DEVICES hides it, and whether this user may open /dev/nvidia*.",
+            f"PROJ does not know EPSG:3035 ({ended.last})",
+            f"Unset what another installation set ({variables or 'none of the usual variables is set'}).",
         )
     else:
-        yield ok(f"{told}; PyTorch {torch.version} computes on it")
-    if not extra:
-        yield warning(
-            "onnxruntime is the CPU one: released models run on the CPU",
-            f"If they shall use the GPU: `pip uninstall {CPU}`, then {only(GPU)}. See docs/runtimes.md.",
-        )
-
-
-def _major(version: str) -> int:
-    return int(version.split(".")[0])
+        yield ok(f"PROJ finds its database; variables set: {variables or 'none'}")

@@ -1,146 +1,160 @@
-"""Check parameters, stage graph, checkout and package."""
+"""Check the project in the working directory: its parameters, its registry and its disks."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sqlite3
+import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from plumbline.core.errors import InputError
 from plumbline.core.extras import install, is_installed
-from plumbline.core.source_code import PYTHON_PACKAGE, foreign_checkout
-from plumbline.doctor.probes import Finding, Place, dvc, fault, importing, nothing, ok, run, warning
+from plumbline.core.jobs import WORK
+from plumbline.doctor.findings import Finding, fault, nothing, ok, warning
 from plumbline.params import check_sections, is_partial, load_params
 
-PARAMS, GRAPH = Path("params.yaml"), Path("dvc.yaml")
+PARAMS, GRAPH, LOCK = Path("params.yaml"), Path("dvc.yaml"), Path("dvc.lock")
 
 
-def check_params(_: Place) -> Iterator[Finding]:
+def check_params() -> Iterator[Finding]:
     """Check that params.yaml has only allowed values."""
     if not PARAMS.exists() and not GRAPH.exists():
         yield nothing(f"{Path.cwd()} is no project: neither {PARAMS} nor {GRAPH} is there")
         return
     try:
-        if _is_for_option():
+        # A file for `predict --params` has a few sections, and no graph of stages beside it.
+        if not GRAPH.exists() and is_partial(PARAMS):
             check_sections(PARAMS)
-            yield ok(
-                f"every key is known and in its range; for `--params`, as it is no whole one and no {GRAPH} is there"
-            )
-            return
-        load_params(PARAMS)
-        yield ok("every key is known and in its range")
+        else:
+            load_params(PARAMS)
     except InputError as error:
         for line in str(error).splitlines():  # a line a key
             yield fault(line, f"Correct {PARAMS}; `git diff {PARAMS}` shows what was changed.")
-
-
-def _is_for_option() -> bool:
-    """Return whether params.yaml is a file for `predict --params` (a few sections), rather than a project's."""
-    return not GRAPH.exists() and is_partial(PARAMS)
-
-
-def check_graph(place: Place) -> Iterator[Finding]:
-    """Check that DVC can read dvc.yaml, and that each stage in it is a command of this version."""
-    if not GRAPH.exists():
-        with suppress(InputError):  # told of by the check of params.yaml, as is one that is not there
-            if not _is_for_option():
-                yield fault(f"{PARAMS} is there and {GRAPH} is not", f"`git checkout {GRAPH}`.")
-                return
-        yield nothing("no project here")
         return
-    mend = f"Correct {GRAPH}; `git diff {GRAPH}` shows what was changed."
+    yield ok("every key is known and in its range")
+
+
+ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of the project."
+SECONDS_FOR_LOCK = 3.0
+
+
+def check_registry() -> Iterator[Finding]:
+    """Check that the registry answers, that its SQLite file takes a write, and that the champion's files are whole."""
+    if not is_installed("mlflow"):
+        yield nothing(f"MLflow is not installed, and releases nothing ({install('pipeline')})")
+        return
+    from plumbline.release.names import name_here, verify_package
+    from plumbline.release.registry import Registry
+    from plumbline.release.server import database_of, default_uri, local_folder
+
     try:
-        content = yaml.safe_load(GRAPH.read_text(encoding="utf-8"))
-        stages = list(content["stages"])
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
-        yield fault(f"{GRAPH}: no stages can be read ({' '.join(str(error).split())})", mend)
-        return
-    if unknown := [name for name in stages if name not in place.commands]:
-        yield fault(
-            f"{GRAPH}: no command of this version for {', '.join(unknown)}",
-            "Install the version that the checkout is of (`make install`), or correct the names.",
-        )
-    if not is_installed("dvc"):
-        yield nothing(f"{len(stages)} stages; DVC is not installed to read them ({install('pipeline')})")
-        return
-    ended = dvc("stage", "list", "--name-only", "--fail", seconds=place.seconds)
-    if ended.code:
-        yield fault(f"{GRAPH}: DVC refuses it: {ended.error}", mend)
-    elif not unknown:
-        yield ok(f"{len(stages)} stages, each a command of this version")
-
-
-def check_checkout(place: Place) -> Iterator[Finding]:
-    """Check that the checkout has a commit without changes, and that `plumbline` runs its sources."""
-    yield from _code()
-    if shutil.which("git") is None:
-        yield fault("git is not installed", "Install git: machines exchange commits and DVC asks it.")
-        return
-    inside = run("git", "rev-parse", "--is-inside-work-tree", seconds=place.seconds)
-    if inside.code:
-        if "dubious ownership" in inside.err:
-            yield fault(
-                f"git refuses {Path.cwd()}: it belongs to another user",
-                f"`git config --global --add safe.directory {Path.cwd()}`, or `chown` it.",
+        database = database_of(default_uri())
+        if database is not None and not Path(database).exists():
+            reason = unwritable(Path(database).parent)
+            yield (
+                fault(f"{database} is not there and cannot be made ({reason})", ADDRESS)
+                if reason
+                else ok(f"{database} is not there yet; the first release makes it")
             )
-        elif Path(".git").exists():
-            yield fault(f"git cannot read the checkout: {inside.last}", "Clone again; keep data/ and .dvc/cache.")
-        else:
-            yield nothing("no git checkout here")
+            return
+        if database is not None and (problem := _problem_of(Path(database))):
+            yield problem
+            return
+        registry = Registry(name_here())
+        versions = registry.versions()
+    except InputError as error:
+        yield fault(str(error), ADDRESS)
         return
-    commit = run("git", "rev-parse", "--verify", "--quiet", "HEAD", seconds=place.seconds)
-    if commit.code:
-        yield warning("no commit yet", "`git commit`: a run records its commit, and workers are told one.")
+    champion = next((item for item in versions if item.champion), None)
+    yield ok(f"{len(versions)} versions, champion {champion.version if champion else 'none yet'}")
+    if champion is None or (folder := local_folder(champion.source)) is None:
         return
-    status = run("git", "status", "--porcelain", seconds=place.seconds)
-    if status.code:
-        yield fault(f"`git status`: {status.last}", "See what it says; a lock that nobody holds may be removed.")
-        return
-    changed = status.out.splitlines()
-    told = f"commit {commit.out.strip()[:12]}"
-    if changed:
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        names = ", ".join(line[3:] for line in changed[:3])
+    if not folder.is_relative_to(Path.cwd()):
         yield warning(
-            f"{told}, with changes that are in no commit: {names}{more}",
-            "Commit them, or `git stash`: a worker takes the commit it is told, without them.",
+            f"the champion's files lie in another folder than this project: {folder}",
+            "Where this clone was copied or moved, promote its data/package again.",
         )
-    else:
-        yield ok(f"{told}, unchanged")
-
-
-def _code() -> Iterator[Finding]:
-    """Compare the code that runs with this checkout's: an installed copy may be older, another checkout differs."""
-    if root := foreign_checkout():
-        yield warning(
-            f"the sources of this checkout are not those that run: {PYTHON_PACKAGE} is. Stages refuse to run",
-            f"`make install` in {root}, and activate its environment. In another environment: "
-            f"`pip install --no-deps -e {root}`.",
+    try:
+        verify_package(registry.folder(champion))
+    except InputError as error:
+        yield fault(
+            f"the champion's files: {error}",
+            "`plumbline release promote data/package` registers them again, or `release rollback`.",
         )
 
 
-OWN = Path("data/package")
+def _problem_of(path: Path) -> Finding | None:
+    """Find what is wrong with a SQLite file: damaged, locked or read-only. The trial write is rolled back."""
+    try:
+        with closing(sqlite3.connect(path, timeout=SECONDS_FOR_LOCK, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")  # takes the lock that a release takes
+            connection.execute("CREATE TABLE plumbline_doctor (number INTEGER)")
+            connection.execute("ROLLBACK")
+            (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        return fault(
+            f"{path} cannot be written to ({error})",
+            f"Let this user write to the file and its folder; if it is locked, `fuser -v {path}` shows who has it.",
+        )
+    except sqlite3.DatabaseError as error:
+        answer = str(error)
+    restore = f"Restore {path} from a copy; without one, move it away and promote data/package again."
+    return None if answer == "ok" else fault(f"{path} is damaged ({answer})", restore)
 
 
-def check_package(_: Place) -> Iterator[Finding]:
-    """Check the package that comes with Plumbline, and the one from the last run."""
-    with importing:
-        from plumbline.export.package import verify_package
-        from plumbline.pretrained import PACKAGE
-    for folder, what, mend in (
-        (
-            PACKAGE,
-            "the package that comes with Plumbline",
-            "Install Plumbline again; in a clone: `git checkout src/plumbline/pretrained`.",
-        ),
-        (OWN, str(OWN), f"`dvc checkout {OWN}`; if DVC has lost it, `make run`."),
-    ):
-        if folder == OWN and not folder.exists():
-            continue
-        try:
-            yield ok(f"{what}: whole, version {verify_package(folder).version}")
-        except InputError as error:
-            yield fault(str(error), mend)
+def check_disk(free_bytes: int) -> Iterator[Finding]:
+    """Check that each disk takes a file, and has room for another run as large as the last one and for `free_bytes`."""
+    paths = [Path(tempfile.gettempdir()), Path("data"), WORK, Path("mlartifacts")]
+    if Path(".dvc").is_dir():
+        paths.append(Path(".dvc/cache"))
+    run_bytes = last_run_bytes()
+    disks: dict[int, list[Path]] = {}
+    for path in paths:
+        disks.setdefault(nearest(path).stat().st_dev, []).append(path)
+        if reason := unwritable(path):
+            yield fault(f"nothing can be written to {path} ({reason})", "Let this user write there, or free the disk.")
+    for on_disk in disks.values():
+        free = shutil.disk_usage(nearest(on_disk[0])).free
+        needed = run_bytes * len({Path("data"), Path(".dvc/cache")}.intersection(on_disk))
+        message = (
+            f"{free / 1e9:.1f} GB free for {', '.join(map(str, on_disk))} "
+            f"(as much as the last run made: {needed / 1e9:.1f} GB; at least {free_bytes / 1e9:.1f} GB besides)"
+        )
+        mend = "Free some: `python -m flows.tidy` removes old results; `du -sh .plumbline data` shows more."
+        yield ok(message) if free >= needed + free_bytes else fault(message, mend)
+
+
+def last_run_bytes() -> int:
+    """Return the bytes that the stages wrote, from dvc.lock; 0 without a readable one."""
+    try:
+        content: Any = yaml.safe_load(LOCK.read_text(encoding="utf-8"))
+        return sum(int(out.get("size", 0)) for stage in content["stages"].values() for out in stage.get("outs", []))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError, ValueError):
+        return 0
+
+
+def nearest(path: Path) -> Path:
+    """Return the path, or its nearest parent that exists."""
+    path = path.absolute()
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def unwritable(folder: Path) -> str | None:
+    """Return why a file cannot be written in `folder` or its nearest parent; None after a successful trial."""
+    try:
+        # Without a name, where the file system can: nothing is left behind even if this process is killed.
+        with tempfile.TemporaryFile(dir=nearest(folder)) as stream:
+            stream.write(b"plumbline doctor")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        return f"{nearest(folder)}: {error.strerror or error}"
+    return None

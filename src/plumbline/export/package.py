@@ -18,7 +18,7 @@ from plumbline.core.files import atomic_folder, check_place, read_json, sha256_f
 from plumbline.export.interface import interface, predictions_interface, same_inputs
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.weights import MANIFEST as MANIFEST
-from plumbline.params import Prepare
+from plumbline.params import RecordedPrepare
 from plumbline.prepare.features.definition import PREPARATION
 
 CARD = "MODEL_CARD.md"
@@ -222,7 +222,7 @@ class Manifest(PackageManifest):
     category_bounds_permille: list[float]
     category_share: list[float] = Field(default_factory=list)
     """Of the buildings that the default model was calibrated on: what its probabilities of categories stand for."""
-    prepare: Prepare
+    prepare: RecordedPrepare
     """How scatterers must be prepared for this model."""
     preparation: int = Field(ge=1)
     """`features.PREPARATION` of the version of Plumbline that made it."""

@@ -18,7 +18,7 @@ from plumbline.params.load import (
     load_section,
     parse_params,
 )
-from plumbline.params.prepare import Audit, Prepare
+from plumbline.params.prepare import Audit, Prepare, RecordedPrepare, without_audit
 from plumbline.params.section import Section
 from plumbline.params.serve import Adapt, Score, Tidy
 from plumbline.params.simulate import Borrowed, City, Simulate
@@ -45,6 +45,7 @@ __all__ = [
     "Params",
     "Prepare",
     "Product",
+    "RecordedPrepare",
     "Score",
     "Section",
     "Simulate",
@@ -58,4 +59,5 @@ __all__ = [
     "load_params",
     "load_section",
     "parse_params",
+    "without_audit",
 ]

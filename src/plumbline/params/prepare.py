@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
 
@@ -17,30 +18,8 @@ JUDGED = ("max_strain_error_permille", "min_quadrant_confidence")
 class Audit(Section):
     """Bounds of the audit: a figure beyond `min_` or `max_` warns, beyond `refuse_` it stops the pipeline."""
 
-    reference: str | None = None
-    """`reference.json` of an earlier run, or a folder with one, to measure drift from.
-
-    `dvc repro` sees another name, not another content: give each reference a name of its own."""
     sample: int = Field(default=20_000, ge=1000, le=1_000_000)
-    """Buildings and scatterers of a split that quantiles, histograms and drift are taken from."""
-    max_dropped_share: Fraction = 0.5
-    """Of a track's points, while reading: by the quality filter, or because they lack values."""
-    min_assigned_share: Fraction = 0.01
-    """Of a track's points, on a building."""
-    max_left_out_share: Fraction = 0.9
-    """Of a city's buildings, in no split."""
-    min_labelled_share: Fraction = 0.2
-    """Of a city's buildings."""
-    min_epochs: int = Field(default=20, ge=1)
-    min_years: float = Field(default=1.0, ge=0)
-    """Length of a track."""
-    min_period_share: Fraction = 0.8
-    """Of its city's period, covered by a track."""
-    max_gap_days: Positive = 120.0
-    max_missing_share: Fraction = 0.3
-    """Of a track's displacements."""
-    max_duplicate_share: Fraction = 0.1
-    """Of a track's points, at the position of another."""
+    """Buildings and scatterers of a split that drift is taken from."""
     max_speed_mm_yr: Positive = 100.0
     """Along LOS, of one building in a hundred, less three standard errors. Few cities sink faster."""
     refuse_speed_mm_yr: Positive = 1000.0
@@ -65,25 +44,15 @@ class Audit(Section):
     """Of `train`, each Burland category."""
     min_quadrant_share: Fraction = 0.1
     """Of the damaged buildings of `train`, each quadrant."""
-    outlier_z: Positive = 10.0
-    """Robust standard deviations from the median beyond which a value is an outlier."""
-    max_outlier_share: Fraction = 0.05
-    """Of a column."""
     max_skew: Positive = 20.0
     """Skewness of a column."""
-    max_correlation: Fraction = 0.999
-    """Of two columns."""
     max_psi: Positive = 0.25
     """Population stability index of a column; in small data, what chance alone would give counts if it is more."""
-    refuse_psi: Positive | None = None
-    """The same against `reference`; null: drift from it never stops the pipeline."""
 
     @model_validator(mode="after")
     def _warned_before_refused(self) -> Self:
         if self.refuse_severity_permille < self.max_severity_permille:
             raise ValueError("refuse_severity_permille must not be below max_severity_permille")
-        if self.refuse_psi is not None and self.refuse_psi < self.max_psi:
-            raise ValueError("refuse_psi must not be below max_psi")
         if self.refuse_speed_mm_yr < self.max_speed_mm_yr:
             raise ValueError("refuse_speed_mm_yr must not be below max_speed_mm_yr")
         noise = (self.refuse_noise_below_mm, self.min_noise_mm, self.max_noise_mm, self.refuse_noise_above_mm)
@@ -148,3 +117,16 @@ class Prepare(Section):
         if missing:
             raise ValueError(f"split: no share found for {' and '.join(sorted(missing))}")
         return self
+
+
+def without_audit(content: Any) -> Any:
+    """Return a recorded section `prepare` without the bounds of that run's audit, which decide nothing later."""
+    return {key: value for key, value in content.items() if key != "audit"} if isinstance(content, Mapping) else content
+
+
+def _dump(section: Prepare) -> dict[str, Any]:
+    return section.model_dump(mode="json", exclude={"audit"})
+
+
+RecordedPrepare = Annotated[Prepare, BeforeValidator(without_audit), PlainSerializer(_dump)]
+"""Section `prepare` as a package, a training or an adapter has recorded it."""

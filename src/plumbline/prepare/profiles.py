@@ -250,7 +250,6 @@ def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
             {
                 **{key: product[key] for key in REPORTED if key in product},
                 "assigned": product["points"],
-                "points_looked_at": product["points"],
             }
             for product in part.city.products
         ]

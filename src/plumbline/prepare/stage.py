@@ -20,7 +20,6 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import REASONS
 from plumbline.prepare.audit import audit
 from plumbline.prepare.audit.figures import report_tracks
-from plumbline.prepare.audit.reference import load_reference
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.prepare.profiles import (
@@ -76,8 +75,6 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
 
 
 def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) -> None:
-    if params.audit.reference:
-        load_reference(Path(params.audit.reference))  # the audit, which asks for it, comes last
     shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # of a run that failed before
     plan = plan_tiles(ingested, params)
     if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:

@@ -16,7 +16,7 @@ from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.owners import owners_in_tile
-from plumbline.prepare.audit.figures import FIGURES, TrackFigures, point_figures, speeds
+from plumbline.prepare.audit.figures import FIGURES, TrackFigures, noise_counts, speeds
 from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.response.decompose import TrackMeans
@@ -94,7 +94,7 @@ def write_tile(tile: LabelledTile) -> None:
         InputError: a file of the tile is damaged, or its buildings cannot be prepared.
     """
     prepared, buildings, _, tracks = prepare_tile(tile, tile.params)
-    figures = point_figures(tracks, [tile.own_rows(track) for track in tracks])
+    noise = noise_counts(tracks, [tile.own_rows(track) for track in tracks])
     sequences, known = label(prepared.sequences, tile.city.labels(tile.name))
     ground = ground_of(buildings, tile.city.about["crs"], f"footprints of {tile.city.folder.name}")
     with atomic_folder(tile.folder) as out:
@@ -102,7 +102,7 @@ def write_tile(tile: LabelledTile) -> None:
         np.save(out / CENTRE, ground.centre[prepared.footprint][known])
         np.save(out / IDS, buildings["building_id"].to_numpy().astype(str))
         np.savez(out / MEANS, **prepared.means._asdict())
-        np.savez_compressed(out / FIGURES, **TrackFigures(*figures, speeds(prepared.means))._asdict())
+        np.savez_compressed(out / FIGURES, **TrackFigures(noise, speeds(prepared.means))._asdict())
         left_out = {**prepared.left_out.counts, "without_label": int((~known).sum())}
         assigned = prepared.means.points.sum(axis=0).tolist()
         write_json(out / TILE, {"left_out": left_out, "assigned": assigned, "crs": ground.crs})

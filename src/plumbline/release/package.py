@@ -69,7 +69,7 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
             "",
             "## Size and parity",
             "",
-            "Parity compares with torch. `plumbline bench` measures latency on a machine.",
+            "Parity compares with torch. Latency depends on the machine.",
             "",
             *_costs(report),
             "",

@@ -144,9 +144,7 @@ def _promote(
     evidence = None
     if former is None or former.version != manifest.version:
         if not again:
-            told = registry.retired().get(manifest.version)
-            same = [item for item in known if item.version == manifest.version]
-            _refuse_return(package, manifest.version, same, told)
+            _refuse_return(package, manifest.version, known)
         if former is not None:
             evidence = compare(package, registry.folder(former))
     elif former == candidate:
@@ -171,12 +169,12 @@ def _promote(
     return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
 
 
-def _refuse_return(package: Path, version: str, same: list[Registered], retired: str | None) -> None:
-    """Refuse a former champion: an old commit or a retry would bring it back by accident."""
-    told = next((fate for item in same if (fate := fate_of(item))), retired)
-    if told:
+def _refuse_return(package: Path, version: str, known: list[Registered]) -> None:
+    """Refuse a registered former champion: an old commit or a retry would bring it back by accident."""
+    fate = next((fate for item in known if item.version == version and (fate := fate_of(item))), None)
+    if fate:
         raise GateRefused(
-            f"{package}: version {version} {told} and stays out. "
+            f"{package}: version {version} {fate} and stays out. "
             f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
             "is promoted as usual."
         )

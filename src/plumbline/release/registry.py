@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,8 +47,6 @@ SIGNATURE = "package.sig"
 EVIDENCE = "comparison"
 """Folder with the comparison with the former champion, beside the package."""
 HISTORY_LENGTH = 100
-RETIRED = "retired."
-"""With a package's version: tag of the model that tells of a champion of the past whose package is no longer kept."""
 
 
 class Registry:
@@ -206,23 +204,6 @@ class Registry:
         with self.server.answering():
             model = self._model()
         return {int(number) for number in model.aliases.values()} if model else set()
-
-    def retired(self) -> dict[str, str]:
-        """Return former champions that were removed -> why, as recorded by `retire`.
-
-        Raises:
-            InputError: the registry does not answer.
-        """
-        with self.server.answering():
-            model = self._model()
-        tags: dict[str, str] = model.tags if model else {}
-        return {key.removeprefix(RETIRED): why for key, why in tags.items() if key.startswith(RETIRED)}
-
-    def retire(self, versions: Mapping[str, str]) -> None:
-        """Record why these packages (by version) must not be promoted again, even after their removal."""
-        with self.server.answering():
-            for version, why in versions.items():
-                self._client.set_registered_model_tag(self.name, f"{RETIRED}{version}", why)
 
     def keep_history(self, history: list[int]) -> None:
         """Shorten the list of former champions to `history`, the end of what `history()` returned."""

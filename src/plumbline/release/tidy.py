@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import remove
 from plumbline.params import Tidy
-from plumbline.release.promotion import REPLACED, fate_of
 from plumbline.release.registry import Registry
-from plumbline.release.server import EXPERIMENT, local_folder
-from plumbline.release.versions import DAY_MS, Registered, bytes_of, download_folder
+from plumbline.release.server import EXPERIMENT
+from plumbline.release.versions import DAY_MS, Registered, download_folder
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,6 @@ class TidyPlan:
     """Versions that go, the oldest first."""
     history: list[int]
     """Former champions that can still be gone back to: the end of the registry's own list."""
-    retired: dict[str, str]
-    """Version -> why no run may promote it by itself, of champions of the past that the list no longer names."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,6 @@ class RemovedPackages:
     packages: list[Registered]
     trainings: int
     """Records of trainings."""
-    bytes: int
-    """Of files on this machine; those of a server are not known here."""
 
 
 def plan_tidy(
@@ -53,14 +48,7 @@ def plan_tidy(
     stays = {*kept, *aliased, *([] if champion is None else [champion])}
     stays |= {item.number for item in [item for item in newest if item.number not in stays][: params.packages]}
     going = [item for item in reversed(newest) if item.number not in stays]
-    numbers = {item.number for item in going}
-    retired = {}
-    for item in versions:
-        forgotten = item.number in history and item.number not in kept and not item.champion
-        fate = fate_of(item) or (REPLACED if forgotten else None)
-        if fate and (forgotten or item.number in numbers):
-            retired[item.version] = fate
-    return TidyPlan(going, kept, retired)
+    return TidyPlan(going, kept)
 
 
 def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPackages:
@@ -86,7 +74,6 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
             )
         decided = plan_tidy(versions, registry.history(), aliased, params)
         if not dry_run:
-            registry.retire(decided.retired)
             if decided.history != registry.history():
                 registry.keep_history(decided.history)
             for item in decided.going:
@@ -97,20 +84,14 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
             young = 0 if registry.server.locks else DAY_MS
             runs = records.unused(EXPERIMENT, registry.runs_in_use({item.number for item in decided.going}), young)
             trainings = records.old_trainings(params.days, params.runs)
-            size = sum(bytes_of(local_folder(run.info.artifact_uri)) for run in [*runs, *trainings])
             if not dry_run:
                 for run in [*runs, *trainings]:
                     records.remove(run)
-    gone = {item.version for item in decided.going} - {item.version for item in versions if item not in decided.going}
-    for version in sorted(gone):
-        with suppress(InputError):  # what is no version was never fetched
-            folder = download_folder(version)
-            if not folder.is_dir():
-                continue
-            size += bytes_of(folder)
-            if not dry_run:
-                remove(folder)
-    return RemovedPackages(decided.going, len(trainings), size)
+    if not dry_run:
+        for version in {item.version for item in decided.going}:
+            with suppress(InputError):  # what is no version was never fetched
+                remove(download_folder(version))
+    return RemovedPackages(decided.going, len(trainings))
 
 
 def _begin(champion: int | None, history: Sequence[int], count: int) -> int:

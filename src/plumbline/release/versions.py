@@ -215,8 +215,3 @@ class Records:
         at_work: bool = run.info.status == RunStatus.to_string(RunStatus.RUNNING)
         since: int = run.info.start_time if at_work else run.info.end_time or run.info.start_time
         return self._now - since > (days + at_work * AT_WORK_DAYS) * DAY_MS
-
-
-def bytes_of(folder: Path | None) -> int:
-    """Return the bytes of all files below a folder; 0 without a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0

@@ -21,7 +21,7 @@ from plumbline.export.onnx import export_onnx
 from plumbline.export.package import MANIFEST, PREDICTIONS, Manifest, check_replaced, verify_package, write_package
 from plumbline.export.second_graph import export_predictions
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.params import Export, Prepare
+from plumbline.params import Export, Prepare, without_audit
 from plumbline.params.prepare import JUDGED, SEQUENCES
 from plumbline.params.serve import Adapt
 from plumbline.prepare.buildings import prepare_buildings
@@ -106,7 +106,7 @@ def _told_by(base: Path) -> Prepare | None:
     if "prepare" not in params:
         return None
     try:
-        return Prepare.model_validate(params["prepare"])
+        return Prepare.model_validate(without_audit(params["prepare"]))
     except ValidationError as error:
         raise InputError(f"{record}: params.prepare: {error.errors()[0]['msg']}. Train the model again.") from None
 

@@ -116,16 +116,6 @@ def middle_building(sequences: SequenceSet) -> Inputs:
     return sequences.pad(order[len(order) // 2 : len(order) // 2 + 1])
 
 
-def drawn_batches(sequences: SequenceSet, batch: int, least_buildings: int = 0) -> list[Inputs]:
-    """Draw batches of buildings by a fixed seed: one, or as many as hold `least_buildings`.
-
-    A building comes again only after all others.
-    """
-    number = max(1, -(-least_buildings // batch))
-    drawn = np.resize(np.random.default_rng(0).permutation(len(sequences)), number * batch)
-    return [sequences.pad(index) for index in np.split(drawn, number)]
-
-
 def run_seconds(
     model: OnnxModel, batches: Sequence[Inputs], repeats: int = REPEATS, most_seconds: float = np.inf
 ) -> NDArray[np.floating]:

@@ -38,18 +38,10 @@ def make_track(name: str = "up", **changed: Any) -> dict[str, Any]:
     """The report of a good track."""
     return {
         "name": name,
-        "points_read": 1000,
-        "dropped": {"incoherent": 100, "large_rmse": 50},
         "points": 850,
-        "assigned": 600,
-        "duplicates": 3,
         "epochs": 100,
         "first_epoch": "2020-01-01",
         "last_epoch": "2022-12-31",
-        "revisit_days": 12,
-        "longest_gap_days": 24.0,
-        "missing_share": 0.02,
-        "points_looked_at": 800,
         "noise_mm": 2.5,
         "speed_p99_mm_yr": 6.0,
         **changed,

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.core.errors import InputError
 from plumbline.prepare.audit.distributions import (
     ColumnValues,
     bin_edges,
@@ -17,9 +15,7 @@ from plumbline.prepare.audit.distributions import (
     shift,
     stability_index,
 )
-from plumbline.prepare.audit.reference import describe_reference, load_reference
-from plumbline.pretrained import PACKAGE
-from tests.prepare.audit.audited import make_splits, rule, run
+from plumbline.prepare.audit.reference import as_kept, describe_columns
 
 COLUMN = (
     st.lists(st.floats(-100, 100) | st.integers(0, 3).map(float), min_size=1, max_size=60).map(sorted).map(np.array)
@@ -89,14 +85,13 @@ def test_columns_without_values_are_not_compared():
     assert list(compare(one, ColumnValues(2, {"a": np.arange(2.0), "b": np.arange(2.0), "c": np.zeros(0)}))) == ["a"]
 
 
-def test_a_reference_file_stands_for_its_data(tmp_path):
+def test_stored_quantiles_stand_for_their_data():
     rng = np.random.default_rng(2)
     whole = ColumnValues(
         5000, {"t.a": np.sort(rng.normal(size=5000)), "t.b": np.sort(rng.integers(1, 4, 5000).astype(float))}
     )
-    (tmp_path / "reference.json").write_text(json.dumps(describe_reference(whole)))
-    kept = load_reference(tmp_path)
-    assert kept.buildings == 5000
+    stored = json.loads(json.dumps(describe_columns(whole)))
+    kept = ColumnValues(5000, {key: as_kept(row) for key, row in stored["quantiles"].items()})
     now = ColumnValues(
         3000, {"t.a": np.sort(rng.normal(0.5, 1, 3000)), "t.b": np.sort(rng.integers(1, 3, 3000).astype(float))}
     )
@@ -105,64 +100,3 @@ def test_a_reference_file_stands_for_its_data(tmp_path):
         assert found.ks == pytest.approx(exact.ks, abs=0.0051)
         assert found.wasserstein_sd == pytest.approx(exact.wasserstein_sd, abs=0.02)
         assert found.psi == pytest.approx(exact.psi, rel=0.25)
-
-
-def test_the_same_data_do_not_drift_from_their_reference_and_others_do(tmp_path):
-    splits = make_splits()
-    first = run(splits)
-    first.write(tmp_path)
-    assert first.statistics["drift"]["from_reference"] is None
-    again = run(splits, reference=str(tmp_path))
-    assert rule(again, "drift_reference").status == "pass"
-    assert rule(again, "drift_reference").value < 0.02
-    other = splits | {"train": replace(splits["train"], geometry=splits["train"].geometry * 3)}
-    by_file = str(tmp_path / "reference.json")
-    found = rule(run(other, reference=by_file), "drift_reference")
-    assert (found.status, found.bound) == ("warn", 0.25)
-    found = rule(run(other, reference=by_file, refuse_psi=0.4), "drift_reference")
-    assert (found.status, found.bound) == ("fail", 0.4)
-    assert found.where.startswith("train from reference, geometry.")
-
-
-def test_a_reference_of_other_columns_warns(tmp_path):
-    run().write(tmp_path)
-    content = json.loads((tmp_path / "reference.json").read_text())
-    content["quantiles"]["geometry.storeys"] = content["quantiles"].pop("geometry.width")
-    (tmp_path / "reference.json").write_text(json.dumps(content))
-    found = rule(run(reference=str(tmp_path)), "drift_reference")
-    assert (found.status, found.value, found.where) == ("warn", 2, "reference")
-    assert "2 columns are not in both: geometry.storeys, geometry.width" in found.reason
-
-
-BROKEN = [
-    ("[]", "not a reference file"),
-    ("{", "not readable as JSON"),
-    ('{"version": 9, "buildings": 3, "quantiles": {"a": [1]}}', "version 9 found, 1 needed"),
-    ('{"version": 1, "buildings": 3, "quantiles": {"a": ["x"]}}', "not a reference file"),
-    ('{"version": 1, "buildings": 3, "quantiles": {"a": []}}', "column a has no finite values"),
-    ('{"version": 1, "buildings": 3, "quantiles": {"a": [NaN]}}', "column a has no finite values"),
-    ('{"version": 1, "buildings": 3, "quantiles": {}}', "no columns"),
-    ('{"version": 1, "buildings": 0, "quantiles": {"a": [1]}}', "no columns or no buildings"),
-    ('{"version": 1, "quantiles": {"a": [1]}}', "not a reference file"),
-]
-
-
-@pytest.mark.parametrize(("content", "said"), BROKEN)
-def test_a_broken_reference_is_refused_by_name(tmp_path, content, said):
-    path = tmp_path / "reference.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match=f"reference.json: .*{said}"):
-        run({}, reference=str(path))
-
-
-def test_a_missing_reference_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"prepare\.audit\.reference: no file .*absent\.json found"):
-        run({}, reference=str(tmp_path / "absent.json"))
-    with pytest.raises(InputError, match=r"no file .*reference\.json found"):
-        run({}, reference=str(tmp_path))
-
-
-def test_the_conditions_of_a_package_are_no_reference_of_an_audit():
-    """Both files have one name, and the package's holds less."""
-    with pytest.raises(InputError, match=r"the conditions that a model package carries.*data/prepare/audit"):
-        load_reference(PACKAGE)

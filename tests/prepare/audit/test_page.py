@@ -50,7 +50,7 @@ def spoilt():
     """A run in which rules fail, warn and pass."""
     splits = make_splits()
     undamaged = replace(splits["train"], severity=np.full(400, 0.1, "f4"), quadrant=np.full(400, UNDEFINED))
-    return run(splits | {"train": undamaged}, make_report({"missing_share": 0.6}))
+    return run(splits | {"train": undamaged}, make_report({"noise_mm": 30.0}))
 
 
 def test_the_page_shows_every_rule_failing_first():
@@ -66,7 +66,6 @@ def test_the_page_shows_every_rule_failing_first():
         if finding.status != "pass":
             assert finding.reason in page.said
             assert finding.advice in page.said
-    assert page.tags.count("svg") == len(result.statistics["edges"]) - 1 + 2 * 2
 
 
 def test_the_page_loads_nothing_and_is_small():
@@ -80,19 +79,15 @@ def test_the_page_loads_nothing_and_is_small():
     assert not {"src", "href", "onload"} & {key for key, _ in page.attributes}
     assert ("name", "viewport") in page.attributes
     assert len(text.encode()) < 500_000
-    assert "The first 40 of 300 cities." in page.said
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\" onload='x", "</td></table>", "<!--", "&lt;b&gt;"])
 def test_names_are_text_on_the_page(name):
     splits = {"train": make_split("train", 60, 0, name), "test": make_split("test", 40, 1, name)}
-    city = make_report(
-        tracks=[make_track(name, missing_share=0.9, dropped={name: 1})], left_out={name: 3}, notes=[name]
-    )["cities"]["a"]
+    city = make_report(tracks=[make_track(name)], notes=[name])["cities"]["a"]
     page = Page(run(splits, {"cities": {name: city}}).html())
     assert "script" not in page.tags
     assert "onload" not in {key for key, _ in page.attributes}
-    assert name in page.said
     assert f"{name}, {name}" in page.said
 
 
@@ -103,7 +98,7 @@ def test_json_has_verdict_rules_and_statistics_and_no_nan():
     assert content["verdict"] == "fail"
     keys = ["name", "status", "value", "bound", "where", "reason", "advice"]
     assert all(list(rule) == keys for rule in content["rules"])
-    assert set(content["statistics"]) == {"cities", "blocks", "splits", "edges", "drift"}
+    assert set(content["statistics"]) == {"cities", "blocks", "splits", "drift"}
     assert content["statistics"]["blocks"] == {"train": 3, "test": 3}
 
 
@@ -116,13 +111,13 @@ def test_a_failed_audit_stops_with_its_reasons_and_leaves_the_evidence(tmp_path)
     assert "damage_present: 0 found, bound 1 (train, damaged" not in said
     assert "damage_present: 0 found, bound 1 (train: 0 damaged buildings)." in said
     assert said.count("\n") == sum(finding.status == "fail" for finding in result.rules)
-    assert "missing" not in said
+    assert "noise_high" not in said
     assert json.loads((tmp_path / "kept" / "audit.json").read_text())["verdict"] == "fail"
     assert (tmp_path / "kept" / "audit.html").read_text() == result.html()
 
 
 def test_an_audit_that_only_warns_goes_on_and_leaves_nothing(tmp_path):
-    result = run(report=make_report({"missing_share": 0.6}))
+    result = run(report=make_report({"noise_mm": 30.0}))
     assert result.verdict == "warn"
     result.raise_if_failed(tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
@@ -148,7 +143,6 @@ def test_an_empty_split_has_a_page(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"max_psi": 0.5, "refuse_psi": 0.3}, "refuse_psi must not be below max_psi"),
         ({"refuse_severity_permille": 1}, "refuse_severity_permille must not be below"),
         ({"sample": 10}, "sample"),
         ({"min_split": 0}, "min_split"),
@@ -158,12 +152,7 @@ def test_an_empty_split_has_a_page(tmp_path):
 def test_bounds_that_cannot_be_are_refused(wrong, said):
     with pytest.raises(InputError, match=f"prepare.audit.*{said}"):
         parse_params({**PARAMS, "prepare": {**PARAMS["prepare"], "audit": wrong}})
-    assert parse_params({**PARAMS, "prepare": {"audit": {"refuse_psi": 0.5}}}).prepare.audit == Audit(refuse_psi=0.5)
-
-
-def test_paper_shows_the_bars_and_their_key():
-    """A browser prints no background but where it is asked to."""
-    assert ".bar,.key i{print-color-adjust:exact}" in run().html()
+    assert parse_params({**PARAMS, "prepare": {"audit": {"max_psi": 0.5}}}).prepare.audit == Audit(max_psi=0.5)
 
 
 TABLES = """
@@ -186,6 +175,5 @@ def test_names_in_tables_can_be_read_on_every_screen(tmp_path, width):
     (tmp_path / "audit.html").write_text(run(report=report).html(), encoding="utf-8")
     said = framed(tmp_path / "audit.html", tmp_path, TABLES, width, 844)
     lines = dict(said["names"])
-    assert lines["sentinel_a"] == 1
     assert lines["sentinel_a, EGMS_L2b_000_0332_IW3_VV_2019_2021_1"] <= 4
     assert width < 1100 or max(said["wide"]) == 0

@@ -43,14 +43,6 @@ def test_good_data_pass_every_rule():
 
 TRACKS = [
     ("points", {"points": 0}, "warn", 0, 1),
-    ("points_dropped", {"dropped": {"incoherent": 600}}, "warn", 0.6, 0.5),
-    ("points_assigned", {"assigned": 4}, "warn", 4 / 850, 0.01),
-    ("epochs", {"epochs": 11}, "warn", 11, 20),
-    ("period", {"last_epoch": "2020-07-01"}, "warn", 182 / 365.25, 1.0),
-    ("track_period", {"last_epoch": "2021-12-31"}, "warn", 730 / 1095, 0.8),
-    ("gaps", {"longest_gap_days": 150}, "warn", 150, 120),
-    ("missing", {"missing_share": 0.4}, "warn", 0.4, 0.3),
-    ("duplicates", {"duplicates": 160}, "warn", 0.2, 0.1),
     ("speed", {"speed_p99_mm_yr": 150.0}, "warn", 150, 100),
     ("speed", {"speed_p99_mm_yr": 5000.0}, "fail", 5000, 1000),
     ("noise_low", {"noise_mm": 0.1}, "warn", 0.1, 0.3),
@@ -81,7 +73,7 @@ def test_every_rule_stands_in_the_docs_by_its_name_and_none_else():
 
 
 def test_a_track_that_is_not_used_is_not_looked_at():
-    tracks = [make_track(), make_track("down", noise_mm=None, speed_p99_mm_yr=None, points_looked_at=None)]
+    tracks = [make_track(), make_track("down", noise_mm=None, speed_p99_mm_yr=None)]
     assert run({}, make_report(tracks=tracks)).verdict == rule(run({}), "split_size").status
     found = rule(run({}, make_report(tracks=tracks)), "noise_low")
     assert (found.status, found.where) == ("pass", "a, up")
@@ -107,9 +99,7 @@ def test_a_city_without_points_fails():
     assert (found.status, found.value, found.bound, found.where) == ("fail", 0, 1, "a")
 
 
-@pytest.mark.parametrize(
-    "name", [*sorted({name for name, *_ in TRACKS}), "labelled", "buildings_left_out", "block_leak"]
-)
+@pytest.mark.parametrize("name", [*sorted({name for name, *_ in TRACKS}), "block_leak"])
 def test_what_is_not_reported_is_said(name):
     bare = {"cities": {"a": {"tracks": [{"name": "up", "points": 5}] if name != "points" else []}}}
     report = {} if name == "points" else bare
@@ -119,16 +109,14 @@ def test_what_is_not_reported_is_said(name):
 
 
 def test_a_reason_counts_every_place_and_names_the_worst():
-    tracks = [make_track(f"t{i}", missing_share=0.4 + i / 100) for i in range(9)]
-    found = rule(run({}, make_report(tracks=tracks)), "missing")
+    tracks = [make_track(f"t{i}", noise_mm=30.0 + i) for i in range(9)]
+    found = rule(run({}, make_report(tracks=tracks)), "noise_high")
     assert found.where == "a, t8"
-    assert found.reason.startswith("a, t8: 0.48 of the displacements are missing; 8 more: a, t7, a, t6, ")
+    assert found.reason.startswith("a, t8: 38 mm of noise from epoch to epoch; 8 more: a, t7, a, t6, ")
     assert found.reason.endswith("a, t3, ...")
 
 
 CITIES = [
-    ("buildings_left_out", {"left_out": {"insufficient_points": 950}}, 0.95, 0.9),
-    ("labelled", {"labelled": 50}, 0.05, 0.2),
     ("notes", {"notes": ["coordinates were in the other order"]}, 1, 0),
 ]
 
@@ -183,7 +171,6 @@ SPLITS = [
     ("damage_present", lambda: severities([2.0]), "fail", 0, 1, "train, undamaged"),
     ("damage_present", lambda: severities([2.0], "test"), "warn", 0, 1, "test, undamaged"),
     ("damage_balance", lambda: severities([0.1] + [2.0] * 39), "warn", 0.025, 0.05, "train, undamaged"),
-    ("category_present", lambda: severities([0.1, 0.6, 2.0, 4.0], "test"), "warn", 0, 1, "test, category 2"),
     ("category_balance", lambda: severities([0.1, 1, 2, 4] * 25 + [0.6]), "warn", 3 / 400, 0.02, "train, category 1"),
     (
         "quadrant_balance",
@@ -195,28 +182,12 @@ SPLITS = [
     ),
     ("constant", lambda: geometry("tracks", 1.0), "warn", 1, 0, "train"),
     (
-        "outliers",
-        lambda: geometry("spread", np.r_[np.random.default_rng(0).normal(size=370), np.full(30, 1e3)]),
-        "warn",
-        0.075,
-        0.05,
-        "train, geometry.spread",
-    ),
-    (
         "skew",
         lambda: geometry("spread", np.r_[1e4, np.zeros(399)]),
         "warn",
         398 / 399**0.5,
         19.0,
         "train, geometry.spread",
-    ),
-    (
-        "correlation",
-        lambda: geometry("length", 3 * make_splits()["train"].geometry[:, 0] + 5),
-        "warn",
-        1.0,
-        0.999,
-        "train, geometry.side_x and geometry.length",
     ),
 ]
 
@@ -290,26 +261,6 @@ def test_a_block_in_two_splits_fails():
     assert "as a/train/1" in found.reason
 
 
-DIFFICULTIES = [
-    ([0, 1, 2, -1], [0, 1, 2], "pass", "pass"),
-    ([0, 1, 2], [0, 1], "pass", "warn"),
-    ([0, 1], [0, 1, 2], "pass", "pass"),
-    ([0, 1, 3], [0, 1], "fail", "pass"),
-    ([-1], [-1], "pass", "pass"),
-]
-
-
-@pytest.mark.parametrize(("train", "test", "codes", "present"), DIFFICULTIES)
-def test_rules_on_difficulty(train, test, codes, present):
-    splits = make_splits()
-    coded = {"train": np.resize(train, 400), "test": np.resize(test, 120)}
-    result = run({name: replace(splits[name], difficulty=code.astype(np.int8)) for name, code in coded.items()})
-    assert rule(result, "difficulty_codes").status == codes
-    assert rule(result, "difficulty_present").status == present
-    counted = result.statistics["splits"]["test"]["difficulty"]
-    assert counted["hard"] == 120 // len(test) * test.count(2)
-
-
 def test_a_split_of_other_buildings_drifts():
     found = rule(run(geometry("height_range", 5 + np.arange(120) / 100, "test")), "drift_splits")
     assert found.status == "warn"
@@ -324,7 +275,7 @@ def test_a_small_split_of_the_same_buildings_does_not_drift(count):
         result = run(make_splits() | {"test": make_split("test", count, seed)})
         assert rule(result, "drift_splits").status == "pass"
         assert result.verdict != "fail"
-    most = max(shift["psi"] for shift in result.statistics["drift"]["from_train"]["test"].values())
+    most = max(shift["psi"] for shift in result.statistics["drift"]["test"].values())
     assert most > 0.25 or count == 30
 
 

@@ -1,5 +1,4 @@
 import tracemalloc
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -7,16 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.prepare.audit.distributions import (
-    city_statistics,
-    correlations,
-    histogram,
-    histogram_edges,
-    outlier_share,
-    plain,
-    quantiles,
-    steps,
-)
+from plumbline.prepare.audit.distributions import plain, steps
 from plumbline.prepare.audit.summary import (
     BottomSample,
     Moments,
@@ -28,7 +18,7 @@ from plumbline.prepare.audit.summary import (
 )
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
-from tests.prepare.audit.audited import PARAMS, Shards, make_report, make_split, make_splits, rule, run
+from tests.prepare.audit.audited import PARAMS, Shards, make_split, make_splits, rule, run
 
 VALUE = st.floats(-1e6, 1e6) | st.sampled_from([0.0, np.nan, np.inf, -np.inf])
 
@@ -89,7 +79,7 @@ def test_shards_in_any_order_give_the_statistics_of_the_whole(cuts):
         assert len(one.sampled(table)) == 300
     for name in ("buildings", "points", "severity_max", "cities", "wrong"):
         assert getattr(one, name) == getattr(other, name)
-    for name in ("lengths", "categories", "quadrants", "difficulty", "names_hash", "geometry_hash"):
+    for name in ("categories", "quadrants", "names_hash", "geometry_hash"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
@@ -162,16 +152,11 @@ def test_counts_are_those_of_the_split():
     found = run().statistics["splits"]["test"]
     length = split.length
     assert (found["buildings"], found["points"]) == (120, length.sum())
-    lengths = found["points_per_building"]
-    assert (lengths["min"], lengths["median"], lengths["max"]) == (length.min(), np.median(length), length.max())
-    np.testing.assert_array_equal(np.histogram(length, [*lengths["edges"][:-1], 99])[0], lengths["histogram"])
     damaged = split.quadrant[split.quadrant >= 0]
     assert found["quadrants"] == dict(zip(("NE", "NW", "SW", "SE"), np.bincount(damaged).tolist(), strict=True))
-    assert sum(found["categories"].values()) == sum(found["severity_permille"]["histogram"]) == 120
+    assert sum(found["categories"].values()) == 120
     assert found["categories"]["0"] == (split.severity < 0.5).sum()
-    assert found["severity_permille"]["median"] == pytest.approx(np.median(split.severity), rel=1e-5)
     assert found["cities"] == {"a": 120}
-    assert found["difficulty"]["easy"] == Counter(split.difficulty.tolist())[0]
     column = split.geometry[:, names(GEOMETRY).index("width")].astype(float)
     feature = found["features"]["geometry.width"]
     assert feature["unit"] == "m"
@@ -181,69 +166,18 @@ def test_counts_are_those_of_the_split():
         ("min", column.min()),
         ("max", column.max()),
         ("skew", stats.skew(column)),
-        ("q05", np.quantile(column, 0.05)),
         ("count", 120),
         ("non_finite", 0),
     ):
         assert feature[key] == pytest.approx(value, rel=1e-5)
-    assert sum(feature["histogram"]) == 120
-
-
-def test_an_even_number_of_buildings_has_a_median_between():
-    split = concatenate([make_split("test", 1, 0).take(np.array([0])), make_split("test", 1, 4)])
-    found = run({"test": split}).statistics["splits"]["test"]["points_per_building"]
-    assert found["median"] == np.median(split.length)
-    assert len(set(split.length.tolist())) == 2
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.lists(st.integers(0, 40), min_size=1, max_size=5))
-def test_quantiles_are_numpys(values, at):
+def test_steps_are_numpys_quantiles(values, at):
     ascending, share = np.sort(np.array(values)), np.array(at) / 40
-    np.testing.assert_allclose(quantiles(ascending, share), np.quantile(ascending, share), rtol=0, atol=1e-10)
     np.testing.assert_array_equal(
         steps(ascending, share), np.quantile(ascending, share - 1e-12 * (share > 0), method="inverted_cdf")
     )
-
-
-def test_normal_values_have_the_outliers_that_the_normal_distribution_has():
-    values = np.sort(np.random.default_rng(0).normal(5, 3, 200_000))
-    assert outlier_share(values, 2) == pytest.approx(2 * stats.norm.sf(2), rel=0.05)
-    assert outlier_share(np.sort(np.r_[np.zeros(500), np.ones(500) * 1e-3]), 10) == 0
-    assert outlier_share(np.full(9, 3.0), 10) == 0
-    assert outlier_share(np.zeros(0), 10) == 0
-
-
-def test_correlations_are_pearsons():
-    rng = np.random.default_rng(1)
-    table = rng.normal(size=(500, len(GEOMETRY)))
-    table[:, 3] = 0.5
-    table[7, 1] = np.nan
-    found = {(one, other): r for one, other, r in correlations("geometry", table)}
-    kept = np.delete(table, 7, 0)
-    assert found["geometry.side_x", "geometry.length"] == pytest.approx(stats.pearsonr(kept[:, 0], kept[:, 2])[0])
-    assert len(found) == (len(GEOMETRY) - 1) * (len(GEOMETRY) - 2) / 2
-    assert not any("geometry.width" in pair for pair in found)
-    assert correlations("geometry", table[:2]) == []
-
-
-@pytest.mark.parametrize("values", [[], [3.0], [0.0] * 9, list(range(100)), [-1e30, 1e30]])
-def test_a_histogram_counts_every_value(values):
-    array = np.array(values, float)
-    edges = histogram_edges(array)
-    assert (np.diff(edges) > 0).all()
-    assert sum(histogram(array, edges)) == len(values)
-    assert sum(histogram(np.array([-1e40, 0.0, 1e40]), edges)) == 3
-
-
-def test_densities_and_gaps_follow_from_the_report():
-    city = city_statistics(make_report()["cities"]["a"])
-    assert city["points_per_km2"] == 850
-    assert city["buildings_per_km2"] == 500
-    # 2020-01-01 to 2022-12-31 every 12 days: 92 acquisitions; 100 are no gaps, 46 are half of them.
-    assert city["tracks"][0]["gap_share"] == 0
-    half = make_report({"epochs": 46})["cities"]["a"]
-    assert city_statistics(half)["tracks"][0]["gap_share"] == pytest.approx(0.5, abs=0.01)
-    assert city_statistics({})["points_per_km2"] is None
 
 
 def test_what_json_cannot_say_is_said_otherwise():

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date
 from typing import Any
 
-from plumbline.core.strain import DIFFICULTIES
-from plumbline.prepare.audit.distributions import ColumnShift, correlations, outlier_share
 from plumbline.prepare.audit.judge import Case, Facts, RuleFinding
 from plumbline.prepare.audit.summary import TABLES, Leak, Summary
-from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Report = Mapping[str, Any]
 """The report of a track or of a city; see `audit`."""
@@ -35,45 +31,12 @@ def in_tracks(look: Callable[[Report], Told]) -> Callable[[Facts], Cases]:
     return cases
 
 
-def in_cities(look: Callable[[Report], Told]) -> Callable[[Facts], Cases]:
-    """Return what yields a case for each city with a figure that `look` finds in its report."""
-
-    def cases(facts: Facts) -> Cases:
-        for city, report in facts.cities.items():
-            if found := look(report):
-                yield Case(city, found[0], f"{city}: {found[1]}")
-
-    return cases
-
-
 def figure(key: str, text: str) -> Callable[[Report], Told]:
     """Return what reads a figure of a report, with its description."""
 
     def look(report: Report) -> Told:
         value = report.get(key)
         return None if value is None else (value, f"{value:.4g} {text}")
-
-    return look
-
-
-def portion(part: str, whole: str, text: str) -> Callable[[Report], Told]:
-    """Return what reads the share of one count of a report in another."""
-
-    def look(report: Report) -> Told:
-        some, count = report.get(part), report.get(whole)
-        return (some / count, f"{some} of {count} {text}") if count and some is not None else None
-
-    return look
-
-
-def reasons(key: str, whole: str, text: str) -> Callable[[Report], Told]:
-    """Return what reads the share of things that were left out, with their number by reason; `text` has the count."""
-
-    def look(report: Report) -> Told:
-        left = {reason: int(n) for reason, n in (report.get(key) or {}).items() if n}
-        count = report.get(whole)
-        said = ", ".join(f"{n} {reason}" for reason, n in left.items()) or "none"
-        return (sum(left.values()) / count, f"{text.format(count)}: {said}") if count else None
 
     return look
 
@@ -86,28 +49,6 @@ def points_left(facts: Facts) -> Cases:
         yield Case(city, total, f"{city}: {total} points are left, in {len(tracks)} tracks", (None, 1))
         for where, count in tracks:
             yield Case(where, count, f"{where}: {count} points are left", (1, None))
-
-
-def years(track: Report) -> Told:
-    """Return the years that a track covers."""
-    span = _span(track)
-    return (((span[1] - span[0]).days) / DAYS_A_YEAR, f"{span[0]} to {span[1]}") if span else None
-
-
-def period_shares(facts: Facts) -> Cases:
-    """Yield the share of its city's period that each track covers."""
-    for city, report in facts.cities.items():
-        spans = [(track, span) for track in report.get("tracks", []) if (span := _span(track))]
-        for track, (first, last) in spans:
-            whole = (max(span[1] for _, span in spans) - min(span[0] for _, span in spans)).days
-            share = (last - first).days / whole if whole else 1.0
-            where = f"{city}, {track.get('name')}"
-            yield Case(where, share, f"{where}: covers {first} to {last} of the city's period")
-
-
-def _span(track: Report) -> tuple[date, date] | None:
-    first, last = track.get("first_epoch"), track.get("last_epoch")
-    return (date.fromisoformat(str(first)), date.fromisoformat(str(last))) if first and last else None
 
 
 def notes(facts: Facts) -> Cases:
@@ -174,22 +115,6 @@ def _damage(split: Summary) -> dict[str, int]:
     return {"damaged": int(split.categories[1:].sum()), "undamaged": int(split.categories[0])}
 
 
-def categories(facts: Facts) -> Cases:
-    """Yield the buildings of each category in each split."""
-    for name, split in facts.splits.items():
-        for category, count in enumerate(split.categories.tolist() if split.buildings else []):
-            yield Case(f"{name}, category {category}", count, f"{name}: {count} buildings are of category {category}")
-
-
-def levels(facts: Facts) -> Cases:
-    """Yield the buildings in each split of each level of difficulty that `train` has."""
-    for name, split in facts.splits.items() if facts.train else ():
-        for code, level in enumerate(DIFFICULTIES, 1):
-            if split.buildings and facts.train and facts.train.difficulty[code]:
-                count = int(split.difficulty[code])
-                yield Case(f"{name}, {level}", count, f"{name}: {count} buildings are {level}")
-
-
 def shares(counted: Callable[[Summary], Any], named: Sequence[str]) -> Callable[[Facts], Cases]:
     """Return what yields the share of each kind in `train`."""
 
@@ -248,14 +173,6 @@ def constant(facts: Facts) -> list[Case] | RuleFinding:
     return [Case("train", len(found), text)]
 
 
-def outliers(facts: Facts) -> Cases:
-    """Yield the share of each column's values in `train` far from the median, in robust standard deviations."""
-    z = facts.params.outlier_z
-    for key, values in facts.columns["train"].values.items() if facts.train else ():
-        share = outlier_share(values, z)
-        yield Case(f"train, {key}", share, f"train, {key}: {share:.2%} are beyond a robust z of {z:g}")
-
-
 def skews(facts: Facts) -> Cases:
     """Yield the skewness of each column of `train`."""
     for table, moments in facts.train.moments.items() if facts.train else ():
@@ -264,35 +181,10 @@ def skews(facts: Facts) -> Cases:
             yield Case(where, abs(value), f"{where}: skewness {value:.3g}")
 
 
-def correlated(facts: Facts) -> Cases:
-    """Yield the correlation of each pair of columns of `train`."""
-    for table in TABLES if facts.train else ():
-        for one, other, r in correlations(table, facts.train.sampled(table)) if facts.train else ():
-            yield Case(f"train, {one} and {other}", abs(r), f"train: {one} and {other} correlate at {r:.6f}")
-
-
 def from_train(facts: Facts) -> Cases:
     """Yield the population stability index of each column of the other splits against `train`."""
     for name, shifts in facts.shifts.items():
-        yield from _drift(f"{name} from train", shifts, facts)
-
-
-def from_reference(facts: Facts) -> list[Case] | RuleFinding:
-    """Return the population stability index of each column of `train` against the reference."""
-    if facts.params.reference is None:
-        advice = "Name an earlier run's reference.json in `prepare.audit.reference`."
-        return RuleFinding("drift_reference", "pass", None, None, "", "", advice)
-    cases = list(_drift("train from reference", facts.reference_shift, facts, facts.params.refuse_psi))
-    known = set(facts.reference.values) if facts.reference else set()
-    here = {key for columns in facts.columns.values() for key in columns.values}
-    if odd := sorted(known ^ here):
-        text = f"reference: {len(odd)} columns are not in both: {', '.join(odd[:3])}"
-        cases.append(Case("reference", len(odd), text, (0, None)))
-    return cases
-
-
-def _drift(title: str, shifts: Mapping[str, ColumnShift], facts: Facts, refuse: float | None = None) -> Cases:
-    for key, shift in shifts.items():
-        text = f"{title}, {key}: population stability index {shift.psi:.3g} (by chance up to {shift.psi_chance:.2g})"
-        fail = None if refuse is None else max(refuse, shift.psi_chance)
-        yield Case(f"{title}, {key}", shift.psi, text, (max(facts.params.max_psi, shift.psi_chance), fail))
+        for key, shift in shifts.items():
+            where = f"{name} from train, {key}"
+            text = f"{where}: population stability index {shift.psi:.3g} (by chance up to {shift.psi_chance:.2g})"
+            yield Case(where, shift.psi, text, (max(facts.params.max_psi, shift.psi_chance), None))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES
 from plumbline.prepare.audit.summary import TABLES, Summary
 
 Values = NDArray[np.float64]
-HISTOGRAM_BINS = 24
-_MAD_TO_SD = 1.4826
-_MIDDLE_TO_SD = 2.563
-
-
-def quantiles(values: Values, at: ArrayLike) -> Values:
-    """Return quantiles of ascending values, at least one, by linear interpolation (as `numpy.quantile` has them)."""
-    place = np.asarray(at, np.float64) * (len(values) - 1)
-    below = np.floor(place).astype(np.intp)
-    above = np.minimum(below + 1, len(values) - 1)
-    return np.asarray(values[below] + (place - below) * (values[above] - values[below]), np.float64)
 
 
 def steps(values: Values, at: ArrayLike) -> Values:
@@ -43,56 +30,6 @@ def steps(values: Values, at: ArrayLike) -> Values:
     # A share that is a whole number of values must stay one, whatever its last bit.
     place = np.ceil(np.asarray(at, np.float64) * len(values) - 1e-9).astype(np.intp) - 1
     return np.asarray(values[np.maximum(place, 0)], np.float64)
-
-
-def outlier_share(values: Values, z: float) -> float:
-    """Return the share of ascending values that are more than `z` robust standard deviations from the median.
-
-    The deviation is 1.4826 times the median absolute one (Iglewicz and Hoaglin 1993, How to Detect and Handle
-    Outliers), or the range of the middle 80 % over 2.563 if that is more: both estimate the standard deviation of
-    normal values, and the second does not vanish where half of the values are equal. Outliers that are more than a
-    tenth of the values on one side hide themselves. 0 where neither varies.
-    """
-    if not len(values):
-        return 0.0
-    low, median, high = quantiles(values, [0.1, 0.5, 0.9])
-    off = np.abs(values - median)
-    scale = max(_MAD_TO_SD * float(np.median(off)), float(high - low) / _MIDDLE_TO_SD)
-    return float((off > z * scale).mean()) if scale else 0.0
-
-
-def correlations(table: str, values: NDArray[Any]) -> list[tuple[str, str, float]]:
-    """Return the Pearson correlation of each pair of columns that vary, over the finite rows (N, C)."""
-    rows = np.asarray(values, np.float64)
-    rows = rows[np.isfinite(rows).all(1)]
-    if len(rows) < 3:
-        return []
-    centred = rows - rows.mean(0)
-    length = np.sqrt((centred**2).sum(0))
-    vary = np.flatnonzero(length > 1e-9 * np.sqrt(len(rows)) * np.maximum(np.abs(rows).max(0), 1e-12))
-    unit = centred[:, vary] / length[vary]
-    matrix = unit.T @ unit
-    named = [f"{table}.{TABLES[table][j].name}" for j in vary]
-    return [
-        (named[i], named[j], float(np.clip(matrix[i, j], -1, 1)))
-        for i in range(len(named))
-        for j in range(i + 1, len(named))
-    ]
-
-
-def histogram_edges(values: Values) -> Values:
-    """Return even edges (BINS + 1,) over the middle 99 % of the ascending values."""
-    if not len(values):
-        return np.linspace(0, 1, HISTOGRAM_BINS + 1)
-    low, high = quantiles(values, [0.005, 0.995])
-    if not high > low:
-        low, high = low - 0.5 * max(1.0, abs(low)), high + 0.5 * max(1.0, abs(high))
-    return np.asarray(np.linspace(low, high, HISTOGRAM_BINS + 1), np.float64)
-
-
-def histogram(values: Values, edges: Values) -> list[int]:
-    """Count values within edges; values outside count in the first and the last bin."""
-    return [int(n) for n in np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]]
 
 
 BINS = 10
@@ -187,90 +124,40 @@ def _ascending(values: NDArray[Any]) -> Values:
     return np.sort(wide[np.isfinite(wide)])
 
 
-QUANTILES = {"q01": 0.01, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95, "q99": 0.99}
-LENGTH_BINS = 20
-SEVERITY_EDGES = (0.0, 0.1, 0.2, 0.35, *CATEGORY_BOUNDS_PERMILLE[:3], 2.0, CATEGORY_BOUNDS_PERMILLE[3], 4.0, 6.0, 10.0)
-"""Bins of severity, permille; the last one is open."""
-
-
-def split_statistics(
-    split: Summary, columns: ColumnValues, edges: Mapping[str, NDArray[np.float64]], z: float
-) -> dict[str, Any]:
-    """Return counts, labels and features of one split.
-
-    Args:
-        split: what the pass left.
-        columns: its sampled columns.
-        edges: of each column's histogram, the same for all splits.
-        z: robust z beyond which a value is an outlier.
-    """
-    severity = columns.values["label.severity_permille"]
-    result: dict[str, Any] = {
+def split_statistics(split: Summary) -> dict[str, Any]:
+    """Return counts, labels and moments of the features of one split."""
+    features = {}
+    for table, columns in TABLES.items():
+        moments = split.moments[table]
+        for j, column in enumerate(columns):
+            figures = {
+                "mean": moments.mean,
+                "sd": moments.sd,
+                "skew": moments.skew,
+                "min": moments.low,
+                "max": moments.high,
+            }
+            features[f"{table}.{column.name}"] = {
+                "unit": column.unit,
+                "count": int(moments.count[j]),
+                "non_finite": int(moments.bad[j]),
+                **{name: values[j] if moments.count[j] else None for name, values in figures.items()},
+            }
+    return {
         "buildings": split.buildings,
         "points": split.points,
-        "points_per_building": _lengths(split.lengths),
         "cities": dict(sorted(split.cities.items())),
         "categories": {str(i): int(n) for i, n in enumerate(split.categories)},
         "quadrants": dict(zip(QUADRANTS, split.quadrants.tolist(), strict=True)),
-        "severity_permille": {
-            "median": _median(severity),
-            "max": split.severity_max,
-            "edges": list(SEVERITY_EDGES),
-            "histogram": [int(n) for n in np.histogram(severity, [*SEVERITY_EDGES, np.inf])[0]],
-        },
-        "difficulty": dict(zip(("unknown", *DIFFICULTIES), split.difficulty.tolist(), strict=True)),
-        "sampled_buildings": len(split.sampled("geometry")),
-        "sampled_points": len(split.sampled("slope")),
-        "features": {},
+        "severity_permille_max": split.severity_max,
+        "features": features,
     }
-    for table, own in TABLES.items():
-        moments = split.moments[table]
-        for j, column in enumerate(own):
-            key = f"{table}.{column.name}"
-            values, count = columns.values[key], int(moments.count[j])
-            figures = dict.fromkeys(("mean", "sd", "skew", "min", "max", *QUANTILES))
-            if count:
-                figures |= {"mean": moments.mean[j], "sd": moments.sd[j], "skew": moments.skew[j]}
-                figures |= {"min": moments.low[j], "max": moments.high[j]}
-                figures |= (
-                    dict(zip(QUANTILES, quantiles(values, list(QUANTILES.values())), strict=True))
-                    if len(values)
-                    else {}
-                )
-            result["features"][key] = {
-                "unit": column.unit,
-                "count": count,
-                "non_finite": int(moments.bad[j]),
-                **figures,
-                "outlier_share": outlier_share(values, z),
-                "histogram": histogram(values, edges[key]),
-            }
-    return result
-
-
-def all_edges(columns: Mapping[str, ColumnValues]) -> dict[str, NDArray[np.float64]]:
-    """Return the edges of each column's histogram, from `train`, or else from the first split."""
-    first = columns.get("train") or next(iter(columns.values()), ColumnValues(0, {}))
-    return {key: histogram_edges(values) for key, values in first.values.items()}
 
 
 def shift_statistics(shifts: Mapping[str, ColumnShift]) -> dict[str, Any]:
     """Return the shift of each column, largest first."""
     ranked = sorted(shifts.items(), key=lambda item: (-item[1].psi, item[0]))
     return {key: dict(shift.__dict__) for key, shift in ranked}
-
-
-def city_statistics(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report of a city, with derived densities and shares of gaps."""
-    tracks = [{**track, "gap_share": _gap_share(track)} for track in report.get("tracks", [])]
-    points = sum(int(track.get("points") or 0) for track in tracks)
-    area, buildings = report.get("area_km2"), report.get("buildings")
-    return {
-        **report,
-        "tracks": tracks,
-        "points_per_km2": points / area if area else None,
-        "buildings_per_km2": buildings / area if area and buildings is not None else None,
-    }
 
 
 def plain(value: Any) -> Any:
@@ -286,34 +173,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return float(f"{value:.6g}") if np.isfinite(value) else None
     return None if value is None else str(value)
-
-
-def _gap_share(track: Mapping[str, Any]) -> float | None:
-    """Return the share of acquisitions that are missing from a steady revisit."""
-    first, last, revisit = (track.get(key) for key in ("first_epoch", "last_epoch", "revisit_days"))
-    if not first or not last or not revisit:
-        return None
-    days = (np.datetime64(str(last)) - np.datetime64(str(first))).astype("timedelta64[D]").astype(int)
-    return max(0.0, 1 - int(track.get("epochs") or 0) / (round(int(days) / float(revisit)) + 1))
-
-
-def _lengths(counts: NDArray[np.int64]) -> dict[str, Any]:
-    """Return extremes, median and histogram of the points per building, from the number of buildings of each length."""
-    total = int(counts.sum())
-    if not total:
-        return {"min": 0, "median": 0.0, "max": 0, "edges": [], "histogram": []}
-    present, below = np.flatnonzero(counts), np.cumsum(counts)
-    middle = [int(np.searchsorted(below, at, side="right")) for at in ((total - 1) // 2, total // 2)]
-    edges = np.unique(np.geomspace(present[0] + 1, present[-1] + 2, LENGTH_BINS + 1).astype(int)) - 1
-    inside = [int(counts[a:b].sum()) for a, b in pairwise(edges.tolist())]
-    return {
-        "min": int(present[0]),
-        "median": sum(middle) / 2,
-        "max": int(present[-1]),
-        "edges": [int(edge) for edge in edges],
-        "histogram": inside,
-    }
-
-
-def _median(values: NDArray[np.float64]) -> float | None:
-    return float(np.median(values)) if len(values) else None

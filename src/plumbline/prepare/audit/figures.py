@@ -1,4 +1,4 @@
-"""Count, tile by tile, how fast and noisy the points of each track are, and how many share a place.
+"""Count, tile by tile, how fast and noisy the points of each track are.
 
 Speeds and noise are counted in bins, so that a city of any size is summed tile by tile: a quantile is then known to
 half a bin, 4 %.
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.prepare.response.decompose import TrackMeans
@@ -38,26 +37,20 @@ FIGURES = "track_figures.npz"
 class TrackFigures(NamedTuple):
     """Figures of T tracks."""
 
-    points: Counts
-    """(T,)"""
-    same_place: Counts
-    """(T,) points that lie exactly where an earlier one of their track does."""
     noise: Counts
     """(T, bins) sampled points by their noise from epoch to epoch, mm."""
     speed: Counts
     """(T, bins) buildings by the size of their mean velocity along LOS, less `SURE` standard errors, mm/yr."""
 
 
-def point_figures(tracks: Sequence[Track], own: Sequence[NDArray[np.intp]]) -> tuple[Counts, Counts, Counts]:
-    """Return the first three of `TrackFigures`, from each track's points `own` (indices) in the tile without halo."""
-    points = np.array([len(rows) for rows in own], np.int64)
-    twice = [_repeated(track.easting[rows], track.northing[rows]) for track, rows in zip(tracks, own, strict=True)]
+def noise_counts(tracks: Sequence[Track], own: Sequence[NDArray[np.intp]]) -> Counts:
+    """Return the first of `TrackFigures`, from each track's points `own` (indices) in the tile without halo."""
     noise = [_bins(step_noise(track.displacement[_some(rows)])) for track, rows in zip(tracks, own, strict=True)]
-    return points, np.array(twice, np.int64), np.array(noise, np.int64).reshape(-1, len(EDGES) - 1)
+    return np.array(noise, np.int64).reshape(-1, len(EDGES) - 1)
 
 
 def speeds(means: TrackMeans) -> Counts:
-    """Return the last of `TrackFigures`."""
+    """Return the second of `TrackFigures`."""
     error = 1 / np.sqrt(np.where(means.weight > 0, means.weight, np.nan))
     size = np.maximum(np.abs(means.rate) - SURE * error, 0)
     return np.array([_bins(own) for own in size.T], np.int64).reshape(-1, len(EDGES) - 1)
@@ -88,9 +81,8 @@ def step_noise(displacement: Float) -> Float:
 def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """Report each track for the audit, from the tiles' files.
 
-    Per track: `points_looked_at`, `duplicates` (of these, at another one's place), `noise_mm` (median) and
-    `speed_p99_mm_yr` (99th percentile over the buildings, of what each surely has); a figure is None where nothing
-    tells it.
+    Per track: `noise_mm` (median) and `speed_p99_mm_yr` (99th percentile over the buildings, of what each surely has);
+    a figure is None without any value.
     """
     total: TrackFigures | None = None
     for folder in folders:
@@ -100,13 +92,8 @@ def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, di
     if total is None:
         return {}
     return {
-        name: {
-            "points_looked_at": int(points),
-            "duplicates": int(twice),
-            "noise_mm": quantile(noise, 0.5),
-            "speed_p99_mm_yr": quantile(speed, FAST),
-        }
-        for name, points, twice, noise, speed in zip(names, *total, strict=True)
+        name: {"noise_mm": quantile(noise, 0.5), "speed_p99_mm_yr": quantile(speed, FAST)}
+        for name, noise, speed in zip(names, *total, strict=True)
     }
 
 
@@ -117,10 +104,6 @@ def quantile(counts: Counts, share: float) -> float | None:
         return None
     at = int(np.searchsorted(np.cumsum(counts), int(share * (count - 1)), side="right"))
     return float(np.sqrt(EDGES[at] * EDGES[at + 1]))
-
-
-def _repeated(easting: Float, northing: Float) -> int:
-    return int(pd.Series(easting + 1j * northing).duplicated().sum())
 
 
 def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:

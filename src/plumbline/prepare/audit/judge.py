@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.params import Audit
-from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues
+from plumbline.prepare.audit.distributions import ColumnShift
 from plumbline.prepare.audit.summary import Leak, Summary
 
 Status = Literal["pass", "warn", "fail"]
@@ -29,13 +29,8 @@ class Facts:
     twins: Sequence[Leak]
     blocks_shared: Sequence[Leak] | None
     """None: the report names no blocks."""
-    columns: Mapping[str, ColumnValues]
-    """Sampled columns of each split."""
     shifts: Mapping[str, Mapping[str, ColumnShift]]
     """Split -> column -> shift from `train`."""
-    reference: ColumnValues | None
-    reference_shift: Mapping[str, ColumnShift]
-    """Column -> shift of `train` from the reference."""
 
     @property
     def train(self) -> Summary | None:

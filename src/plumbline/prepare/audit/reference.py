@@ -1,4 +1,4 @@
-"""Store the reference for later data: distributions of the training split and of each training city.
+"""Store the conditions of each training city in a package, to measure drift of later data.
 
 Conditions are columns of towns and of satellites, not of what moves: of the training buildings most are damaged on
 purpose, of a real city's few are, so columns of motion differ from training in every city that is well.
@@ -19,14 +19,13 @@ from plumbline.prepare.audit.distributions import ColumnValues, columns_of, step
 from plumbline.prepare.audit.summary import Summary, chunks, parts_of
 from plumbline.prepare.features.shards import SequenceSet
 
-FILE = "reference.json"
 QUANTILES = 200
 """A column is kept as its quantiles at (i + 1/2) / 200: distances are exact to about 0.25 % of the rows."""
 _VERSION = 1
 
 
-def describe_reference(columns: ColumnValues) -> dict[str, Any]:
-    """Return the content of a reference file."""
+def describe_columns(columns: ColumnValues) -> dict[str, Any]:
+    """Return the stored form of distributions."""
     at = (np.arange(QUANTILES) + 0.5) / QUANTILES
     quantiles = {
         # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
@@ -41,39 +40,6 @@ def describe_reference(columns: ColumnValues) -> dict[str, Any]:
 def as_kept(row: Any) -> NDArray[np.float64]:
     """Restore a column's stored quantiles as 32-bit values, ascending."""
     return np.sort(np.array(row, np.float32).astype(np.float64))
-
-
-def load_reference(path: Path) -> ColumnValues:
-    """Read a reference file, or the one in the folder of an earlier run's audit.
-
-    Raises:
-        InputError: there is none, or it is not one.
-    """
-    file = path / FILE if path.is_dir() else path
-    if not file.is_file():
-        raise InputError(
-            f"prepare.audit.reference: no file {file} found. Name the {FILE} of an earlier run, or its folder."
-        )
-    content = read_json(file)
-    if isinstance(content, dict) and "cities" in content:
-        raise InputError(
-            f"{file}: the conditions that a model package carries, which hold less than an audit's reference. Name the "
-            f"{FILE} of a run's audit (data/prepare/audit)."
-        )
-    try:
-        if content["version"] != _VERSION:
-            raise InputError(
-                f"{file}: version {content['version']!r} found, {_VERSION} needed. Make it again with this version."
-            )
-        buildings = int(content["buildings"])
-        values = {str(key): as_kept(row) for key, row in content["quantiles"].items()}
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: not a reference file of the audit ({error!r}). Name a {FILE} of a run.") from None
-    wrong = [key for key, row in values.items() if row.ndim != 1 or not len(row) or not np.isfinite(row).all()]
-    if wrong or not values or buildings < 1:
-        found = f"column {wrong[0]} has no finite values" if wrong else "it has no columns or no buildings"
-        raise InputError(f"{file}: not a reference file of the audit ({found}). Name a {FILE} of a run.")
-    return ColumnValues(buildings, values)
 
 
 CONDITIONS_FILE = "reference.json"
@@ -116,7 +82,7 @@ def describe_conditions(train: SequenceSet) -> dict[str, Any]:
     """Return the content of a package's reference file."""
     return {
         "version": _CONDITIONS_VERSION,
-        "cities": {name: describe_reference(found) for name, found in conditions_of(train).items()},
+        "cities": {name: describe_columns(found) for name, found in conditions_of(train).items()},
     }
 
 

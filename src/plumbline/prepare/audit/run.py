@@ -11,8 +11,6 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
 from plumbline.prepare.audit.distributions import (
-    all_edges,
-    city_statistics,
     columns_of,
     compare,
     plain,
@@ -21,7 +19,6 @@ from plumbline.prepare.audit.distributions import (
 )
 from plumbline.prepare.audit.judge import ORDER, Facts, RuleFinding, Status
 from plumbline.prepare.audit.page import audit_page
-from plumbline.prepare.audit.reference import FILE, describe_reference, load_reference
 from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.audit.summary import block_leaks, building_leaks, summarise, twin_leaks
 
@@ -33,8 +30,6 @@ class AuditResult:
     rules: tuple[RuleFinding, ...]
     """Failed ones first, then warnings; in the order of `RULES` otherwise."""
     statistics: dict[str, Any]
-    reference: dict[str, Any]
-    """Content of a reference file for later runs."""
 
     @property
     def verdict(self) -> Status:
@@ -51,9 +46,8 @@ class AuditResult:
         return audit_page(self.to_json())
 
     def write(self, folder: Path) -> None:
-        """Write `audit.json`, `audit.html` and `reference.json` into a folder, each atomically."""
+        """Write `audit.json` and `audit.html` into a folder, each atomically."""
         write_json(folder / "audit.json", self.to_json())
-        write_json(folder / FILE, self.reference)
         with atomic_file(folder / "audit.html") as temporary:
             temporary.write_text(self.html(), encoding="utf-8")
 
@@ -91,22 +85,15 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         splits: name -> `Sequences`, or what has them as `parts` (shards). `train` is what the others are compared with.
         report: what came in:
 
-            - `cities`: name -> `buildings`, `labelled`, `left_out` (reason -> number), `area_km2`, `notes` (list of
-              sentences: what a reader decided) and `tracks`, a list of `name`, `points_read`, `dropped` (rule ->
-              number), `points`, `assigned` (points on a building), `epochs`, `first_epoch`, `last_epoch` (ISO dates),
-              `revisit_days`, `longest_gap_days`, `missing_share`, and the figures of `prepare.track_figures`.
-              What is missing is not looked at, and the rule says so as a warning.
+            - `cities`: name -> `notes` (list of sentences: what a reader decided) and `tracks`, a list of `name`,
+              `points` and the figures of `report_tracks`. What is missing is not looked at, and the rule warns of it.
             - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
         params: section `prepare.audit`.
-
-    Raises:
-        InputError: the reference file cannot be read.
     """
-    reference = load_reference(Path(params.reference)) if params.reference else None
     summaries = {name: summarise(name, sequences, params.sample) for name, sequences in splits.items()}
     columns = {name: columns_of(summary) for name, summary in summaries.items()}
     train = columns.get("train")
-    others = {name: found for name, found in columns.items() if name != "train"}
+    others = {name: values for name, values in columns.items() if name != "train"}
     blocks = report.get("blocks")
     facts = Facts(
         params=params,
@@ -115,25 +102,14 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         buildings_shared=building_leaks(splits, summaries),
         twins=twin_leaks(summaries),
         blocks_shared=None if blocks is None else block_leaks(blocks),
-        columns=columns,
-        shifts={name: compare(train, found) for name, found in others.items()} if train else {},
-        reference=reference,
-        reference_shift=compare(reference, train) if reference and train else {},
+        shifts={name: compare(train, values) for name, values in others.items()} if train else {},
     )
-    found = [rule.judge(facts) for rule in RULES]
-    edges = all_edges(columns)
+    findings = [rule.judge(facts) for rule in RULES]
     statistics = {
-        "cities": {city: city_statistics(about) for city, about in facts.cities.items()},
+        "cities": facts.cities,
         "blocks": None if blocks is None else {name: len(set(named)) for name, named in blocks.items()},
-        "splits": {
-            name: split_statistics(summary, columns[name], edges, params.outlier_z)
-            for name, summary in summaries.items()
-        },
-        "edges": edges,
-        "drift": {
-            "from_train": {name: shift_statistics(shifts) for name, shifts in facts.shifts.items()},
-            "from_reference": shift_statistics(facts.reference_shift) if reference else None,
-        },
+        "splits": {name: split_statistics(summary) for name, summary in summaries.items()},
+        "drift": {name: shift_statistics(shifts) for name, shifts in facts.shifts.items()},
     }
-    ranked = tuple(sorted(found, key=lambda rule: ORDER.index(rule.status)))
-    return AuditResult(ranked, plain(statistics), describe_reference(train) if train else {})
+    ranked = tuple(sorted(findings, key=lambda rule: ORDER.index(rule.status)))
+    return AuditResult(ranked, plain(statistics))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column
 from plumbline.prepare.features.sequences import UNDEFINED
 
@@ -174,14 +174,10 @@ class Summary:
         self.moments = {table: Moments(len(columns)) for table, columns in TABLES.items()}
         self.buildings = 0
         self.points = 0
-        self.lengths: NDArray[np.int64] = np.zeros(1, np.int64)
-        """Number of buildings with 0, 1, 2, ... scatterers."""
         self.cities: Counter[str] = Counter()
         self.categories: NDArray[np.int64] = np.zeros(len(CATEGORY_BOUNDS_PERMILLE) + 1, np.int64)
         self.quadrants: NDArray[np.int64] = np.zeros(len(QUADRANTS), np.int64)
-        self.difficulty: NDArray[np.int64] = np.zeros(1 + len(DIFFICULTIES), np.int64)
-        """(4,) unknown, easy, medium, hard."""
-        self.wrong = dict.fromkeys(("severity", "quadrant", "quadrant_of_undamaged", "difficulty"), 0)
+        self.wrong = dict.fromkeys(("severity", "quadrant", "quadrant_of_undamaged"), 0)
         """Labels that cannot be: not a number or negative, no such code, a quadrant below category 1."""
         self.quadrant_unknown = 0
         """Damaged buildings without a quadrant."""
@@ -230,10 +226,8 @@ class Summary:
         self._of_points.add(hash_points(rank, length), distance, slope)
         self.buildings += len(length)
         self.points += int(length.sum())
-        self.lengths = _add_counts(self.lengths, np.bincount(length))
         self.cities.update(dict(zip(*(part.tolist() for part in np.unique(city, return_counts=True)), strict=True)))
         self._add_labels(severity, np.asarray(part.quadrant[rows]))
-        self._add_difficulty(np.asarray(part.difficulty[rows], np.int64))
 
     def _add_table(self, table: str, values: NDArray[Any], ids: NDArray[np.str_], length: NDArray[np.int64]) -> None:
         moments = self.moments[table]
@@ -260,11 +254,6 @@ class Summary:
         self.wrong["quadrant_of_undamaged"] += int((known & usable & ~damaged).sum())
         self.quadrant_unknown += int((damaged & (quadrant == UNDEFINED)).sum())
         self.severity_max = max(self.severity_max, float(severity[usable].max(initial=0)))
-
-    def _add_difficulty(self, code: NDArray[np.int64]) -> None:
-        known = (code >= -1) & (code < len(DIFFICULTIES))
-        self.difficulty += np.bincount(code[known] + 1, minlength=len(DIFFICULTIES) + 1)
-        self.wrong["difficulty"] += int((~known).sum())
 
 
 def summarise(name: str, sequences: Any, sample: int) -> Summary:
@@ -297,17 +286,6 @@ def chunks(offsets: NDArray[np.int64], rows: int = ROWS) -> Iterator[slice]:
         start = stop
 
 
-def _add_counts(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
-    total = longer.copy()
-    total[: len(shorter)] += shorter
-    return total
-
-
-EXAMPLES = 1000
-"""Most shared hashes that are looked up again by name."""
-
-
 @dataclass(frozen=True)
 class Leak:
     """Buildings or blocks that two splits share, or that one split holds more than once (then both names are equal)."""
@@ -318,36 +296,15 @@ class Leak:
 
 
 def building_leaks(splits: Mapping[str, Any], summaries: Mapping[str, Summary]) -> list[Leak]:
-    """Find buildings (city and identifier) in two splits, or twice in one; names confirm equal hashes."""
+    """Find buildings (city and identifier) in two splits, or twice in one."""
     hashes = {name: summary.names_hash for name, summary in summaries.items()}
-    leaks = []
-    for name, own in hashes.items():
-        again = np.unique(own[1:][own[1:] == own[:-1]])
-        named = _names(splits[name], again)
-        repeated = sorted(key for key in set(named) if named.count(key) > 1)
-        if repeated:
-            leaks.append(Leak((name, name), len(again), _say(repeated[0])))
-    for one, other in combinations(hashes, 2):
-        shared = _shared(hashes[one], hashes[other])
-        both = sorted(set(_names(splits[one], shared)) & set(_names(splits[other], shared)))
-        if both:
-            leaks.append(Leak((one, other), len(shared), _say(both[0])))
-    return leaks
+    return [Leak((one, other), len(shared), _name_of(splits[one], shared[0])) for one, other, shared in _shared(hashes)]
 
 
 def twin_leaks(summaries: Mapping[str, Summary]) -> list[Leak]:
     """Find buildings with different names but equal geometry and fits, to the last bit: one building given twice."""
     hashes = {name: summary.geometry_hash for name, summary in summaries.items()}
-    leaks = []
-    for name, own in hashes.items():
-        again = int((own[1:] == own[:-1]).sum())
-        if again:
-            leaks.append(Leak((name, name), again, ""))
-    for one, other in combinations(hashes, 2):
-        shared = len(_shared(hashes[one], hashes[other]))
-        if shared:
-            leaks.append(Leak((one, other), shared, ""))
-    return leaks
+    return [Leak((one, other), len(shared), "") for one, other, shared in _shared(hashes)]
 
 
 def block_leaks(blocks: Mapping[str, Iterable[Any]]) -> list[Leak]:
@@ -361,27 +318,22 @@ def block_leaks(blocks: Mapping[str, Iterable[Any]]) -> list[Leak]:
     return leaks
 
 
-def _shared(one: Hash, other: Hash) -> Hash:
-    """Return the hashes in both of two ascending arrays, each once."""
-    many, few = (one, other) if len(one) >= len(other) else (other, one)
-    if not len(few):
-        return few
-    at = np.minimum(np.searchsorted(many, few), len(many) - 1)
-    return np.unique(few[many[at] == few])
+def _shared(hashes: Mapping[str, Hash]) -> Iterator[tuple[str, str, Hash]]:
+    """Yield the hashes that one split has more than once, and those that two have; `hashes` (B,) are ascending."""
+    for name, own in hashes.items():
+        again = np.unique(own[1:][own[1:] == own[:-1]])
+        if len(again):
+            yield name, name, again
+    for one, other in combinations(hashes, 2):
+        shared = np.intersect1d(hashes[one], hashes[other])
+        if len(shared):
+            yield one, other, shared
 
 
-def _names(sequences: Any, wanted: Hash) -> list[tuple[str, str]]:
-    """Return city and identifier of the buildings with these hashes (the first `EXAMPLES` of them)."""
-    if not len(wanted):
-        return []
-    few = wanted[:EXAMPLES]
-    found = []
+def _name_of(sequences: Any, wanted: np.uint64) -> str:
+    """Return identifier and city of the building with this hash."""
     for part in parts_of(sequences):
         city, ids = np.asarray(part.city, np.str_), np.asarray(part.building_id, np.str_)
-        rows = np.flatnonzero(np.isin(hash_names(city, ids), few))
-        found += [(str(city[row]), str(ids[row])) for row in rows]
-    return found
-
-
-def _say(key: tuple[str, str]) -> str:
-    return f"{key[1]} of {key[0]}"
+        for row in np.flatnonzero(hash_names(city, ids) == wanted):
+            return f"{ids[row]} of {city[row]}"
+    raise AssertionError("the hash is one of these buildings")

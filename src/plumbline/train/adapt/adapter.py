@@ -22,7 +22,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.params import Prepare
+from plumbline.params import RecordedPrepare
 
 AGAIN = "Copy the adapter's folder again, or run `plumbline adapt` again."
 Figures = dict[str, float | None]
@@ -55,7 +55,7 @@ class AboutAdapter(BaseModel):
     """Figures of the base on those buildings."""
     after: Figures
     """Figures of the adapted model on each of them while it was held out."""
-    prepare: Prepare
+    prepare: RecordedPrepare
     """How scatterers were prepared, and must be for the adapted model."""
     preparation: int = Field(ge=1)
     """`features.PREPARATION` of the version of Plumbline that prepared them."""

@@ -1,4 +1,4 @@
-"""Turn published figures into the surface to which a building's foundation has settled, and label it by the definition.
+"""Read published buildings, turn their figures into the surface of the foundation, and label it by the definition.
 
 Lengths in m, displacements in mm, up positive, in the building's frame: x along the length, from the middle of its
 rectangle.
@@ -6,15 +6,18 @@ rectangle.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
-from plumbline.cases.rows import NOT_USED, History, Row, house_of, points_of, read_levels
 from plumbline.core.compass import frames
 from plumbline.core.strain import bay_length
 from plumbline.simulate.structure.labels import Strains, strains
@@ -23,12 +26,99 @@ from plumbline.simulate.structure.layout import own_outlines, tilts_over
 Array = NDArray[np.float64]
 Up = Callable[[Array, Array], Array]
 """(x, y), each (N,) -> vertical displacement (N,)."""
+KNOWN = Path(__file__).parent / "known"
 LENGTH_M, WIDTH_M, HEIGHT_M = 30.0, 10.0, 12.0
 """Assumed where a source does not say."""
 STEEPEST = float(np.exp(-0.5))
 """Slope of a Gaussian trough where it is steepest, in its depth over its inflection's distance."""
 CELLS = 60
 """Along each side of the rectangle, for the plane through a surface."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A building of `cases.csv`; None and empty texts where the source does not say."""
+
+    name: str
+    source: str
+    cause: str
+    usable_as: str
+    trough_axis: str
+    """Of a trough, assumed: at the `middle` or one `end` of the length."""
+    length_m: float | None
+    width_m: float | None
+    height_m: float | None
+    max_settlement_mm: float | None
+    angular_distortion_permille: float | None
+    rotation_permille: float | None
+    """Largest between landmarks: the angular distortion is at most this."""
+    tilt_permille: float | None
+    trough_m: float | None
+    """Distance of a Gaussian trough's inflection from its axis."""
+    observed_least: float | None
+    observed_most: float | None
+    """Category by what was seen."""
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether the row says that nothing should be found."""
+        return "negative" in self.usable_as
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the row has a profile, or is a negative."""
+        return self.is_negative or self.usable_as.startswith("profile")
+
+
+@dataclass(frozen=True)
+class Level:
+    """A levelled point of a wall, of `levels.csv`; `house` and `wall` name rows of `cases.csv`."""
+
+    house: str
+    wall: str
+    x_m: float
+    y_m: float
+    level_mm: float
+
+
+Kind = TypeVar("Kind", Row, Level)
+
+
+def _read(kind: type[Kind], file: str) -> list[Kind]:
+    """Return the rows of a table as their class; columns that it does not name are left out."""
+    with (KNOWN / file).open(encoding="utf-8", newline="") as stream:
+        return [
+            kind(**{f.name: _parse(str(f.type), row[f.name]) for f in fields(kind)}) for row in csv.DictReader(stream)
+        ]
+
+
+def _parse(kind: str, text: str) -> Any:
+    if kind == "str":
+        return text.strip()
+    return float(text) if text.strip() else None
+
+
+@cache
+def read_rows() -> list[Row]:
+    """Return all buildings."""
+    return _read(Row, "cases.csv")
+
+
+@cache
+def read_levels() -> list[Level]:
+    """Return all levelled points."""
+    return _read(Level, "levels.csv")
+
+
+def house_of(row: Row) -> str | None:
+    """Return the name of the house that a row is, or is a wall of, if its levels are known."""
+    return next((point.house for point in read_levels() if row.name in (point.house, point.wall)), None)
+
+
+def points_of(name: str) -> NDArray[np.float64]:
+    """Return (N, 3) x, y and level of the levelled points of a house or a wall, in the order of the table."""
+    found = [level for level in read_levels() if name in (level.house, level.wall)]
+    return np.array([(level.x_m, level.y_m, level.level_mm) for level in found], float).reshape(-1, 3)
 
 
 class Surface(NamedTuple):
@@ -38,10 +128,6 @@ class Surface(NamedTuple):
     """The middle of its rectangle at 0, 0; its sides along x and y."""
     height_m: float
     up: Up
-    how: str
-    """From which figures the surface is made."""
-    assumed: str
-    """Dimensions that no source gives."""
 
     def tilt(self) -> Array:
         """Return (2,) the slopes along x and y of the plane through the surface, mm/m."""
@@ -61,47 +147,26 @@ class Surface(NamedTuple):
 
 
 def surface_of(row: Row) -> Surface | None:
-    """Return the surface of a building; None where too little is published, see `why_none`.
+    """Return the surface of a building; None where too little is published.
 
     A wall with levels is judged with its house, which has the surface.
     """
-    if row.usable_as == NOT_USED:
+    if row.usable_as == "do not use":
         return None
     if house_of(row) == row.name:
         return _of_levels(row)
     if row.tilt_permille is not None:
         slope = row.tilt_permille
-        return _block(row, lambda x, y: slope * x, f"plane, {slope:g} permille")
+        return _block(row, lambda x, y: slope * x)
     depth, steepest = row.max_settlement_mm, row.rotation_permille or row.angular_distortion_permille
     if depth is None or not row.trough_axis:
         return None
     if row.trough_m is not None:
-        return _block(row, trough(depth, row.trough_m, _axis(row)), f"trough, {depth:g} mm, i {row.trough_m:g} m")
+        return _block(row, trough(depth, row.trough_m, _axis(row)))
     if steepest is None:
         return None
     width = STEEPEST * depth / steepest
-    return _block(row, trough(depth, width, _axis(row)), f"trough, {depth:g} mm, {steepest:g} permille")
-
-
-def why_none(row: Row) -> str:
-    """Return why a row has no surface."""
-    if row.usable_as == NOT_USED:
-        return "its figures contradict one another"
-    if row.horizontal_strain_permille is not None:
-        return "the vertical shape is not published"
-    if "damage only" in row.usable_as:
-        return "two levels or none: no bending can be had"
-    return "no shape with its dimensions is published; see the histories for its rates"
-
-
-def history_surface(history: History, years: float) -> Surface:
-    """Return the surface at the end of a record of `years`, of a building of assumed size."""
-    settlement = history.settlement(years)
-    up: Up = lambda x, y: np.full_like(x, -settlement)  # noqa: E731
-    if history.trough_m is not None:
-        up = trough(settlement, history.trough_m, -LENGTH_M / 2)
-    half_x, half_y = LENGTH_M / 2, WIDTH_M / 2
-    return Surface(shapely.box(-half_x, -half_y, half_x, half_y), HEIGHT_M, up, "rates", "size, width of the trough")
+    return _block(row, trough(depth, width, _axis(row)))
 
 
 def trough(depth: float, width: float, axis: float) -> Up:
@@ -113,11 +178,9 @@ def _axis(row: Row) -> float:
     return 0.0 if row.trough_axis == "middle" else -(row.length_m or LENGTH_M) / 2
 
 
-def _block(row: Row, up: Up, how: str) -> Surface:
-    sides = {"length": row.length_m, "width": row.width_m, "height": row.height_m}
+def _block(row: Row, up: Up) -> Surface:
     length, width, height = row.length_m or LENGTH_M, row.width_m or WIDTH_M, row.height_m or HEIGHT_M
-    outline = shapely.box(-length / 2, -width / 2, length / 2, width / 2)
-    return Surface(outline, height, up, how, ", ".join(name for name, given in sides.items() if given is None))
+    return Surface(shapely.box(-length / 2, -width / 2, length / 2, width / 2), height, up)
 
 
 def _of_levels(row: Row) -> Surface:
@@ -134,7 +197,7 @@ def _of_levels(row: Row) -> Surface:
         return np.asarray(np.where(np.isnan(found), beyond(x, y), found), float)
 
     outline = shapely.transform(outline, lambda corner: corner - middle)
-    return Surface(outline, row.height_m or HEIGHT_M, up, f"{len(level)} levels", "")
+    return Surface(outline, row.height_m or HEIGHT_M, up)
 
 
 def label(surfaces: Sequence[Surface]) -> Strains:

@@ -15,13 +15,13 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.cases.surfaces import Surface, Up
+from benchmarks.cases.surfaces import Surface, Up
 from plumbline.core.compass import frames
 from plumbline.params import City, Simulate
 from plumbline.simulate.city import ROWS, draw_site
 from plumbline.simulate.radar.acquisition import BANDS, range_and_azimuth
 from plumbline.simulate.radar.noise import draw_memory
-from plumbline.simulate.radar.scatterers import GROUND, SimulatedScatterers, draw_scatterers, position_errors
+from plumbline.simulate.radar.scatterers import SimulatedScatterers, draw_scatterers, position_errors
 from plumbline.simulate.radar.series import (
     background,
     common_noise,
@@ -33,7 +33,7 @@ from plumbline.simulate.random_numbers import generators
 from plumbline.simulate.site import Site
 from plumbline.simulate.structure.failures import LocalFailures
 from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan, standing_corners
-from plumbline.simulate.structure.motion import AT_ONCE, LINEAR, ONSET, PIECEWISE, Histories, Motion, draw_motion
+from plumbline.simulate.structure.motion import LINEAR, ONSET, Histories, Motion, draw_motion
 from plumbline.simulate.structure.tunnels import Tunnel
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.points.epochs import DAYS_A_YEAR
@@ -52,25 +52,13 @@ FAR = Tunnel(point=(0.0, 1e6), direction=0.0, depth=15.0, diameter=6.0, volume_l
 """The only tunnel of the city: it reaches no building, since a published surface has its trough already."""
 
 
-class Course(NamedTuple):
-    """Share of the movement over time; times are shares of the record."""
-
-    kind: Literal["linear", "passage", "faster", "at once"] = "linear"
-    """`passage`: as a tunnel passes, drawn; `faster`: two speeds; `at once`: in the middle of the record."""
-    turn: float = 1.0
-    """`faster`: when the speed changes."""
-    reached: float = 1.0
-    """`faster`: share of the movement by then."""
-
-
 class Subject(NamedTuple):
     """A building to be put into the city."""
 
     surface: Surface
     copies: int
-    course: Course = Course()
-    seen: str = "followed"
-    """See `rows.History`."""
+    over_tunnel: bool = False
+    """Whether it moves as a tunnel passes; else evenly over the record."""
 
 
 class Built(NamedTuple):
@@ -79,8 +67,6 @@ class Built(NamedTuple):
     city: CityInMemory
     subject: Index
     """(F,) which subject stands there, or `NOBODY`: a neighbour."""
-    epochs: tuple[int, ...]
-    """Of each track."""
 
 
 @dataclass(frozen=True)
@@ -118,25 +104,16 @@ def build_city(band: Band, subjects: Sequence[Subject], seed: int) -> Built:
     motion = _move(of_motion, layout, subject, subjects, params)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
     points = draw_scatterers(of_points, layout, BANDS[band], axes[:, 0])
-    points = points.subset(
-        np.flatnonzero((points.kind == GROUND) | ~_which(subjects, "lost")[subject][points.building])
-    )
     rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
     error = position_errors(of_points, points.building, points.track, axes[points.track], rise, BANDS[band])
-    wrapped = _which(subjects, "wrapped")[subject]
     tracks = []
     for number, rng in enumerate(of_tracks):
         own = np.flatnonzero(points.track == number)
-        tracks.append(_see(rng, site, number, layout, motion, points.subset(own), error[own], wrapped))
+        tracks.append(_see(rng, site, number, layout, motion, points.subset(own), error[own]))
     polygon = shapely.transform(layout.polygon, lambda at: at + np.array(site.place))
     names = [f"known_{row:06d}" for row in range(count)]
     footprints = geopandas.GeoDataFrame({"building_id": names}, geometry=polygon, crs=CRS)
-    return Built(CityInMemory(tracks, footprints), subject, tuple(len(track.epochs) for track in tracks))
-
-
-def _which(subjects: Sequence[Subject], seen: str) -> NDArray[np.bool_]:
-    """Return (K + 1,) which subjects are seen so; the last stands for `NOBODY`."""
-    return np.array([*(one.seen == seen for one in subjects), False])
+    return Built(CityInMemory(tracks, footprints), subject)
 
 
 def _settle(layout: CityLayout, subjects: Sequence[Subject]) -> tuple[CityLayout, Index]:
@@ -178,7 +155,9 @@ def _move(
         settlement=np.where(here, 0.0, motion.rigid.settlement),
         tilt=np.where(here[:, None], tilts[subject], motion.rigid.tilt),
     )
-    given = _histories(rng, [subjects[number].course for number in subject])
+    passes = np.array([subjects[number].over_tunnel for number in subject])
+    begin, lasts = rng.uniform(0.05, 0.6, len(subject)), rng.uniform(0.1, 0.3, len(subject))
+    given = Histories(np.where(passes, ONSET, LINEAR), begin, begin + lasts, np.ones((len(subject), 2)))
     drawn = vars(motion.local)
     return replace(
         motion,
@@ -189,18 +168,6 @@ def _move(
     )
 
 
-def _histories(rng: np.random.Generator, course: Sequence[Course]) -> Histories:
-    """Return the time functions (F,) of the courses."""
-    begin, lasts = rng.uniform(0.05, 0.6, len(course)), rng.uniform(0.1, 0.3, len(course))
-    family, first, second, reached = [], [], [], []
-    for row, one in enumerate(course):
-        family.append({"linear": LINEAR, "faster": PIECEWISE}.get(one.kind, ONSET))
-        first.append({"passage": begin[row], "faster": one.turn}.get(one.kind, 0.5))
-        second.append({"passage": begin[row] + lasts[row], "faster": (1 + one.turn) / 2}.get(one.kind, 0.5 + AT_ONCE))
-        reached.append((one.reached, (1 + one.reached) / 2))
-    return Histories(np.array(family), np.array(first, float), np.array(second, float), np.array(reached, float))
-
-
 def _see(
     rng: np.random.Generator,
     site: Site,
@@ -209,7 +176,6 @@ def _see(
     motion: Motion,
     points: SimulatedScatterers,
     error: Array,
-    wrapped: NDArray[np.bool_],
 ) -> Track:
     """Return what track `number` delivers of its points (N,), which are `error` (N, 3) beside their places."""
     a, reference, product = site.tracks[number], site.references[number], site.product(number)
@@ -223,8 +189,6 @@ def _see(
         rows = np.arange(start, min(start + ROWS, len(at)))
         part = points.subset(rows)
         moved = true_motion(motion, layout, part, a.los(part.east_north), course)
-        hidden = wrapped[part.building]
-        moved[hidden] = followed(moved[hidden], band.wavelength_mm)
         moved += background(rng, np.array(site.velocity), part, los[rows], a.days / DAYS_A_YEAR, reference)
         series[rows] = moved + measurement_noise(rng, part, memory, common, a, band, reference)
     height = layout.ground[points.building] + points.height + error[:, 2]
@@ -232,10 +196,3 @@ def _see(
     # Two tracks share no identifier.
     names = numbered(1 + number * len(points.track) * 10, len(at))
     return Track(product.file_name[:-4], CRS, product.dates, names, east, north, height, los, series)
-
-
-def followed(displacement: Array, wavelength_mm: float) -> Array:
-    """Return what is left of displacements (N, T), mm, if each change is known modulo half a wavelength only."""
-    half = wavelength_mm / 2
-    change = np.diff(displacement, axis=1, prepend=displacement[:, :1])
-    return np.asarray(displacement[:, :1] + np.cumsum(change - half * np.round(change / half), axis=1), float)
