@@ -149,7 +149,7 @@ def make_report(
         program=f"Plumbline {__version__}",
         model=", ".join(sorted(set(table["model_version"]))),
         rate=rate_sentence(answered.judged.rate),
-        counts=format_counts(table),
+        counts=f"{format_counts(table)}; {_observed(city)}",
         intervals=INTERVALS,
         footprints=f"{plain(footprints)} ({city.points[0].crs})",
         tracks=[_track_row(track) for track in city.points],
@@ -172,6 +172,11 @@ def list_order(answered: Answered) -> Index:
     table = answered.judged.table
     p_damaged, severity = (table[name].fillna(-1).to_numpy(float) for name in ("p_damaged", "severity_permille"))
     return np.lexsort((-severity, -p_damaged))
+
+
+def _observed(city: CityInMemory) -> str:
+    first, last = (end(end(track.epochs) for track in city.points).astype("datetime64[D]") for end in (min, max))
+    return f"observed from {first} to {last}"
 
 
 def _unjudged(judged: Judged) -> list[str]:

@@ -134,7 +134,7 @@ def sheet_cells(listed: Listed) -> list[str]:
 
 
 def _figure(value: float, decimals: int) -> str:
-    return "" if math.isnan(value) else f"{value:.{decimals}f}"
+    return "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"  # 0 without a sign
 
 
 def _remark(listed: Listed) -> str:
