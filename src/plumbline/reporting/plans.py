@@ -174,6 +174,7 @@ def mark(
     """
     r = SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * math.sqrt(share)
     if abs(moved) <= error:
+        moved = 0.0  # white: it does not tell from nothing
         shape = f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z"
     else:
         tip = -r if moved > 0 else r
