@@ -26,6 +26,7 @@ TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution":
 SHARED = {"attention": Model().attention, "pooling": Model().pooling}
 """Of the shared run's network, whose files are compared with it in test_onnx.py: an export takes seconds."""
 OTHERS = {kind: [name for name in names if name != SHARED.get(kind)] for kind, names in TABLES.items()}
+POSITIONS = [name for name in POSITION if name != "none"]
 BESIDE = [
     {},
     {"max_attention_length": 8},
@@ -37,7 +38,7 @@ KINDS = [
     {
         **{kind: names[i % len(names)] for kind, names in OTHERS.items()},
         # Without attention there is no position.
-        **({"position": list(POSITION)[i % len(POSITION)]} if i % len(OTHERS["attention"]) else {}),
+        "position": POSITIONS[i // 2 % len(POSITIONS)] if i % len(OTHERS["attention"]) else "none",
         **BESIDE[i % len(BESIDE)],
     }
     for i in range(max(map(len, OTHERS.values())))

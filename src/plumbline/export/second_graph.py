@@ -99,7 +99,7 @@ class Predictions(nn.Module):
         moved_BK = moved_BK / moved_BK.sum(1, keepdim=True).clamp(min=1e-300)
         category_BC = moved_BK @ self.category_KC
         may_be_sound_B = category_BC[:, 0] > 1 - INTERVAL_SHARE
-        rest_B = torch.where(may_be_sound_B, 1 - INTERVAL_SHARE, (1 - INTERVAL_SHARE) / 2)
+        rest_B = (1 - INTERVAL_SHARE) / 2 * (1 + may_be_sound_B.double())
         half_B = torch.full_like(rest_B, 0.5)
         severity_at_B, low_at_B, high_at_B = (
             self._at_place(place_B, moved_BK) for place_B in (half_B, rest_B, 1 - rest_B)

@@ -206,7 +206,7 @@ def _check_place(folder: Path) -> None:
         place = place.parent
     if not place.parent.is_dir():
         raise InputError(f"{place.parent}: is a file, and adapters are kept in a folder of that name. Move it.")
-    check_writable(place)
+    check_writable(place / ABOUT if place.is_dir() else place)
 
 
 def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:

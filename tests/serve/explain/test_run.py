@@ -263,7 +263,7 @@ def test_nobody_judged_is_an_empty_table_and_a_reason(city, tmp_path, predicted)
     [
         (["--building", "{near}x"], ["--building {near}x", "no such building_id", "{near}"]),
         (["--plan", "plan.png"], ["plan.png", "the plan is an HTML file"]),
-        (["--plan", "no/plan.html"], ["no/plan.html", "folder does not exist"]),
+        (["--plan", "no/plan.html"], ["no/plan.html", "nothing can be written into no"]),
         (["--output", "e.xlsx"], ["e.xlsx", ".gpkg"]),
         (["--output", "{package}/e.csv"], ["e.csv", "inside the model package"]),
         (["--model", "gone"], ["gone", "no such folder"]),
