@@ -98,22 +98,12 @@ def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
         read_points(BASE / "fp.gpkg")
 
 
-@pytest.mark.parametrize(
-    ("attributes", "block", "said"),
-    [
-        ({"FILE_TYPE": "velocity"}, b"", r"MintPy's velocity, .*Give timeseries\*\.h5"),
-        ({"Conventions": "CF-1.8"}, b"", "a NetCDF file. Give points"),
-        ({}, b"MATLAB 7.3 MAT-file", "a MATLAB file. Export its points as csv"),
-        ({}, b"", "an HDF5 file without /timeseries of MintPy"),
-    ],
-)
-def test_hdf5_without_a_series_is_named(tmp_path, attributes, block, said):
-    path = tmp_path / "a.h5"
-    with h5py.File(path, "w", userblock_size=512) as file:
+@pytest.mark.parametrize("attributes", [{"FILE_TYPE": "velocity"}, {"Conventions": "CF-1.8"}, {}])
+def test_hdf5_without_a_series_is_named(tmp_path, attributes):
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
         file.attrs.update(attributes)
-    path.write_bytes(block + path.read_bytes()[len(block) :])
-    with pytest.raises(InputError, match=said):
-        read_points(path)
+    with pytest.raises(InputError, match=rf"a\.h5: .*{attributes.get('FILE_TYPE', 'HDF5')}"):
+        read_points(tmp_path / "a.h5")
 
 
 @pytest.mark.parametrize("name", ["p.tar", "p.tar.gz", "p.tgz"])
