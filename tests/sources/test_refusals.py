@@ -134,24 +134,6 @@ def test_points_in_another_packing_are_to_be_unpacked(tmp_path, start, said):
         read_points(tmp_path / "a.csv")
 
 
-def test_a_header_within_a_csv_is_to_be_removed(tmp_path):
-    """As `cat` joins files: the same header, with spaces, or that of a table of other epochs."""
-    path, whole = tmp_path / "a.csv", text(rows(8))
-    lines = whole.splitlines()
-    for header, said in (
-        (lines[0], "line 10: the header stands there again, as after joining files. Remove the line."),
-        (lines[0].replace(",", " , "), "line 10: the header stands there again"),
-        (lines[0] + ",20220101", "line 10: the header of another table stands there.*file of its own"),
-        (lines[0].rpartition(",")[0], "line 10: the header of another table stands there"),
-    ):
-        path.write_text("\n".join([*lines, header, *lines[1:], ""]))
-        with pytest.raises(InputError, match=said):
-            read_points(path)
-    path.write_text("\n".join([*lines, f"{lines[1]}x", ""]))
-    with pytest.raises(InputError, match=r"line 10, column \w+: "):
-        read_points(path)
-
-
 def test_heights_of_0_in_one_product_are_told_as_missing_and_not_as_another_zero(tmp_path, caplog):
     hill, other = on_a_hill(60, 1), on_a_hill(60, 2)
     flat = replace(other, height=np.zeros(len(other)))
