@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -206,14 +207,16 @@ def test_what_is_perturbed_can_be_described_again():
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=2e-3, rtol=2e-3)
 
 
-def test_labels_are_what_the_caller_knows_of_the_codes():
+def test_a_quadrant_is_known_from_category_1_on():
     row = (np.linspace(0, SPAN, 6), np.zeros(6))
-    severity, quadrant = profile_labels(made([row], severity=0.002, location=2), 1000.0, {1: "NE", 2: "SW"})
-    assert severity.tolist() == [2.0]
-    assert quadrant.tolist() == [2]
-    for label, codes in ((0.002, {}), (0.0004, {2: "SW"}), (np.nan, {2: "SW"})):
-        _, quadrant = profile_labels(made([row], severity=label, location=2), 1000.0, codes)
-        assert quadrant.tolist() == [UNDEFINED]
+    for severity, location, quadrant in (
+        (2.0, 2, 2),
+        (2.0, -1, UNDEFINED),
+        (0.25, 2, UNDEFINED),
+        (np.nan, 2, UNDEFINED),
+    ):
+        labels = profile_labels(made([row], severity=severity, location=location))
+        np.testing.assert_array_equal(np.ravel(labels), [severity, quadrant])
 
 
 def test_a_file_becomes_sequences(tmp_path):
@@ -318,7 +321,8 @@ def test_rows_reach_the_shards_as_the_library_makes_them(prepared, ingested):
         ids = np.array([f"{name}:{line}" for line in rows.line])
         judged = rows_left_out(rows, PARAMS).judged
         wanted = profile_sequences(rows, ids, YEARS, judged, PARAMS.max_points, "old").rounded()
-        severity, quadrant = profile_labels(rows, 1.0, {code: q for code, q in CODES.items() if q in QUADRANTS})
+        location = np.array([QUADRANTS.index(CODES[code]) if code else -1 for code in rows.location.tolist()])
+        severity, quadrant = profile_labels(replace(rows, location=location))
         assert 30 < len(judged) < 60
         for number, row in enumerate(judged):
             found, one = everything[ids[row]], wanted.take(np.array([number]))

@@ -77,7 +77,7 @@ def test_an_azimuth_in_another_unit_and_convention_gives_the_answer_of_the_usual
             file["azimuthAngle"][...] = 90 - float(file.attrs["HEADING"])
     answers = [predict([at / one / "timeseries.h5" for one in ("asc", "des")], tmp_path) for at in (written, usual)]
     assert_same(answers[0][0], answers[1][0])
-    assert answers[0][1].count("is taken as radians, anti-clockwise from east, to the satellite") == 2
+    assert answers[0][1].count("(radians, anti-clockwise from east)") == 2
 
 
 def test_a_heading_that_is_the_direction_of_looking_is_refused_with_the_likely_one(tmp_path: Path) -> None:

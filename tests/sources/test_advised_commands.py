@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sqlite3
-import zipfile
 
 import geopandas
 import numpy as np
@@ -17,7 +15,7 @@ from plumbline.sources.checks import check_overlap
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from tests.sources.advised import run_advised
-from tests.sources.footprints.test_cases import BASE, CASES, CRS
+from tests.sources.footprints.test_cases import BASE, CRS
 from tests.sources.make import squares, text
 from tests.sources.points.test_vector_layer import frame
 from tests.sources.points.write_columns import COLUMNS, described, rows
@@ -37,33 +35,6 @@ def places(table):
     return np.sort(shapely.get_coordinates(table.geometry.centroid.to_numpy()), axis=0)
 
 
-@pytest.mark.parametrize("name", ["a b's.gml", "a.zip"])
-@pytest.mark.parametrize("crs", ["EPSG:3035", "EPSG:4326", "EPSG:25833"])
-def test_a_gml_with_its_axes_exchanged_is_named_and_read_the_other_way(tmp_path, monkeypatch, name, crs):
-    """As deegree and others write it: easting first where the CRS says northing, and the other way round."""
-    base, points = read_buildings(BASE / "fp.gpkg", CRS), read_points(BASE / "asc.csv")
-    path = tmp_path / name
-    text = (CASES / "messages" / "wfs3035_deegree.gml").read_text()
-    x, y = shapely.get_coordinates(base.to_crs(crs).geometry.to_numpy()).T
-    x, y = (y, x) if crs == "EPSG:25833" else (x, y)
-    old = shapely.get_coordinates(base.geometry.to_numpy())
-    for before, new in zip(old, zip(x, y, strict=True), strict=True):
-        text = text.replace(f"{before[0]:.9f} {before[1]:.9f}", f"{new[0]:.9f} {new[1]:.9f}")
-    text = text.replace("EPSG::3035", crs.replace(":", "::"))
-    if name.endswith("zip"):
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("deep/a.gml", text)
-    else:
-        path.write_text(text)
-    buildings = read_buildings(path, CRS)
-    said = refused(check_overlap, [points], buildings, "asc.csv", str(path))
-    assert f"{path} has {'longitude' if crs == 'EPSG:4326' else 'easting'} and" in said
-    assert f"SWAP_COORDINATES={'YES' if crs == 'EPSG:25833' else 'NO'}" in said
-    assert not list(tmp_path.glob("*.gfs"))
-    found = read_buildings(run_advised(said, tmp_path, monkeypatch), CRS)
-    np.testing.assert_allclose(places(found), places(base), atol=0.01)
-
-
 def test_points_and_footprints_of_other_formats_are_named_by_where_nobody_uses_their_crs(tmp_path):
     points = read_points(BASE / "asc.csv", crs="EPSG:32633")
     turned = read_buildings(BASE / "fp.gpkg", "EPSG:32633")
@@ -72,40 +43,6 @@ def test_points_and_footprints_of_other_formats_are_named_by_where_nobody_uses_t
     )
     said = refused(check_overlap, [points], turned, "asc.csv", "fp.gpkg")
     assert "fp.gpkg has easting and northing exchanged. Exchange them (QGIS: Swap X and Y coordinates)." in said
-
-
-def test_a_table_with_outlines_as_text_becomes_a_csv_that_is_read(tmp_path, monkeypatch):
-    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
-        connection.execute("CREATE TABLE houses (name TEXT, outline TEXT)")
-        connection.executemany(
-            "INSERT INTO houses VALUES (?, ?)",
-            [(f"H{number}", shape.wkt) for number, shape in enumerate(squares().geometry)],
-        )
-    out = run_advised(refused(read_buildings, tmp_path / "t.sqlite", CRS), tmp_path, monkeypatch)
-    line = refused(read_buildings, out, CRS).partition("\n")[2].replace("EPSG:32633", CRS)
-    stated = Ingest.model_validate(yaml.safe_load(line)["ingest"]).footprints
-    np.testing.assert_allclose(places(read_buildings(out, CRS, stated=stated)), places(squares()))
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_shapefile_without_its_table_becomes_a_layer(tmp_path, monkeypatch, zipped):
-    squares().to_file(tmp_path / "h.shp")
-    (tmp_path / "h.dbf").unlink()
-    path = tmp_path / "h.shp"
-    if zipped:
-        path = tmp_path / "h.zip"
-        with zipfile.ZipFile(path, "w") as archive:
-            for suffix in ("shp", "shx", "prj"):
-                archive.write(tmp_path / f"h.{suffix}", f"deep/h.{suffix}")
-    out = run_advised(refused(read_buildings, path, CRS), tmp_path, monkeypatch)
-    np.testing.assert_allclose(places(read_buildings(out, CRS)), places(squares()))
-
-
-def test_a_shapefile_without_its_index_becomes_a_layer(tmp_path, monkeypatch):
-    squares().to_file(tmp_path / "h.shp")
-    (tmp_path / "h.shx").unlink()
-    out = run_advised(refused(read_buildings, tmp_path / "h.shp", CRS), tmp_path, monkeypatch)
-    assert len(read_buildings(out, CRS)) == 3
 
 
 def test_rings_in_doubt_are_mended_by_the_command(tmp_path, monkeypatch):

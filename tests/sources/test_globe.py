@@ -7,7 +7,7 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.sources.globe import cut, halves, joined, to_degrees, unrolled
+from plumbline.sources.globe import cut, joined, to_degrees, unrolled
 
 ZONES = {"EPSG:32760": 819_787.0, "EPSG:32701": 180_213.0, "EPSG:3832": 3_339_585.0}
 """UTM zones 60 and 1 south, and the Pacific's Mercator -> easting of 180 degrees near 16.8 degrees south."""
@@ -65,16 +65,3 @@ def test_lines_and_holes_are_cut_too():
     assert shapely.get_coordinates(found[0]).tolist() == [[179, 0], [180, 1], [-180, 1], [-179, 2]]
     assert found[1].geom_type == "MultiPolygon"
     assert found[1].area == pytest.approx(3)
-
-
-def test_two_features_with_the_same_ends_on_the_meridian_are_one():
-    geometry = np.array(
-        [
-            box(-180, -179.9999),
-            box(-180, -179.9999, -16.9, -16.8999),
-            box(179.99, 179.9999),
-            box(179.9999, 180.0),
-            box(179.9999, 180.0, -16.7, -16.6999),
-        ]
-    )
-    assert halves(geometry).tolist() == [[3, 0]]

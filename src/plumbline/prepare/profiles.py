@@ -10,7 +10,7 @@ codes. One file is one portion of the work, as a tile is of a city of points.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.compass import QUADRANTS, Frames
+from plumbline.core.compass import Frames
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
@@ -28,7 +28,7 @@ from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
 from plumbline.prepare.tiles import TILE
-from plumbline.sources.city.profile_city import LOCATION_CODES, IngestedProfiles
+from plumbline.sources.city.profile_city import IngestedProfiles
 from plumbline.sources.city.profile_rows import SLACK, Profiles
 
 Float = NDArray[np.floating[Any]]
@@ -120,24 +120,15 @@ def profile_buildings(profiles: Profiles) -> ProfileBuildings:
     return ProfileBuildings(scatterers, Frames(np.zeros((count, 2)), np.zeros(count), side), side.prod(axis=1))
 
 
-def profile_labels(
-    profiles: Profiles, to_permille: float, quadrants: Mapping[int, str]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return severity (permille; NaN without a label) and quadrant code of each row.
+def profile_labels(profiles: Profiles) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return severity (permille; NaN without a label) and quadrant of each row; below category 1 it is `UNDEFINED`.
 
     Args:
-        profiles: B rows.
-        to_permille: what the file's severities are multiplied with.
-        quadrants: name in `compass.QUADRANTS` of each of the file's codes of locations; a code that is not in it,
-            and any below category 1, gives `UNDEFINED`.
+        profiles: B rows with locations that are places in `compass.QUADRANTS`, or -1.
     """
-    severity = (profiles.severity * to_permille).astype(np.float32)
-    code = np.array([_code(quadrants.get(int(place))) for place in profiles.location], dtype=np.int64)
-    return severity, np.where(severity >= CATEGORY_BOUNDS_PERMILLE[0], code, UNDEFINED)
-
-
-def _code(quadrant: str | None) -> int:
-    return UNDEFINED if quadrant is None else QUADRANTS.index(quadrant)
+    severity = profiles.severity.astype(np.float32)
+    is_known = (severity >= CATEGORY_BOUNDS_PERMILLE[0]) & (profiles.location >= 0)
+    return severity, np.where(is_known, profiles.location, UNDEFINED)
 
 
 def _middle(distance: Float, span: float) -> float:
@@ -216,7 +207,7 @@ def prepare_profiles(part: ProfilePart) -> None:
     sequences = profile_sequences(
         rows.profiles, rows.building_id, part.years, judged, part.params.max_points, part.city.folder.name
     )
-    severity, quadrant = profile_labels(rows.profiles, 1.0, LOCATION_CODES)
+    severity, quadrant = profile_labels(rows.profiles)
     known = np.isfinite(severity[judged])
     sequences = replace(
         sequences, severity=severity[judged], quadrant=quadrant[judged], accepted=only(quadrant[judged])
@@ -247,10 +238,7 @@ def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
         name, about = part.city.folder.name, part.city.about
         left_out.setdefault(name, Counter()).update(read_json(part.folder / TILE)["left_out"])
         tracks = [
-            {
-                **{key: product[key] for key in REPORTED if key in product},
-                "assigned": product["points"],
-            }
+            {key: product[key] for key in REPORTED if key in product} | {"assigned": product["points"]}
             for product in part.city.products
         ]
         own = {key: about[key] for key in ("buildings", "labelled")}

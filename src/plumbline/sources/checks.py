@@ -25,7 +25,6 @@ from plumbline.sources.crs import (
     utm_zone,
 )
 from plumbline.sources.files.opened import product_params
-from plumbline.sources.footprints.open import is_gml, turned_back
 from plumbline.sources.points.track import Track
 
 NEAR_M = 50.0
@@ -172,8 +171,8 @@ def _swapped(
     if not len(easting):
         return ""
     if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
-        if _are_footprints_turned(_box(easting, northing), box, footprints, crs):
-            return f"{footprints} has easting and northing exchanged. {turned_back(Path(footprints))}\n"
+        if _are_footprints_turned(_box(easting, northing), box, crs):
+            return f"{footprints} has easting and northing exchanged. Exchange them (QGIS: Swap X and Y coordinates).\n"
         return (
             "The points would overlap with easting and northing exchanged: check their columns, or the order in the "
             "footprints.\n"
@@ -189,29 +188,24 @@ def _swapped(
     if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
         return _globe_swapped(_box(easting, northing), box, wanted)
     order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
-    if is_gml(Path(footprints)):
-        return f"{footprints} has {order[0]} and {order[1]} exchanged. {turned_back(Path(footprints))}\n"
     return (
         f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
-        f"the {order[0]} has to stand first; in that of the points, check which column is which.\n"
+        f"the {order[0]} has to stand first (QGIS: Swap X and Y coordinates); in that of the points, check which "
+        "column is which.\n"
     )
 
 
-def _are_footprints_turned(points: NDArray[np.float64], box: NDArray[np.float64], footprints: str, crs: str) -> bool:
-    """Return whether the exchanged ones of points and footprints, boxes in `crs`, are the footprints.
-
-    They are if they alone lie where nobody uses the CRS. Else a GML is suspect: its CRS says which axis stands first,
-    and servers differ in whether they follow it.
-    """
+def _are_footprints_turned(points: NDArray[np.float64], box: NDArray[np.float64], crs: str) -> bool:
+    """Return whether the footprints alone lie where nobody uses the CRS; points and footprints are boxes in `crs`."""
     area = pyproj.CRS.from_user_input(crs).area_of_use
     if area is None:
-        return is_gml(Path(footprints))
+        return False
     to_globe = transformer(crs, GLOBE)
     usual = []
     for west, south, east, north in (points, box):
         x, y = to_globe.transform((west + east) / 2, (south + north) / 2)
         usual.append(area.west <= x <= area.east and area.south <= y <= area.north)
-    return bool(usual[0] and not usual[1]) if usual[0] != usual[1] else is_gml(Path(footprints))
+    return bool(usual[0] and not usual[1])
 
 
 def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:

@@ -49,25 +49,6 @@ def joined(geometry: Objects, turn: float = TURN_DEG) -> Objects:
     return whole
 
 
-def halves(geometry: Objects, turn: float = TURN_DEG) -> NDArray[np.intp]:
-    """Return rows (N, 2) of polygons (B,): one that ends at 180 degrees, and one that goes on from there at -180.
-
-    They are one building in two features: both have the same two ends on the meridian.
-    """
-    west, _, east, _ = shapely.bounds(geometry).T
-    at = turn / 2
-    before = {_ends(geometry[row], at): row for row in np.flatnonzero((east == at) & (west > 0))}
-    after = {_ends(geometry[row], -at): row for row in np.flatnonzero((west == -at) & (east < 0))}
-    both = [(row, after[ends]) for ends, row in before.items() if ends in after]
-    return np.array(both, np.intp).reshape(-1, 2)
-
-
-def _ends(polygon: shapely.Geometry, longitude: float) -> tuple[float, float]:
-    corners = shapely.get_coordinates(polygon)
-    latitudes = corners[corners[:, 0] == longitude, 1].round(DECIMALS)
-    return float(latitudes.min()), float(latitudes.max())
-
-
 def cut(geometry: Objects) -> Objects:
     """Cut geometries (B,), as `to_degrees` gives them, at 180 degrees; each part has the longitudes of its side."""
     done = geometry.copy()

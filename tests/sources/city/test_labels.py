@@ -86,14 +86,6 @@ def test_a_bad_accepted_quadrant_or_mechanism_is_named_by_line(tmp_path, row, me
         read_labels(write(tmp_path, WHERE_AND_HOW + "a,2,NE,NE|SE,end\n" + row + "\n"))
 
 
-def test_a_last_cell_that_was_cut_short_is_no_smaller_set_of_quadrants(tmp_path):
-    content = HEADER[:-1] + ",accepted\na,2,NE,NE|SE\nb,2,NE,NE|SE\n"
-    assert len(read_labels(write(tmp_path, content))) == 2
-    for cut in range(1, 7):
-        with pytest.raises(InputError, match=r"labels\.csv"):
-            read_labels(write(tmp_path, content[:-cut]))
-
-
 def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
     assert read_labels(write(tmp_path, HEADER + "a,0.4,NE\n"))["quadrant"].tolist() == [""]
 

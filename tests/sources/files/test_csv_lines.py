@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.city.labels import read_labels
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import RATIO_FREE_BYTES
@@ -86,22 +85,6 @@ def test_texts_and_numbers_that_are_stated_stand_for_no_value(tmp_path):
     assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 0], [3, 0]]
 
 
-@pytest.mark.parametrize("cell", ["1 234.5", "1'234.5", "\u22121.5"])
-def test_a_number_that_is_written_for_people_is_refused_as_it_stands(tmp_path, cell):
-    cells = rows()
-    cells[2]["H"] = cell
-    path = tmp_path / "a.csv"
-    path.write_text(text(cells), encoding="utf-8")
-    with pytest.raises(InputError, match=f"line 4, column H: .*{cell}.* found, a number is needed"):
-        read_points(path, {"*": described()})
-
-
-def test_line_ends_of_old_macintoshes_are_refused(tmp_path):
-    (tmp_path / "a.csv").write_text(text(rows()).replace("\n", "\r"), newline="")
-    with pytest.raises(InputError, match=r"a\.csv: not a csv .* old Macintoshes, save it with other line ends"):
-        read_points(tmp_path / "a.csv", {"*": described()})
-
-
 def test_a_western_accent_in_the_header_is_read(tmp_path):
     plain = text(rows()).replace("VEL", "vitesse_écart")
     path = tmp_path / "a.csv"
@@ -172,12 +155,6 @@ def test_a_bomb_and_a_cut_gzip_are_refused(tmp_path):
         read_points(path)
 
 
-def test_half_a_character_of_utf_16_is_refused(tmp_path):
-    (tmp_path / "a.csv").write_bytes(text(egms_rows()).encode("utf-16")[:-1])
-    with pytest.raises(InputError, match=r"a\.csv: not text in utf-16"):
-        read_points(tmp_path / "a.csv")
-
-
 @given(st.binary(max_size=300))
 def test_any_bytes_have_a_way_of_writing_or_are_refused(content):
     with tempfile.TemporaryDirectory() as folder:
@@ -189,12 +166,6 @@ def test_any_bytes_have_a_way_of_writing_or_are_refused(content):
                 return stream.read()
 
         assert isinstance(unless_refused(read, path), bytes | None)
-
-
-def test_labels_of_a_spreadsheet_are_read(tmp_path):
-    (tmp_path / "labels.csv").write_text("building_id;severity_permille;quadrant\nB1;0,25;\nB2;1,5;NE\n")
-    labels = read_labels(tmp_path / "labels.csv")
-    assert [float(value) for value in labels.severity_permille] == [0.25, 1.5]
 
 
 def test_two_csv_in_a_zip_are_refused_with_what_to_do(tmp_path):

@@ -29,17 +29,11 @@ def test_columns_are_found_by_name_in_any_dialect_of_comma_separated(tmp_path, c
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("name,x,x\na,1,2\n", "column 'x' stands there more than once"),
-        ("\nname,x\na,1\n", "the first line is empty"),
-        (b"\x1f\x8b\x08\x00\n", "not a csv"),
-        (b"name,\xff\xfe\n", "not a csv"),
-        (b"name,x\x00\n", "not a csv"),
-    ],
+    "content",
+    ["name,x,x\na,1,2\n", "\nname,x\na,1\n", b"\x1f\x8b\x08\x00\n", b"name,\xff\xfe\n", b"name,x\x00\n", "x\ra\r"],
 )
-def test_headers_that_are_none_are_refused(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
+def test_headers_that_are_none_are_refused(tmp_path, content):
+    with pytest.raises(InputError, match=r"\.csv"):
         read(tmp_path, content)
 
 
@@ -79,29 +73,35 @@ def test_parts_of_a_file_hold_every_row_once(tmp_path_factory, start, width, end
     assert names == [f"n{number}" for number in range(20)]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("name,x\na,1\nb,two\n", "line 3, column x: 'two' found, a number is needed"),
-        ("name,x\n\na,1\n\nb,1_0\n", "line 5, column x: '1_0' found"),
-        ("name,x\r\n\r\na,0x1\r\n", "line 3, column x: '0x1' found"),
-        ("name,x\na,1\nb\nc,2\n", "line 3: 1 cells found, the header has 2 columns; correct the line"),
-        ("name,x\na,1\nb,2,3\nc,2\n", "line 3: 3 cells found, the header has 2 columns; correct"),
-        ("name,x\na,1\nb", "line 3: 1 cells found, the header has 2 columns; the file seems cut off"),
-        (b"name,x\na,1\n\xff\xfe,2\n", r"line 3, column name: '\\\\xff\\\\xfe' found, text in UTF-8 is needed"),
-        ('name,x\na,1\n"b,2\n', "line 3: 1 cells found"),
-    ],
-)
-def test_what_cannot_be_read_is_named_by_line_and_column(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
+FAULTS = {
+    "word": ("name,x\na,1\nb,two\n", "line 3, column x: 'two'"),
+    "behind blank lines": ("name,x\n\na,1\n\nb,1_0\n", "line 5, column x: '1_0'"),
+    "hexadecimal": ("name,x\r\n\r\na,0x1\r\n", "line 3, column x: '0x1'"),
+    "for people": ("name,x\na,1\nb,\u22121.5\n", "line 3, column x: '\u22121.5'"),
+    "thousands": ("name,x\na,1\nb,1'234.5\n", "line 3, column x: .1'234.5"),
+    "too few": ("name,x\na,1\nb\nc,2\n", "line 3: 1 cells"),
+    "too many": ("name,x\na,1\nb,2,3\nc,2\n", "line 3: 3 cells"),
+    "cut off": ("name,x\na,1\nb", "line 3: 1 cells .* cut off"),
+    "no text": (b"name,x\na,1\n\xff\xfe,2\n", "line 3, column name: "),
+    "open quote": ('name,x\na,1\n"b,2\n', "line 3: 1 cells"),
+    "header again": ("name,x\na,1\nname,x\nb,2\n", "line 3, column x: 'x'"),
+    "far down": ("name,x\n" + "a,1\n" * 2345 + "b,2x\n" + "a,1\n" * 700, "line 2347, column x: '2x'"),
+}
+"""What is wrong -> the table, and where the message places it."""
+
+
+@pytest.mark.parametrize("key", FAULTS)
+def test_what_cannot_be_read_is_named_by_line_and_column(tmp_path, key):
+    content, place = FAULTS[key]
+    with pytest.raises(InputError, match=place):
         read(tmp_path, content)
 
 
-def test_the_fault_is_found_far_down(tmp_path):
-    lines = [f"n{number},{number}" for number in range(3000)]
-    lines[2345] = "n2345,2345x"
-    with pytest.raises(InputError, match="line 2347, column x: '2345x' found"):
-        read(tmp_path, "\n".join(["name,x", *lines, ""]))
+def test_a_fault_in_a_part_is_named_by_its_line_in_the_file(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text(FAULTS["far down"][0])
+    with pytest.raises(InputError, match=FAULTS["far down"][1]):
+        list(stream_columns(CsvFile(path, start=100), ["name", "x"], TYPES))
 
 
 def test_a_row_is_refused_by_its_line_blank_lines_counted(tmp_path):
@@ -116,10 +116,3 @@ def test_a_row_of_empty_cells_is_called_that(tmp_path, empty):
     source = product(tmp_path, f"name,x\na,1\n{empty}\n")
     with pytest.raises(InputError, match=r"line 3, column x: nan found, a number is needed\. All its cells are empty:"):
         fail_at(source, 1, "x", float("nan"), "a number is needed")
-
-
-def test_a_fault_in_a_part_is_named_by_its_line_in_the_file(tmp_path):
-    path = tmp_path / "points.csv"
-    path.write_text("name,x\n" + "a,1\n" * 50 + "b,two\n" + "a,1\n" * 50)
-    with pytest.raises(InputError, match="line 52, column x: 'two' found"):
-        list(stream_columns(CsvFile(path, start=100), ["name", "x"], TYPES))

@@ -67,17 +67,6 @@ def test_the_web_s_mercator_ends_there_too(tmp_path, caplog):
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_two_features_of_one_building_are_one(tmp_path, caplog):
-    pieces = degrees(lambda shape: cut(np.array([shape]))[0]).explode(ignore_index=True)
-    pieces["building_id"] = list("abBc")
-    pieces.to_file(tmp_path / "f.gpkg")
-    with caplog.at_level("INFO"):
-        found = read_buildings(tmp_path / "f.gpkg", CRS)
-    assert found["building_id"].tolist() == list("abc")
-    assert found.area.to_numpy() == pytest.approx([160] * 3, abs=0.5)
-    assert "1 buildings cut at 180 degrees into two features" in caplog.text
-
-
 def test_the_case_of_fiji(caplog):
     found = read_buildings(FIJI / "fp_fj.geojson", CRS)
     assert found.attrs["repaired"] == []

@@ -270,17 +270,3 @@ def test_a_geoparquet_that_names_no_crs_is_in_degrees_only_if_it_may_be(tmp_path
         found = read_buildings(path, CRS, stated={"*": Footprints(crs=CRS)}, area=near)
         assert shapely.hausdorff_distance(found.geometry.to_numpy(), wanted.geometry.to_numpy()).max() < 0.01
     assert "does not count, coordinates in a GeoParquet without `crs` are degrees" in caplog.text
-
-
-def test_a_crs_that_features_name_is_the_one_to_state(tmp_path):
-    """As QGIS Web Client 2 exports what was chosen."""
-    collection = json.loads(squares().to_crs("EPSG:25833").to_json())
-    collection.pop("crs", None)
-    for feature in collection["features"]:
-        feature["crs"] = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::25833"}}
-    (tmp_path / "f.geojson").write_text(json.dumps(collection))
-    with pytest.raises(InputError, match=r"only its features name a CRS \(EPSG:25833\)") as refused:
-        read_buildings(tmp_path / "f.geojson", CRS)
-    stated = Ingest.model_validate(yaml.safe_load(str(refused.value).partition("\n")[2])["ingest"]).footprints
-    found = read_buildings(tmp_path / "f.geojson", CRS, stated=stated)
-    assert shapely.hausdorff_distance(found.geometry.to_numpy(), squares().geometry.to_numpy()).max() < 0.01

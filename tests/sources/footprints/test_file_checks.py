@@ -143,19 +143,6 @@ def test_files_on_a_read_only_disk_are_read(tmp_path, monkeypatch):
     assert len(read_buildings(tmp_path / "f.geojson", CRS)) == 3
 
 
-@pytest.mark.parametrize("zipped_", [False, True])
-def test_parts_of_a_shapefile_that_do_not_fit_are_refused(tmp_path, zipped_):
-    """GDAL reads as many outlines as its index has, without a word."""
-    squares().to_file(tmp_path / "f.shp")
-    index = tmp_path / "f.shx"
-    index.write_bytes(index.read_bytes()[:-8])
-    path = tmp_path / "f.shp"
-    if zipped_:
-        path = zipped(tmp_path / "f.zip", {one.name: one.read_bytes() for one in tmp_path.glob("f.*")})
-    with pytest.raises(InputError, match=r"2 outlines in its \.shx and 3 rows in its \.dbf: one is cut off"):
-        read_buildings(path, CRS)
-
-
 @pytest.mark.parametrize("suffix", ["gpkg", "fgb", "geojson", "parquet", "csv"])
 def test_what_is_cut_off_is_to_be_downloaded_again(tmp_path, suffix):
     path, frame = tmp_path / f"f.{suffix}", squares().to_crs("EPSG:4326")

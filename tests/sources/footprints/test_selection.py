@@ -1,6 +1,5 @@
 """Which features of a file are read as buildings."""
 
-import bz2
 import gzip
 
 import pytest
@@ -65,9 +64,3 @@ def test_an_answer_of_overpass_as_json_says_what_to_ask_for(tmp_path):
     (tmp_path / "f.json").write_text('{"version": 0.6, "osm3s": {"copyright": "x"}, "elements": []}')
     with pytest.raises(InputError, match=r"f\.json: an answer of Overpass as its own JSON.*GeoJSON.*out:xml"):
         read_buildings(tmp_path / "f.json", CRS)
-
-
-def test_what_is_packed_in_a_way_that_is_not_read_says_so(tmp_path):
-    (tmp_path / "f.osm.bz2").write_bytes(bz2.compress(xml()))
-    with pytest.raises(InputError, match=r"f\.osm\.bz2: packed by bzip2, .* Unpack it"):
-        read_buildings(tmp_path / "f.osm.bz2", CRS)

@@ -17,7 +17,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, MECHANISMS, category
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.csv_table import ends_with_a_line, fail_at, read_columns, read_header
+from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import CsvFile
 
@@ -60,13 +60,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     if missing:
         raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
-    # No quadrant, no mechanism and no difficulty is the beginning of another: a cut last cell shows by itself.
     table = read_columns(product, header, columns)
-    if header[-1] not in ("quadrant", MECHANISM, DIFFICULTY) and not ends_with_a_line(product):
-        raise InputError(
-            f"{product}: the last line has no line end, so its last cell may be cut off. Copy the file again; if it is "
-            "whole, add a line break at its end."
-        )
     if not len(table):
         raise InputError(f"{product}: it has a header, but no labels.")
     ids = _text(table, "building_id")

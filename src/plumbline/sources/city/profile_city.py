@@ -48,7 +48,7 @@ def read_profile_city(city: ProfileCity) -> None:
     """
     tables, products = [], []
     for path, about in city.files.files:
-        rows = _read(path, about)
+        rows = read_profiles(path, about.labelled, about.slope_unit, about.distance_unit)
         severity = rows.severity * (TO_PERMILLE[about.severity_unit] if about.severity_unit else np.nan)
         _check_labels(path, about, rows, severity)
         named = {code: NO_QUADRANT if name == "none" else name for code, name in about.quadrants.items()}
@@ -58,8 +58,8 @@ def read_profile_city(city: ProfileCity) -> None:
                     "building_id": [f"{path.name}:{line}" for line in rows.line.tolist()],
                     "product": [path.name] * len(rows),
                     "group": _groups(path, about, rows),
-                    "distance_m": _lists(rows.offsets, rows.distance),
-                    "slope_mm_per_m": _lists(rows.offsets, rows.slope),
+                    "distance_m": pa.LargeListArray.from_arrays(rows.offsets, rows.distance),
+                    "slope_mm_per_m": pa.LargeListArray.from_arrays(rows.offsets, rows.slope),
                     "span_m": rows.span_m,
                     "width_m": rows.width_m,
                     "severity_permille": severity,
@@ -105,14 +105,6 @@ def years(about: ProfileRows) -> float:
     return about.years
 
 
-def _read(path: Path, about: ProfileRows) -> Profiles:
-    try:
-        return read_profiles(path, about.labelled, about.slope_unit, about.distance_unit)
-    except InputError as error:
-        kind = "with" if about.labelled else "without"
-        raise InputError(f"{error} It was read as profile rows {kind} labels, as params.yaml says.") from None
-
-
 def _check_labels(path: Path, about: ProfileRows, rows: Profiles, severity: NDArray[Any]) -> None:
     if not about.labelled:
         return
@@ -144,10 +136,6 @@ def _groups(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
     return [f"size {span:.3f} {width:.3f}" for span, width in sizes]
 
 
-def _lists(offsets: NDArray[Any], values: NDArray[Any]) -> pa.Array:
-    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(values))
-
-
 def _describe(path: Path, about: ProfileRows, rows: Profiles) -> dict[str, Any]:
     days = {} if about.first is None else {"first_epoch": str(about.first), "last_epoch": str(about.last)}
     same = np.diff(rows.distance) == 0
@@ -163,15 +151,11 @@ def _describe(path: Path, about: ProfileRows, rows: Profiles) -> dict[str, Any]:
     }
 
 
-LOCATION_CODES = dict(enumerate(QUADRANTS))
-"""What the codes of locations mean in rows that come from here."""
-
-
 class ProductRows(NamedTuple):
     """B rows of one file."""
 
     profiles: Profiles
-    """Severities in permille, locations as in `LOCATION_CODES`, or -1."""
+    """Severities in permille, locations as places in `QUADRANTS`, or -1."""
     building_id: NDArray[np.str_]
     """(B,)"""
     group: NDArray[np.int64]
@@ -202,7 +186,7 @@ class IngestedProfiles:
         path = self.folder / PROFILES
         try:
             table = pq.read_table(path, filters=[("product", "=", product)])
-            distance, slope = (_flat(table[name]) for name in ("distance_m", "slope_mm_per_m"))
+            distance, slope = (table[name].combine_chunks() for name in ("distance_m", "slope_mm_per_m"))
             span, width, severity, group = (
                 table[name].to_numpy() for name in ("span_m", "width_m", "severity_permille", "group")
             )
@@ -210,19 +194,10 @@ class IngestedProfiles:
         except (OSError, KeyError, pa.ArrowException) as error:
             raise InputError(f"{path}: not readable ({error}). Run `plumbline ingest` again.") from None
         location = np.full(len(ids), -1, np.int64)
-        for code, name in LOCATION_CODES.items():
+        for code, name in enumerate(QUADRANTS):
             location[quadrant == name] = code
         line = np.array([int(name.rpartition(":")[2]) for name in ids], np.int64)
-        profiles = Profiles(distance.offsets, distance.values, slope.values, span, width, severity, location, line)
+        offsets = np.r_[0, np.cumsum(np.asarray(distance.value_lengths(), np.int64))]
+        places, slopes = (np.asarray(lists.flatten(), float) for lists in (distance, slope))
+        profiles = Profiles(offsets, places, slopes, span, width, severity, location, line)
         return ProductRows(profiles, ids.astype(str), group)
-
-
-class _FlatLists(NamedTuple):
-    offsets: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-
-def _flat(column: pa.ChunkedArray) -> _FlatLists:
-    array = column.combine_chunks()
-    length = np.asarray(array.value_lengths(), np.int64)
-    return _FlatLists(np.r_[0, np.cumsum(length)], np.asarray(array.flatten(), float))

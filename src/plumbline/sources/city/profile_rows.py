@@ -33,13 +33,13 @@ from plumbline.sources.footprints.open import VECTOR_SUFFIXES
 MAX_LOCATION = 4
 """Codes of four quadrants, counted from 0 or from 1."""
 MAX_SLOPE_MM_PER_M = 1000.0
-"""45 degrees: beyond it the unit is another one."""
+"""Largest slope of a building, 45 degrees: beyond it the unit is another one."""
 MAX_LENGTH_M = 1e5
-"""No building is longer, and no distance along one."""
+"""Largest length of a building, and largest distance along one."""
 TO_MM_PER_M = {"mm/m": 1.0, "m/m": 1000.0}
 TO_M = {"m": 1.0, "cm": 0.01, "mm": 0.001}
 SLACK = 1e-6
-"""Of the span, for rounded distances."""
+"""Share of the span that is allowed for rounded distances."""
 SlopeUnit = Literal["mm/m", "m/m"]
 DistanceUnit = Literal["m", "cm", "mm"]
 Problem = tuple[str, int | None]
@@ -54,7 +54,7 @@ class Form:
     """Whether each ends with `severity,location`."""
     slope_unit: SlopeUnit = "mm/m"
     distance_unit: DistanceUnit = "m"
-    """Of distances, span and width."""
+    """Unit of distances, span and width."""
 
     @property
     def tail(self) -> int:
@@ -99,42 +99,31 @@ def _number(cell: str) -> float:
 
 
 def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
-    """Return the problem that keeps an even number of finite values from being a row; None for a valid row."""
-    count, unit = len(values), form.distance_unit
-    pairs = count - form.tail
-    distance, slope, (span, width) = values[:pairs:2], values[1:pairs:2], values[pairs : pairs + 2]
-    back = np.flatnonzero(np.diff(distance) < 0)
-    if len(back):
-        one, two = distance[back[0] : back[0] + 2]
-        return f"distance {two:g} {unit} after {one:g} {unit} found, distances ascend", 2 * int(back[0]) + 3
-    for name, value, place in (("span", span, pairs + 1), ("width", width, pairs + 2)):
-        if value <= 0:
-            return f"{name} of {value:g} {unit} found, a positive one is needed", place
-    if distance[-1] - distance[0] > span * (1 + SLACK):
-        advice = "lack labels" if form.labelled else "have labels at the ends of its lines"
-        found = f"distances over {distance[-1] - distance[0]:g} {unit} found, the span is {span:g} {unit}"
-        return f"{found}; does the file {advice}, or not as was said", pairs + 1
-    too_large = _too_large(np.r_[distance, span, width], MAX_LENGTH_M / TO_M[unit], "length", unit)
-    too_steep = _too_large(slope, MAX_SLOPE_MM_PER_M / TO_MM_PER_M[form.slope_unit], "slope", form.slope_unit)
-    if too_large is not None:
-        return too_large[0], min(2 * too_large[1], pairs + too_large[1] - len(distance)) + 1
-    if too_steep is not None:
-        return too_steep[0], 2 * too_steep[1] + 2
-    if form.labelled:
-        severity, location = values[-2:]
-        if severity < 0:
-            return f"severity {severity:g} found, 0 or more is needed", count - 1
-        if location != np.floor(location) or not 0 <= location <= MAX_LOCATION:
-            return f"location {location:g} found, a code from 0 to {MAX_LOCATION} is needed", count
+    """Return the first problem that keeps an even number of finite values from being a row; None for a valid row."""
+    count, pairs = len(values), len(values) - form.tail
+    distance, span = values[:pairs:2], values[pairs]
+    cell = np.arange(count)
+    is_slope, is_size = (cell < pairs) & (cell % 2 == 1), (cell >= pairs) & (cell < pairs + 2)
+    is_length = (cell < pairs + 2) & ~is_slope
+    descends = np.zeros(count, bool)
+    descends[2:pairs:2] = np.diff(distance) < 0
+    is_wide = distance[-1] - distance[0] > span * (1 + SLACK)
+    max_length, max_slope = MAX_LENGTH_M / TO_M[form.distance_unit], MAX_SLOPE_MM_PER_M / TO_MM_PER_M[form.slope_unit]
+    is_severity, is_location = ((cell == count - at) & form.labelled for at in (2, 1))
+    no_code = (values != np.floor(values)) | (values < 0) | (values > MAX_LOCATION)
+    for is_bad, wanted in (
+        (descends, f"distances in {form.distance_unit} ascend"),
+        (is_size & (values <= 0), "span and width are positive"),
+        ((cell == pairs) & is_wide, f"distances go over {distance[-1] - distance[0]:g}: are there labels or none?"),
+        (is_length & (np.abs(values) > max_length), f"at most {max_length:g} {form.distance_unit} are possible"),
+        (is_slope & (np.abs(values) > max_slope), f"a slope of at most {max_slope:g} {form.slope_unit} is possible"),
+        (is_severity & (values < 0), "a severity of 0 or more is needed"),
+        (is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
+    ):
+        if is_bad.any():
+            bad = int(np.argmax(is_bad))
+            return f"{values[bad]:g} found, {wanted}", bad + 1
     return None
-
-
-def _too_large(size: NDArray[np.float64], most: float, name: str, unit: str) -> tuple[str, int] | None:
-    """Describe the first value beyond `most`, with its index; None without any."""
-    large = np.flatnonzero(np.abs(size) > most)
-    if not len(large):
-        return None
-    return f"{name} of {size[large[0]]:g} {unit} found, at most {most:g} is possible; check the unit", int(large[0])
 
 
 MAX_LINE_BYTES = 2**20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from typing import IO
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.opened import HEAD_BYTES, OpenedFile
 from plumbline.sources.files.streams import CsvFile
 
 BLOCK_BYTES = 2**24
@@ -82,13 +80,11 @@ def stated_missing(about: params.Product) -> tuple[str, ...]:
     return tuple(value for value in about.missing or () if isinstance(value, str))
 
 
-def dialect(
-    product: CsvFile, about: params.Product = NOTHING, file: OpenedFile | None = None
-) -> tuple[CsvFile, bytes | None]:
+def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile, bytes | None]:
     """Return the csv with the dialect that its first lines show; settings in `about` take precedence.
 
     Args:
-        product: the csv. about: what is stated of it. file: that it is in, where its beginning has been read.
+        product: the csv. about: what is stated of it.
 
     Returns:
         The csv, and its header's line as `open` gives it; None where that has to be read in another encoding.
@@ -97,10 +93,10 @@ def dialect(
         InputError: the file cannot be read, or has no separator as stated.
     """
     product = replace(product, missing=stated_missing(about))
-    lines = _first_lines(product, file)
+    lines = _first_lines(product)
     if lines and lines[0].startswith(UTF_16):
         product = replace(product, encoding="utf-16")
-        lines = _first_lines(product, file)
+        lines = _first_lines(product)
     as_opened = product.encoding
     preamble = next((number for number, line in enumerate(lines) if not _is_preamble(line)), 0)
     header = lines[preamble] if lines else b""
@@ -130,28 +126,15 @@ def dialect(
     return product, header if product.encoding == as_opened else None
 
 
-def _first_lines(product: CsvFile, file: OpenedFile | None) -> list[bytes]:
-    """Read the first lines, as many as show the dialect; from what is kept of the file, if that is enough."""
-    if file is not None and (product.is_cuttable or not product.is_plain):
-        start = file.start if product.is_plain else file.table_start
-        lines, is_enough = _take_lines(product.decoded(io.BytesIO(start)))
-        if is_enough or len(start) < HEAD_BYTES:
-            return lines
-    with product.open() as stream:
-        return _take_lines(stream)[0]
-
-
-def _take_lines(stream: IO[bytes]) -> tuple[list[bytes], bool]:
-    """Return the first lines of a stream, and whether it went on behind them."""
+def _first_lines(product: CsvFile) -> list[bytes]:
+    """Read the first lines, as many as show the dialect."""
     lines: list[bytes] = []
     rows = 0
-    while rows <= LOOKED_AT and len(lines) < MAX_PREAMBLE:
-        line = stream.readline(MAX_HEADER_BYTES)
-        if not line:
-            return lines, False
-        lines.append(line)
-        rows += not _is_preamble(line)
-    return lines, bool(stream.read(1))
+    with product.open() as stream:
+        while rows <= LOOKED_AT and len(lines) < MAX_PREAMBLE and (line := stream.readline(MAX_HEADER_BYTES)):
+            lines.append(line)
+            rows += not _is_preamble(line)
+    return lines
 
 
 def _is_preamble(line: bytes) -> bool:

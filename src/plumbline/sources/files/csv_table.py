@@ -17,7 +17,6 @@ import pyarrow.csv as pacsv
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import (
-    BLOCK_BYTES,
     DECIMAL_COMMA,
     MAX_HEADER_BYTES,
     blocks,
@@ -83,23 +82,11 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
     except csv.Error as error:
         return InputError(f"{place}: not readable as a csv ({error}).")
     names = header[: len(header) - product.behind]
-    if advice := _header_again(cells, names):
-        return InputError(f"{place}: {advice}")
     if match["column"] is None or len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
         return InputError(f"{place}: {len(cells)} cells found, the header has {len(names)} columns; {advice}.")
     column, wanted = int(match["column"]), "text in UTF-8" if "UTF8" in reason else "a number"
     return InputError(f"{place}, column {header[column]}: {_unfit(product, cells[column], wanted)}")
-
-
-def _header_again(cells: list[str], header: list[str]) -> str:
-    """Return advice about a line that is a header, of this table or of another; empty for other lines."""
-    names = [cell.strip() for cell in cells]
-    if names[: len(header)] == header and not any(names[len(header) :]):
-        return "the header stands there again, as after joining files. Remove the line."
-    if 2 * len(set(names) & set(header)) > min(len(names), len(header)) > 1:
-        return "the header of another table stands there, as after joining files. Give each table as a file of its own."
-    return ""
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
@@ -113,10 +100,6 @@ def _unfit(product: CsvFile, cell: str, wanted: str) -> str:
 
 def _advice(product: CsvFile, cell: str) -> str:
     """Return advice about a cell that cannot be read as a number."""
-    if product.decimal == b"," and "." in cell:
-        return " Decimals are written with commas in this file: write all alike."
-    if product.separator == b"," and "," in cell:
-        return " Commas stand between cells and in numbers: export it with semicolons, or with points in numbers."
     if DECIMAL_COMMA.fullmatch(cell.encode()):
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
     if not any(character.isdigit() for character in cell):
@@ -142,15 +125,6 @@ def warn_of_end(product: CsvFile, tail: bytes) -> None:
             product,
             written[-1].decode()[:60],
         )
-
-
-def ends_with_a_line(product: CsvFile) -> bool:
-    """Return whether the last line has a line end, so that its last cell is whole."""
-    last = b""
-    with product.open() as stream:
-        while data := stream.read(BLOCK_BYTES):
-            last = data[-1:]
-    return last in (b"\n", b"\r")
 
 
 def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:

@@ -168,10 +168,6 @@ class CsvFile:
                     stream = io.BufferedReader(Unpacked(member, str(self), "zip"), BUFFER_BYTES)
             except (OSError, *FAULTS) as error:
                 raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
-            yield self.decoded(stream)
-
-    def decoded(self, stream: IO[bytes]) -> IO[bytes]:
-        """Return a stream of the csv's own bytes as UTF-8."""
-        if self.encoding != "utf-8":
-            stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
-        return stream
+            if self.encoding != "utf-8":
+                stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
+            yield stream

@@ -7,11 +7,10 @@ the building none.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import geopandas
 import numpy as np
 import pandas as pd
+import pyproj
 import shapely
 from numpy.typing import NDArray
 
@@ -20,7 +19,7 @@ from plumbline.sources.crs import turn_in
 from plumbline.sources.footprints.geometry import unlike_polygons
 from plumbline.sources.footprints.ids import SAME_M, text_of
 from plumbline.sources.footprints.selection import FeatureFilter, Objects
-from plumbline.sources.globe import halves, joined
+from plumbline.sources.globe import joined
 
 OSM_BUILDING, OSM_PART = "building", re.compile(r"building[:_]?p(a(rt?)?)?")
 """Columns of OpenStreetMap's keys: `building:part`, whose name formats change and cut."""
@@ -164,25 +163,13 @@ def _says_yes(values: pd.Series) -> NDArray[np.bool_]:
     return np.asarray(values.notna() & ~values.astype(str).str.strip().str.casefold().isin(NO))
 
 
-def whole_at_180(
-    path: Path, frame: geopandas.GeoDataFrame, geometry: Objects
-) -> tuple[geopandas.GeoDataFrame, Objects]:
-    """Return features and geometry (F,) with each building that was cut at 180 degrees as one polygon.
-
-    RFC 7946 asks for the cut, as parts of one feature; some programs write two features.
-    """
-    turn = None if frame.crs is None else turn_in(frame.crs)
+def whole_at_180(crs: pyproj.CRS | None, geometry: Objects) -> Objects:
+    """Return geometry (F,) with each building that was cut at 180 degrees as one polygon, as RFC 7946 asks for."""
+    turn = None if crs is None else turn_in(crs)
     west, _, east, _ = shapely.total_bounds(geometry)
     if turn is None or not east - west > turn / 2:  # as nearly always
-        return frame, geometry
+        return geometry
     usable = np.flatnonzero([reason is None for reason in unlike_polygons(geometry)])
     geometry = geometry.copy()
     geometry[usable] = joined(geometry[usable], turn)
-    pairs = usable[halves(geometry[usable], turn)]
-    for before, after in pairs:
-        geometry[before] = shapely.multipolygons(shapely.get_parts(geometry[[before, after]]))
-    geometry[pairs[:, 0]] = joined(geometry[pairs[:, 0]], turn)
-    if len(pairs):
-        log.info("%s: %d buildings cut at 180 degrees into two features are read as one each.", path, len(pairs))
-    kept = np.setdiff1d(np.arange(len(frame)), pairs[:, 1])
-    return frame.iloc[kept].reset_index(drop=True), geometry[kept]
+    return geometry

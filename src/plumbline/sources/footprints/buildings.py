@@ -41,7 +41,6 @@ from plumbline.sources.footprints.geometry import (
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of, read_vector
 from plumbline.sources.footprints.selection import FeatureFilter, Objects
-from plumbline.sources.footprints.source import named_within
 from plumbline.sources.footprints.tables import GEO
 
 WRITE = {".shp": "Add the Shapefile's .prj, or write", ".zip": "If it holds a Shapefile, add its .prj. Else write"}
@@ -101,10 +100,7 @@ def _missing(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
             "EPSG:32633",
             "cannot be degrees of longitude and latitude: ask for their CRS where the file comes from",
         )
-        if (own := named_within(path)) is not None:
-            crs, told, replace = own, f"are not degrees, and only its features name a CRS ({own})", ""
-        else:
-            replace = f", with your CRS in place of {crs} (UTM zone 33 north, an example)"
+        replace = f", with your CRS in place of {crs} (UTM zone 33 north, an example)"
     return InputError(
         f"{path}: the footprints have no CRS. Their coordinates, from {west:.7g}, {south:.7g} to {east:.7g}, "
         f"{north:.7g}, {told}. {WRITE.get(path.suffix.lower(), 'Write')} this line into {PARAMS_FILE}{replace}:\n"
@@ -212,7 +208,7 @@ def read_buildings(
     frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints. Is it of that place and that layer? Download it again.")
-    frame, geometry = whole_at_180(path, frame, take_polygons(frame.geometry.to_numpy()))
+    geometry = whole_at_180(frame.crs, take_polygons(frame.geometry.to_numpy()))
     frame, geometry = _without_parts(path, frame, geometry)
     why = unlike_polygons(geometry)
     polygonal = np.array([reason is None for reason in why], bool)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,9 +24,6 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE, is_local
-from plumbline.sources.files.csv_lines import WESTERN
-from plumbline.sources.files.foreign import kind_of
-from plumbline.sources.files.opened import for_command
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
@@ -40,11 +36,10 @@ from plumbline.sources.footprints.selection import (
     is_openstreetmap,
     name_openstreetmap,
 )
-from plumbline.sources.footprints.shapefile import SHP, text_encoding
+from plumbline.sources.footprints.shapefile import BYTES, SHP, decode_texts, states_encoding
 from plumbline.sources.footprints.source import (
     FILE_SUFFIXES,
     LINES,
-    LOOKED_AT,
     Piece,
     Source,
     are_degrees,
@@ -54,14 +49,12 @@ from plumbline.sources.footprints.source import (
     find_source,
     is_folder_of_parts,
     is_read_as_one,
-    read_ends,
 )
 from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet, states_crs
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 """Of files that `read_vector` reads."""
-DAY = re.compile(r"(?<!\d)(?:19|20)\d\d-?[01]\d-?[0-3]\d(?!\d)")
 HIDDEN = "._"
 """What begins the names of files that Arrow passes over, as those of Spark and of macOS."""
 FEATURE_ID = "id"
@@ -74,7 +67,6 @@ UNQUOTABLE = ('"', "\\", "\n")
 """What a name in a command of GDAL cannot have."""
 SAMPLE = 1000
 """Features by which metres are told from degrees."""
-WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
     ValueError,
@@ -82,7 +74,7 @@ READ_FAULTS = (
     TypeError,
     AttributeError,
     RuntimeError,
-    UnboundLocalError,
+    UnboundLocalError,  # pyogrio 0.13 on a CRS whose name is not in UTF-8
     shapely.errors.ShapelyError,
     pa.ArrowException,
 )
@@ -150,35 +142,17 @@ def _read_piece(
             {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         ):
             log.warning("%s: %s", path, message)
-    except UnicodeDecodeError as error:
-        text = error.object.decode(WESTERN, "replace")[:40]
-        raise InputError(
-            f"{path}: text that is not in UTF-8, as the file says or its format has it: {text!r} perhaps. Save it as "
-            "UTF-8; beside a Shapefile, a .cpg says what it is in, such as ISO-8859-1."
-        ) from None
     except READ_FAULTS as error:
-        if any(said in str(error) for said in UNSUPPORTED):
-            raise InputError(
-                f"{path}: geometries of a kind that is not read ({first_line_of(error)}), such as solids drawn as "
-                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg "
-                f"{for_command(path, source.name)}`."
-            ) from None
         if (fault := fault_of_locks(error)) is not None:
             raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
-        if path.is_file() and (source.ends or read_ends(*piece)).is_known:
-            raise InputError(f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
-        start = _start(source)
-        kind = None if start.startswith(b"<") else kind_of(start)  # a damaged GML is no other file
-        known = "GeoJSON, GeoPackage, Shapefile, zipped Shapefile and GeoParquet are."
         raise InputError(
-            f"{path}: {kind}, which holds no outlines. Give them as polygons: {known}"
-            if kind is not None
-            else f"{path}: not readable as a file of footprints ({first_line_of(error)}). {known}"
+            f"{path}: not readable as a file of footprints ({first_line_of(error)}). If it is GeoJSON, GeoPackage, "
+            "Shapefile or GeoParquet, it is damaged, cut off or in another encoding than it says. Download it again."
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
-            f"{path}: a table without geometry, or with two columns of one name; footprints are needed."
-            f"{_wkt(frame, for_command(path, source.name))}{_points(source)}"
+            f"{path}: a table without geometry, or with two columns of one name; footprints are needed. Points go to "
+            "--points."
         )
     if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
@@ -210,14 +184,6 @@ def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDat
     return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
 
 
-def _start(source: Source) -> bytes:
-    """Return the first bytes of a file; nothing of a folder."""
-    if source.content is None:
-        return b""
-    with source.content.open() as stream:
-        return stream.read(LOOKED_AT)
-
-
 def _read(
     path: Path, source: Source, is_parquet: bool, layer: str | None, crs: str | None, area: Area | None
 ) -> pd.DataFrame:
@@ -237,30 +203,7 @@ def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
     if "not recognized as being in a supported file format" in str(error):  # GDAL advises to name a driver
         return "in no format that is known"
-    if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
-        return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-
-def is_gml(path: Path) -> bool:
-    """Return whether a file of footprints is GML, packed or not, and no city model."""
-    if not path.is_file():
-        return False
-    start = "" if (ends := find_source(path).ends) is None else ends.start
-    return start[:1] == "<" and "http://www.opengis.net/gml" in start and not is_city_gml(start)
-
-
-def turned_back(path: Path) -> str:
-    """Return advice that turns the axes of footprints back: a command of GDAL for GML, a tool of QGIS for others."""
-    if not is_gml(path):
-        return "Exchange them (QGIS: Swap X and Y coordinates)."
-    source = find_source(path).name
-    with _nothing_beside(path):
-        taken, kept = (
-            geopandas.read_file(source, max_features=1, **way).total_bounds for way in ({}, {"SWAP_COORDINATES": "NO"})
-        )
-    order = "YES" if np.array_equal(taken, kept) else "NO"
-    return f"Read it in the other order: `ogr2ogr OUT.gpkg {for_command(path, source)} -oo SWAP_COORDINATES={order}`."
 
 
 def is_folder_of_footprints(path: Path) -> bool:
@@ -312,8 +255,8 @@ def _read_features(path: Path, source: Source, layer: str | None, area: Area | N
     frames = []
     for chosen in [None] if collection and layer is None else _chosen_layers(path, source, layer):
         if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
-            source = source._replace(texts=text_encoding(shape))
-        frames.append(_read_layer(source, chosen, collection, area))
+            source = source._replace(states_encoding=states_encoding(shape))
+        frames.append(_read_layer(path, source, chosen, collection, area))
     return joined(path, frames)
 
 
@@ -370,7 +313,7 @@ def _crs_of(source: Source, layer: str | None) -> str | None:
     return source.stated if crs is None or is_local(pyproj.CRS(crs)) else crs
 
 
-def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
+def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
     # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building may be called 2024-01-01.
     options: dict[str, Any] = {"datetime_as_string": source.name.startswith(LINES)}
     if with_ids:
@@ -385,7 +328,7 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     frame: pd.DataFrame = geopandas.read_file(
         source.name,
         layer=layer,
-        encoding=source.texts.encoding,
+        encoding=None if source.states_encoding else BYTES,
         on_invalid="ignore",
         fid_as_index=with_ids,
         bbox=bounds,
@@ -395,7 +338,8 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
         frame,
         lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds)[1],
     )
-    frame = source.texts.join(frame)
+    if not source.states_encoding:
+        frame = decode_texts(path, frame)
     if is_osm:
         return name_openstreetmap(frame)
     ids = frame.index.to_numpy()
@@ -403,19 +347,3 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
         frame.insert(0, FEATURE_ID, ids)
     return frame
-
-
-def _points(source: Source) -> str:
-    """Return advice for a table with two columns or more that are named by days; empty for other files."""
-    header = "" if source.ends is None else source.ends.start.partition("\n")[0]
-    is_dated = len(DAY.findall(header)) > 1
-    return " Its columns are named by days: if it holds points, give it as --points." if is_dated else ""
-
-
-def _wkt(frame: pd.DataFrame, named: str) -> str:
-    """Return advice for a table with its geometry as text; empty for other tables. `named`: see `for_command`."""
-    for name in frame.columns[~frame.columns.duplicated()]:
-        text = frame[name].dropna().astype(str).head(1).str.lstrip().str.upper()
-        if text.str.startswith(WKT_STARTS).any():
-            return f" Its column {name} holds them as text (WKT): `ogr2ogr OUT.csv {named}` makes a csv, which is read."
-    return ""

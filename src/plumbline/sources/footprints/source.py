@@ -22,12 +22,8 @@ from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.foreign import OF_TILES, check_finished, describe_archive, what_else
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
-from plumbline.sources.footprints.selection import (
-    NAMED,
-    are_parts,
-    first_of,
-)
-from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
+from plumbline.sources.footprints.selection import NAMED, are_parts, first_of
+from plumbline.sources.footprints.shapefile import SHP, check_whole, states_encoding
 
 LOOKED_AT = 2**16
 """`crs` stands before the features, or after them: in the first or last so many bytes."""
@@ -35,8 +31,6 @@ CHUNK_BYTES = 2**22
 SEPARATOR = "\x1e\r\n \t"
 """What may stand before a feature: white space, and the separator of RFC 8142."""
 WHOLE_TURN = 360.0
-STARTS = ("SQLite format 3", "fgb\x03", "\0\0'\n", "PAR1")
-"""Of GeoPackage, FlatGeobuf, Shapefile and Parquet, as text."""
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
@@ -67,11 +61,6 @@ class Ends(NamedTuple):
         except ValueError:
             return False
         return isinstance(feature, dict) and feature.get("type") == "Feature"
-
-    @property
-    def is_known(self) -> bool:
-        """Return whether it begins as a format does that GDAL reads: a fault in it is damage, no other format."""
-        return self.start.startswith(STARTS) or self.is_collection
 
     @property
     def has_whole_outline(self) -> bool:
@@ -166,21 +155,6 @@ def _named_crs(ends: Ends) -> Any:
     return None
 
 
-def named_within(path: Path) -> str | None:
-    """Return the CRS that the first feature of a GeoJSON names, which GDAL does not look at; None without one."""
-    ends = find_source(path).ends if path.is_file() else None
-    if ends is None or not ends.is_json:
-        return None
-    for match in CRS_MEMBER.finditer(ends.start):
-        try:
-            name = _name(json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0])
-            if name is not None:
-                return str(pyproj.CRS.from_user_input(name).to_string())
-        except (ValueError, pyproj.exceptions.CRSError):
-            continue
-    return None
-
-
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -220,16 +194,6 @@ FILE_SUFFIXES = (*(suffix for suffix in ZIPPED_SUFFIXES if suffix not in (GDBTAB
 """Of files that are footprints by their name; of a table, the content decides."""
 FOLDER_SUFFIXES = (GDBTABLE, SHP, ".tab")
 """Of files in a folder that is read as one: a file geodatabase, a Shapefile, MapInfo's tables."""
-UNREAD_PACKINGS = {
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"7z\xbc\xaf\x27\x1c": "7-Zip",
-    b"Rar!": "RAR",
-}
-"""How a file begins -> what has packed it."""
-BESIDE_SHAPES = (".prj", ".cpg", ".qix", ".sbn", ".sbx")
-"""Files that GDAL does not open in place of the Shapefile, as it does .dbf and .shx."""
 TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
@@ -240,8 +204,8 @@ class Source(NamedTuple):
 
     name: str
     ends: Ends | None
-    texts: Texts = STATED
-    """How the texts of a Shapefile are read."""
+    states_encoding: bool = True
+    """False of a Shapefile whose texts are in an encoding that it does not state."""
     content: CsvFile | None = None
     """What gives its bytes; None of a folder."""
     stated: str | None = None
@@ -328,21 +292,14 @@ def find_source(path: Path, member: str | None = None) -> Source:
     shapes = [one for one in path.glob("[!.]*") if one.suffix.lower() == SHP] if path.is_dir() else []
     if len(shapes) == 1:
         check_whole(shapes[0])
-        return Source(str(path), None, text_encoding(shapes[0]))
+        return Source(str(path), None, states_encoding(shapes[0]))
     if not path.is_file():
         return Source(str(path), None)
     if path.suffix.lower() == TILES:
         raise InputError(f"{path}: {OF_TILES}")
-    if path.suffix.lower() == GDBTABLE:
-        raise InputError(f"{path}: one table of a file geodatabase. Give its folder, {path.absolute().parent.name}.")
-    if path.suffix.lower() in BESIDE_SHAPES:
-        raise InputError(f"{path}: a file beside a Shapefile. Give its {path.stem}.shp.")
     check_finished(path)
     with path.open("rb") as stream:
         start = stream.read(LOOKED_AT)
-    for found, packing in UNREAD_PACKINGS.items():
-        if start.startswith(found):
-            raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
     if start.startswith(ZIP_START):
         member = member or first_of(path, _likeliest(path))
         if is_geodatabase(member):
@@ -351,7 +308,7 @@ def find_source(path: Path, member: str | None = None) -> Source:
         if _suffix(member) == GEOPACKAGE:
             check_complete(path, member, zip_members(path))
         return _source(
-            gdal_name(path, member), read_ends(path, member), text_encoding(path, member), CsvFile(path, member)
+            gdal_name(path, member), read_ends(path, member), states_encoding(path, member), CsvFile(path, member)
         )
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
@@ -359,10 +316,10 @@ def find_source(path: Path, member: str | None = None) -> Source:
     check_whole(path)
     if start.startswith(SQLITE_START):
         check_complete(path)
-    return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
+    return _source(str(path), read_ends(path), states_encoding(path), CsvFile(path))
 
 
-def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
+def _source(name: str, ends: Ends, states_texts: bool = True, content: CsvFile | None = None) -> Source:
     if content is not None and (found := what_else(ends.start)) is not None:
         raise InputError(f"{content}: {found}")
     if content is not None and ends.is_lines and not ends.has_whole_end:
@@ -370,7 +327,7 @@ def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | Non
             f"{content}: cut off: its last line is no whole feature. Download it again; the buildings at its end are "
             "missing."
         )
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts, content)
+    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, states_texts, content)
 
 
 def is_geodatabase(member: str) -> bool:

@@ -148,7 +148,7 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
     if product is not None:
         product = replace(product, missing=stated_missing(about))
     if product is None:
-        product, line = dialect(find_csv(opened), about, opened)
+        product, line = dialect(find_csv(opened), about)
     if wanted in HDF5_FORMATS:
         raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"

@@ -73,11 +73,11 @@ def test_a_file_without_heights_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"post_lat": None}, "c.h5: not geocoded: it has no corner_lon, corner_lat, post_lon, post_lat"),
-        ({"post_lat": 0.0}, "found, numbers other than 0 are needed"),
-        ({"imdates": np.array([20160327] * 4)}, "/imdates, number 2: '20160327' found, a day YYYYMMDD that stands"),
+        ({"post_lat": None}, "c.h5: not geocoded"),
+        ({"post_lat": 0.0}, "c.h5, .*post_lat"),
+        ({"imdates": np.array([20160327] * 4)}, "c.h5, /imdates: 20160327"),
         ({"imdates": np.array([1, 2, 3, 4])}, "/imdates, number 1: '1' found, a day YYYYMMDD"),
-        ({"imdates": np.array([20160327])}, "/imdates: 1 days found and 4 epochs in /cum"),
+        ({"imdates": np.array([20160327])}, "c.h5, /imdates: 1 days .* 4"),
         ({"cum": np.zeros((4, 0, 3), np.float32)}, "c.h5, /cum: 4 epochs of 0 x 3 pixels found"),
         ({"U.geo": np.full(SHAPE, -0.79, np.float32)}, "c.h5, /U.geo, row 0, column 0: -0.79 found"),
         ({"cum": metres() * 1e9}, "c.h5, /cum, epoch 2016-04-07, row 0, column 0: 1e.06 mm found, at most"),

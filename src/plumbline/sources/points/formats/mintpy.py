@@ -14,7 +14,6 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, Projection, projection
-from plumbline.sources.files.foreign import CELLS
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
@@ -44,10 +43,6 @@ MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
 NO_DATA = "no_data"
 
 
-MATLAB = b"MATLAB 7.3"
-"""What a MATLAB file writes into the block before its HDF5."""
-
-
 def hdf5_format(file: AnyFile) -> str | None:
     """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
 
@@ -63,16 +58,11 @@ def hdf5_format(file: AnyFile) -> str | None:
 
 def describe_hdf5(file: OpenedFile) -> str | None:
     """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
-    if file.start.startswith(MATLAB):
-        return "a MATLAB file. Export its points as csv (StaMPS: ps_export_gis, or StaMPS-Visualizer's export)."
     with file.kept(Hdf5Files).open(file.path) as content:
         kind = content.attrs.get("FILE_TYPE")
-        is_netcdf = "_NCProperties" in content.attrs or "Conventions" in content.attrs
     if kind is not None:
         name = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
         return f"MintPy's {name[:40]}, an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
-    if is_netcdf or file.path.suffix.lower() == ".nc":
-        return f"a NetCDF file. {CELLS}."
     return None
 
 
@@ -90,7 +80,7 @@ def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> P
     with files.open(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
         check_shape(path, series)
-        order, days, said = _epochs(path, file, series.shape[0])
+        order, days, said = _epochs(path, file, "date", series.shape[0])
         attrs = attributes(file)
         geometry = find_geometry(path, files, attrs, series.shape[1:], about)
     notes = [*geometry.notes, *_decided(attrs, about), *said]
@@ -188,25 +178,31 @@ def check_shape(path: Path, series: h5py.Dataset) -> None:
         )
 
 
-def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
-    """Return the order of the epochs in time, their days in that order, and notes on days with several."""
-    read = array(path, file, "date", dimensions=1, kinds="S")[:]
-    whole = [bytes(text).decode("utf-8", "replace") for text in read]
+def _epochs(
+    path: Path, file: h5py.File, name: str, count: int
+) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
+    """Return the order of the epochs in time, their days in that order, and notes on days with several.
+
+    Args:
+        path: the file, for messages. file: it, open.
+        name: of the array of days YYYYMMDD.
+        count: how many epochs the displacements have.
+    """
+    read = array(path, file, name, dimensions=1, kinds="S" if name == "date" else "iuS")[:]
+    whole = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in read.tolist()]
     texts = [text.partition("T")[0] for text in whole]  # some have the time behind
     if len(texts) != count:
-        raise InputError(f"{path}, /date: {len(texts)} days found, /{SERIES} has {count} epochs.")
-    if count < MIN_EPOCHS:
-        raise InputError(f"{path}: {count} epochs found, at least {MIN_EPOCHS} are needed.")
-    known = find_days(f"{path}, /date", texts, "%Y%m%d")
+        raise InputError(f"{path}, /{name}: {len(texts)} days found, but {count} epochs.")
+    known = find_days(f"{path}, /{name}", texts, "%Y%m%d")
     for index, text in enumerate(texts):
         if text not in known:
-            raise InputError(f"{path}, /date, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
+            raise InputError(f"{path}, /{name}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
         if whole[index] in whole[:index]:
-            raise InputError(f"{path}, /date: {whole[index]} stands there more than once.")
+            raise InputError(f"{path}, /{name}: {whole[index]} stands there more than once.")
     days = np.array([known[text] for text in texts], "datetime64[D]")
     order = np.argsort(days, kind="stable")
     if len(np.unique(days)) < MIN_EPOCHS:
-        raise InputError(f"{path}: all of its epochs are of one day, at least {MIN_EPOCHS} days are needed.")
+        raise InputError(f"{path}, /{name}: {count} epochs of one day found, at least {MIN_EPOCHS} days are needed.")
     return order, days[order], same_day_notes([whole[index] for index in order], days[order])
 
 
@@ -305,7 +301,7 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
     with files.open(path) as file:
         series = array(path, file, CUMULATIVE, dimensions=3, kinds="f")
         check_shape(path, series)
-        days = _days(path, file, series.shape[0])
+        order, days, said = _epochs(path, file, DATES, series.shape[0])
         shape = series.shape[1:]
         if not all(has_array(file, name) for name in (*CORNER, *STEP)):
             raise InputError(
@@ -335,26 +331,7 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         vector=() if angles else VECTOR,
         files=files,
     )
-    order = np.argsort(days)
-    notes = ["points come without coherence: LiCSBAS gives none of time"]
+    notes = ["points come without coherence: LiCSBAS gives none of time", *said]
     notes += [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]
-    stack = Stack(path, CUMULATIVE, order, days[order], to_mm(about, "mm"))
+    stack = Stack(path, CUMULATIVE, order, days, to_mm(about, "mm"))
     return stack_source(stack, geometry, about, crs, notes)
-
-
-def _days(path: Path, file: h5py.File, count: int) -> NDArray[np.datetime64]:
-    read = array(path, file, DATES, dimensions=1, kinds="iuS")[:]
-    texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in read.tolist()]
-    if len(texts) != count or count < MIN_EPOCHS:
-        raise InputError(
-            f"{path}, /{DATES}: {len(texts)} days found and {count} epochs in /{CUMULATIVE}; as many, and at least "
-            f"{MIN_EPOCHS}, are needed."
-        )
-    known = find_days(f"{path}, /{DATES}", texts, "%Y%m%d")
-    for index, text in enumerate(texts):
-        if text not in known or text in texts[:index]:
-            raise InputError(
-                f"{path}, /{DATES}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD that stands there once is "
-                "needed."
-            )
-    return np.array([known[text] for text in texts], "datetime64[D]")

@@ -19,7 +19,6 @@ from plumbline.sources.points.formats.mintpy_geometry import (
     COHERENCE,
     INCIDENCE,
     VECTOR,
-    Convention,
     Geometry,
     Grid,
 )
@@ -36,24 +35,6 @@ RIGHT_LOOKING = -1.0
 """MintPy's ANTENNA_SIDE."""
 ANGLES_APART_DEG = 30.0
 """Directions to the satellite by azimuthAngle and by HEADING further apart than this contradict each other."""
-FITS_DEG = 15.0
-"""Within which another convention agrees with HEADING."""
-CLEARLY_DEG = 5.0
-"""By which it agrees better than any other."""
-LEAST_INCIDENCE_DEG = 1.6
-"""No satellite looks so steeply: these are radians."""
-DEGREES = float(np.degrees(1))
-CONVENTIONS = tuple(
-    Convention(scale * sign, offset, f"{unit}, {direction}, {target}")
-    for scale, unit in ((1.0, "degrees"), (DEGREES, "radians"))
-    for sign, zero, direction in (
-        (1.0, 0.0, "anti-clockwise from north"),
-        (-1.0, 0.0, "clockwise from north"),
-        (1.0, -90.0, "anti-clockwise from east"),
-    )
-    for offset, target in ((zero, "to the satellite"), (zero + 180.0, "from the satellite"))
-)
-"""Ways in which programs write the direction, each as what makes it MintPy's."""
 
 
 def find_geometry(
@@ -78,8 +59,8 @@ def find_geometry(
     if geometry is None and (grid is None or angles is None):
         raise InputError(
             f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
-            f"({', '.join(GEOMETRIES)}).{_without_view(path, files, shape)} Put it there, or write its name "
-            "(ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
+            f"({', '.join(GEOMETRIES)}) with /{INCIDENCE}, or /{VECTOR[0]} and /{VECTOR[1]}. Put it there, or write "
+            "its name (ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
             f"{params.PARAMS_FILE}."
         )
     notes = _chosen(path, files, geometry, coherence, about)
@@ -189,32 +170,16 @@ def _vector(geometry: Path, files: Hdf5Files) -> tuple[str, ...]:
         return VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]
 
 
-def _without_view(path: Path, files: Hdf5Files, shape: tuple[int, int]) -> str:
-    """Return a message if a file has the right size but lacks viewing angles; else empty."""
-    for candidate in _candidates(path, GEOMETRIES):
-        with files.open(candidate) as file:
-            if has_array(file, "height") and array(candidate, file, "height", dimensions=2).shape == shape:
-                return (
-                    f" {os.path.relpath(candidate, path.parent)} has that size, but neither /{INCIDENCE} nor "
-                    f"/{VECTOR[0]} and /{VECTOR[1]}; it holds {', '.join(list(file.keys())[:8])}."
-                )
-    return ""
-
-
 def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
 
     Raises:
-        InputError: neither says it, or they contradict each other in a way that is no known convention.
+        InputError: neither says it, or they contradict each other, also where the array is GAMMA's.
     """
     with files.open(geometry) as file:
         attrs = {**attributes(file), **attrs}
         azimuth = _middle(geometry, file, AZIMUTH)
-        incidence = _middle(geometry, file, INCIDENCE)
-    found: dict[str, Any] = {"notes": (), "warnings": ()}
-    if incidence is not None and 0 < incidence < LEAST_INCIDENCE_DEG:
-        found["incidence_to_deg"] = DEGREES
-        found["warnings"] += (f"/{INCIDENCE} of {incidence:.3f} in {geometry.name} is taken as radians",)
+    found: dict[str, Any] = {"notes": ()}
     if "HEADING" not in attrs:
         if azimuth is None:
             raise InputError(
@@ -237,20 +202,14 @@ def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]
         return found | {"azimuth": by_heading % 360, "notes": (said,)}
     if not np.isfinite(azimuth) or not azimuth or _apart(azimuth, by_heading) <= ANGLES_APART_DEG:
         return found
-    apart = {
-        one: _apart(float(one.degrees(np.array(azimuth))), by_heading)
-        for one in CONVENTIONS
-        if abs(one.scale) == 1 or abs(azimuth) <= 2 * np.pi
-    }
-    best, second = sorted(apart, key=lambda one: apart[one])[:2]
-    if apart[best] > FITS_DEG or apart[second] - apart[best] < CLEARLY_DEG:
-        raise InputError(
-            f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
-            f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. "
-            f"Or: {STATE_ANGLES}"
-        )
-    said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as {best.called}: HEADING {heading:g} confirms it"
-    return found | {"azimuth_as": best, "warnings": (*found["warnings"], said)}
+    if abs(azimuth) <= 2 * np.pi and _apart(np.degrees(azimuth) - 90, by_heading) <= ANGLES_APART_DEG:
+        said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, anti-clockwise from east)"
+        return found | {"is_from_east": True, "warnings": (f"{said}: HEADING {heading:g} confirms it",)}
+    raise InputError(
+        f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
+        f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. Or: "
+        f"{STATE_ANGLES}"
+    )
 
 
 def _middle(path: Path, file: h5py.File, name: str) -> float | None:

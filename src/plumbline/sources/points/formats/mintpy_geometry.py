@@ -52,20 +52,6 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Convention:
-    """Convention of a file for an angle: times `scale`, plus `offset_deg`, it is MintPy's, in degrees."""
-
-    scale: float = 1.0
-    offset_deg: float = 0.0
-    called: str = "MintPy's"
-
-    def degrees(self, values: Floats) -> Floats:
-        """Convert angles to MintPy's convention, from -180 to 180."""
-        turned = values * self.scale + self.offset_deg
-        return np.asarray((turned + 180) % 360 - 180)
-
-
-@dataclass(frozen=True)
 class Geometry:
     """Files beside a time series, and stated values that replace them."""
 
@@ -82,12 +68,10 @@ class Geometry:
     """Direction to the satellite, where the geometry file has none, in degrees."""
     source: str
     """Names the geometry in messages."""
-    azimuth_as: Convention = Convention()
-    """How `/azimuthAngle` is written."""
-    incidence_to_deg: float = 1.0
-    """What `/incidenceAngle` times this is in degrees."""
     warnings: tuple[str, ...] = ()
     """What was recognised against the usual meaning of these files."""
+    is_from_east: bool = False
+    """Whether `/azimuthAngle` is GAMMA's `lv_phi`: radians, anti-clockwise from east."""
     notes: tuple[str, ...] = ()
     """What was decided about these files; as of `PointSource`."""
     height: str = "height"
@@ -186,13 +170,15 @@ class Geometry:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
         if self.vector:
             return self._given_vector(window)
-        incidence = self._values(INCIDENCE, window) * self.incidence_to_deg
+        incidence = self._values(INCIDENCE, window)
         azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
+        if self.is_from_east:
+            azimuth = azimuth * np.degrees(1.0) - 90
         if self.azimuth is None:
-            azimuth = self.azimuth_as.degrees(azimuth)
+            azimuth = (azimuth + 180) % 360 - 180
         return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
 
     def _given_vector(self, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
