@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
-from filelock import AcquireReturnProxy, FileLock, Timeout
+from filelock import FileLock, Timeout
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
@@ -230,7 +230,7 @@ def _client(port: int) -> Iterator[SyncPrefectClient]:
         yield client
 
 
-def _alone() -> AcquireReturnProxy:
+def _alone() -> contextlib.AbstractContextManager[object]:
     FOLDER.mkdir(parents=True, exist_ok=True)
     try:
         return FileLock(FOLDER / "lock").acquire(timeout=0)

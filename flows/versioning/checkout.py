@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import AcquireReturnProxy, FileLock, Timeout
+from filelock import FileLock, Timeout
 
 LOCK, HOLDER = Path(".plumbline/run.lock"), Path(".plumbline/run.holder")
 """Lock of a checkout, and the file in which its holder signs."""
@@ -60,7 +60,7 @@ def keep() -> None:
     _kept.append(held)
 
 
-def _taken(folder: Path, holder: Path) -> AcquireReturnProxy:
+def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[object]:
     begin = time.monotonic()
     while True:
         try:
