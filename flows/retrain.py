@@ -25,9 +25,8 @@ from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
 def retrain(place: str, result: str) -> Any:
     """Lend a delivery's points to `simulate`, run the pipeline, and release what passes its gates.
 
-    Where it does not pass, fails or is ended, `params.yaml` and `data/borrowed` are put back as they were: the champion
-    stays, and the nightly run is that of before. Where it does, both are to be committed, with `dvc add` for the
-    points.
+    Where it does not pass, fails or is ended, `data/borrowed` is put back as it was: the champion stays, and the
+    nightly run is that of before. Where it does, the points are to be added by `dvc add`, and both committed.
 
     Args:
         place, result: the folder of the result in `score.out`; from the event `plumbline.drift`.
@@ -44,10 +43,10 @@ def retrain(place: str, result: str) -> Any:
                 raise
             if not done.is_completed():
                 take_back(city)
-                say("params.yaml and data/borrowed are as they were")
+                say("data/borrowed is as it was")
                 return done
             keep_lent(city)
-            told = f"{city} lends its points; commit params.yaml and data/borrowed/{city}. {done.message}"
+            told = f"{city} lends its points; commit data/borrowed/{city} and {city}.yaml. {done.message}"
             return Completed(message=told)
     except PlumblineError as error:
         return tasks.failed(error)

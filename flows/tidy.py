@@ -7,6 +7,7 @@ in which a run is at work is left alone, and that is no failure.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,16 +18,19 @@ from prefect import flow, get_run_logger
 from prefect.states import Completed
 
 from flows.orchestration import run_records, tasks
-from flows.versioning import caches, clones, stage_runner
+from flows.versioning import clones, stage_runner
 from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
 from flows.versioning.families import FAMILIES, RESTORATION
-from flows.versioning.stage_runner import Say, StageFailedError
+from flows.versioning.process import TookTooLongError
+from flows.versioning.stage_runner import Say, StageFailedError, UnreachableError
 from plumbline.core.errors import PlumblineError
 from plumbline.params import Tidy, load_params
 from plumbline.params.load import load_restoration
 
 MIB = 2**20
 PARAMS = "params.yaml"
+LIMIT_S = 1800.0
+"""Largest number of seconds that tidying one cache may take."""
 
 
 @dataclass
@@ -97,9 +101,37 @@ def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
 
 
 def _caches(settings: Tidy, places: list[Path], dry_run: bool) -> str:
-    """Tidy DVC's caches."""
-    counts = [caches.tidy(place, settings.runs, dry_run) for place in places if (place / ".dvc").is_dir()]
+    """Tidy DVC's caches: here, all that a commit names stays; in a clone, what its newest commits name."""
+    newest = ["--all-branches", "--num", str(settings.runs), "--all-tags"]
+    dry = ["--dry"] if dry_run else []
+    counts = [
+        _collect(place, ["--all-experiments", *(["--all-commits"] if place == Path.cwd() else newest), *dry])
+        for place in places
+        if (place / ".dvc").is_dir()
+    ]
     return f"{sum(counts)} objects of DVC" if counts else ""
+
+
+def _collect(place: Path, options: list[str]) -> int:
+    """Remove unneeded objects from the cache of a checkout by `dvc gc`; return their number.
+
+    A cache outside of the checkout may be shared with other projects, and is left alone.
+
+    Raises:
+        StageFailedError: DVC cannot read the project, or takes too long.
+    """
+    lines: list[str] = []
+    try:
+        code = stage_runner.run_dvc(["--cd", str(place), "cache", "dir"], lines.append)
+        if code == 0 and not Path(lines[-1]).resolve().is_relative_to(place.resolve()):
+            return 0
+        command = ["--cd", str(place), "gc", "--force", *options]
+        code = code or stage_runner.run_dvc(command, lines.append, limit_s=LIMIT_S)
+    except TookTooLongError as error:
+        raise UnreachableError(f"tidying DVC's cache of {place}: {error}") from error
+    if code:
+        raise StageFailedError(f"DVC's cache of {place} was not tidied: {lines[-1] if lines else code}", 1)
+    return sum(int(count) for count in re.findall(r"Removed (\d+) objects", "\n".join(lines)))
 
 
 def _fields(say: Say, dry_run: bool) -> str:

@@ -49,7 +49,6 @@ def commands() -> Iterator[tuple[str, Any]]:
 def http_page() -> str:
     """Return the page of the service's operations, from its own OpenAPI document."""
     from plumbline.service.app import make_app
-    from plumbline.service.openapi import _body, _parameters
     from plumbline.service.settings import Settings
 
     kept = tempfile.tempdir  # the service sets a place of its own for uploads
@@ -75,6 +74,32 @@ def http_page() -> str:
             lines += [row(status, one.get("description", "")) for status, one in about["responses"].items()]
             lines.append("")
     return "\n".join(lines)
+
+
+def _parameters(about: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_field(one["name"], one["in"], one.get("required", False), one) for one in about.get("parameters", [])]
+
+
+def _body(about: dict[str, Any], document: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for kind, content in about.get("requestBody", {}).get("content", {}).items():
+        schema = content.get("schema", {})
+        if "$ref" in schema:
+            schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        needed = schema.get("required", [])
+        fields = schema.get("properties", {})
+        found += [_field(name, kind, name in needed, {"schema": one, **one}) for name, one in fields.items()]
+    return found
+
+
+def _field(name: str, where: str, needed: bool, about: dict[str, Any]) -> dict[str, Any]:
+    schema = about.get("schema", {})
+    kinds = [schema, *schema.get("anyOf", [])]
+    named = [str(kind["type"]) for kind in kinds if kind.get("type") not in (None, "null")]
+    keys = ("minimum", "maximum", "default")
+    bounds = [f"{key} {kind[key]}" for kind in kinds for key in keys if kind.get(key, "") != ""]
+    text = "; ".join([about.get("description", ""), *bounds]).strip("; ")
+    return {"name": name, "where": where, "needed": needed, "type": " or ".join(named), "text": text}
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -24,8 +24,8 @@ from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tiles import write_tile
 from plumbline.release.resolve import resolve_model
-from plumbline.serve.score.run import check_settings, new_deliveries, plan_delivery
-from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, read, read_footprints
+from plumbline.serve.score.run import check_settings, new_deliveries
+from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, plan_reading, read, read_footprints
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.parts import plan_parts, read_part
 
@@ -128,7 +128,7 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
         package = resolve_model(model, settings.package.name).resolve()
         for delivery in deliveries:
             try:
-                reading = plan_delivery(delivery, settings)
+                reading = plan_reading(delivery, settings.score.footprints, settings.ingest)
                 portion.map(read_footprints(reading), unmapped(read_part), unmapped(place_here())).result()
                 read(reading, 1)
                 cut = cut_tiles(reading, package)

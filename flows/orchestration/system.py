@@ -7,7 +7,6 @@ or 2, with one message that says why, and nothing left behind. `PLUMBLINE_PORT` 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -19,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+from filelock import FileLock, Timeout
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
@@ -230,15 +230,12 @@ def _client(port: int) -> Iterator[SyncPrefectClient]:
         yield client
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> contextlib.AbstractContextManager[object]:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StageFailedError("Another `make up` or `make down` is at work here.", BAD_INPUT) from None
-        yield
+    try:
+        return FileLock(FOLDER / "lock").acquire(timeout=0)
+    except Timeout:
+        raise StageFailedError("Another `make up` or `make down` is at work here.", BAD_INPUT) from None
 
 
 def _address(port: int) -> str:

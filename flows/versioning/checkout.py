@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
-LOCK = Path(".plumbline/run.lock")
+from filelock import FileLock, Timeout
+
+LOCK, HOLDER = Path(".plumbline/run.lock"), Path(".plumbline/run.holder")
+"""Lock of a checkout, and the file in which its holder signs."""
 RWLOCK = Path(".dvc/tmp/rwlock")
 HERE = Path()
 TIDYING = "tidying"
-PATIENCE_S = 3600.0
-"""How long a run waits for tidying to end, and how long for a holder to sign."""
-SIGNING_S = 1.0
+PATIENCE_S, TIDYING_S = 1.0, 3600.0
+"""Seconds that a run waits for another to end, and for tidying."""
 _kept: list[contextlib.AbstractContextManager[None]] = []
 
 
@@ -42,13 +41,10 @@ def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
     if _kept and folder == HERE:
         yield
         return
-    lock = folder / LOCK
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a+", encoding="utf-8") as stream:
-        _take(stream, folder)
-        stream.truncate(0)
-        stream.write(f"{os.getpid()} {purpose}".strip())
-        stream.flush()
+    holder = folder / HOLDER
+    holder.parent.mkdir(parents=True, exist_ok=True)
+    with _taken(folder, holder):
+        holder.write_text(f"{os.getpid()} {purpose}".strip(), encoding="utf-8")
         _forget_dead_owners(folder)
         yield
 
@@ -64,23 +60,17 @@ def keep() -> None:
     _kept.append(held)
 
 
-def _take(stream: TextIO, folder: Path) -> None:
-    begin, told = time.monotonic(), False
+def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[object]:
+    begin = time.monotonic()
     while True:
         try:
-            return fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.seek(0)
-            holder = stream.read().strip() or "unknown"
-        # What stands there may be of the holder before, for the moment until the new one has signed.
-        if time.monotonic() - begin > (PATIENCE_S if TIDYING in holder else SIGNING_S):
+            return FileLock(folder / LOCK).acquire(timeout=PATIENCE_S, poll_interval=0.1)
+        except Timeout:
+            told = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
+        if TIDYING not in told or time.monotonic() - begin > TIDYING_S:
             raise CheckoutBusyError(
-                f"Another run (process {holder}) is at work in {folder.resolve()}. Wait for it, or use a second clone."
+                f"Another run (process {told}) is at work in {folder.resolve()}. Wait for it, or use a second clone."
             )
-        if TIDYING in holder and not told:
-            sys.stderr.write(f"Waiting until {folder.resolve()} is tidied (process {holder})\n")
-            told = True
-        time.sleep(0.1)
 
 
 def _forget_dead_owners(folder: Path) -> None:

@@ -8,9 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -19,7 +17,7 @@ from flows.orchestration import run_records
 from flows.orchestration.services import FOLDER
 from flows.tidy import tidy
 from flows.versioning import checkout
-from flows.versioning.checkout import LOCK, TIDYING, CheckoutBusyError, alone
+from flows.versioning.checkout import HOLDER, TIDYING, CheckoutBusyError, alone
 from plumbline.core.errors import InputError
 from plumbline.params import load_params, parse_params
 from tests.flows.conftest import ROOT
@@ -146,22 +144,13 @@ def tidying(place: Path) -> Iterator[threading.Event]:
 
 
 def test_a_run_waits_for_tidying_and_for_nothing_else(
-    tidying: threading.Event, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tidying: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A clock that goes as far with each look as a run would wait for another run, and no further than for tidying.
-    looks = count()
-
-    def look() -> float:
-        number = next(looks)
-        if number == 4:
-            tidying.set()
-        return min(number, 100) * checkout.SIGNING_S
-
-    monkeypatch.setattr(checkout, "time", SimpleNamespace(monotonic=look, sleep=time.sleep))
+    monkeypatch.setattr(checkout, "PATIENCE_S", 0.1)
+    threading.Timer(0.5, tidying.set).start()
     with alone():
         assert tidying.is_set()
-        assert "is tidied" in capsys.readouterr().err
-        assert LOCK.read_text() == str(os.getpid())
+        assert HOLDER.read_text() == str(os.getpid())
         with pytest.raises(CheckoutBusyError), alone(purpose=TIDYING):
             pass
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import geopandas
 import pytest
 import shapely
+from starlette.datastructures import UploadFile
 
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints, Ingest
 from plumbline.serve.inspect import look
-from plumbline.service.job_store import INCOMING, JOBS, Upload, buildings_file, store_uploads
+from plumbline.service.job_store import INCOMING, JOBS, buildings_file, store_uploads
 from plumbline.sources.city.files import find_unlabelled, point_files
 from plumbline.sources.city.in_memory import Reading
 from plumbline.sources.footprints.buildings import read_buildings
@@ -142,7 +143,7 @@ def sent(root: Path, path: Path) -> Path | None:
     files = sorted(one for one in (path.rglob("*") if path.is_dir() else path.parent.iterdir()) if one.is_file())
     for name in (INCOMING, JOBS):
         (root / name).mkdir(parents=True)
-    store_uploads(root, "job", [], [Upload(one.name, io.BytesIO(one.read_bytes())) for one in files], None)
+    store_uploads(root, "job", [], [UploadFile(io.BytesIO(one.read_bytes()), filename=one.name) for one in files], None)
     return buildings_file(root / JOBS / "job")
 
 

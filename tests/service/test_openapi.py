@@ -41,7 +41,7 @@ def test_files_are_binary(document):
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
         return found + [one for each in inner for one in kinds(each)]
 
-    files = [one for name in ("Body_predict", "Body_restore") for one in kinds(document["components"]["schemas"][name])]
+    files = [one for name in ("PredictForm", "RestoreForm") for one in kinds(document["components"]["schemas"][name])]
     assert [one["format"] for one in files] == ["binary"] * 7
 
 
@@ -58,7 +58,7 @@ def test_each_column_of_the_answer_is_described(document):
 
 
 def test_the_form_has_the_texts_of_a_report(document):
-    fields = document["components"]["schemas"]["Body_predict"]["properties"]
+    fields = document["components"]["schemas"]["PredictForm"]["properties"]
     for name, field in About.model_fields.items():
         assert field.description in fields[name]["description"]
         assert fields[name]["maxLength"]
@@ -85,7 +85,7 @@ def test_a_generated_client_uploads_and_reads(package, city, tmp_path, monkeypat
         def upload(*paths):
             return [types.File(path.open("rb"), path.name) for path in paths]
 
-        body = models.BodyPredict(points=upload(*city.products()), buildings=upload(city.footprints), damage_rate="0.1")
+        body = models.PredictForm(points=upload(*city.products()), buildings=upload(city.footprints), damage_rate="0.1")
         job = jobs.predict.sync(client=client, body=body)
         until(lambda: jobs.get_job.sync(job.id, client=client).status == "done", "the end of the job", needs=begun)
         assert [one.id for one in jobs.list_jobs.sync(client=client)] == [job.id]

@@ -213,8 +213,8 @@ class Tidy(Section):
     packages: int = Field(default=5, ge=0, le=10_000)
     """Newest packages of the registry that stay besides the champions, and any with an alias."""
     runs: int = Field(default=10, ge=1, le=10_000)
-    """Newest results of each stage that stay in each of DVC's caches, besides those of branches and tags. And the
-    newest records of training that stay in MLflow, however old."""
+    """Newest commits of each branch whose results stay in DVC's cache of a worker's clone. And the newest records of
+    training that stay in MLflow, however old."""
     days: float = Field(default=30.0, gt=0, le=3650)
     """Days after which what has ended goes: Prefect's records of runs, MLflow's of training, what interrupted work left
     in `.plumbline`."""

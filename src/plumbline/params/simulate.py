@@ -48,6 +48,10 @@ class Borrowed(Section):
     """As `ingest.footprints`."""
 
 
+LENT = Path("data/borrowed")
+"""Folder of the cities that deliveries have lent: `CITY/`, and `CITY.yaml` as an entry of `simulate.borrowed`."""
+
+
 class Mechanisms(Section):
     """How buildings fail: a share of the failures for each, in any proportion; see `structure.other_failures`."""
 
@@ -76,7 +80,7 @@ class Simulate(Section):
 
     cities: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], City] = Field(min_length=1)
     borrowed: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], Borrowed] = {}
-    """Further cities for training, whose points and footprints are real."""
+    """Further cities for training, whose points and footprints are real. Those in `LENT` are added to them."""
     showcase: City
     years: float = Field(default=2.5, ge=0.5, le=10)
     """Length of the observation."""

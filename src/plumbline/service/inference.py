@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,19 +18,61 @@ from plumbline import __version__
 from plumbline.core.errors import InputError
 from plumbline.service.models import Models, Served
 from plumbline.service.monitoring import Meters
-from plumbline.service.problems import BUSY_SECONDS, Problem, refusals
+from plumbline.service.problems import BUSY_SECONDS, Problem, in_words, refusals
 from plumbline.service.settings import Limits
 
 JSON_LENGTH = "Inference-Header-Content-Length"
 """Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
-CLASSES = ("classification", "class_count")
-"""Parameters of an output that ask for its largest values as texts (Triton's classification extension)."""
 KINDS = {"float32": "FP32", "bool": "BOOL"}
-LARGEST_SIDE = 1 << 20
-MOST_DIMENSIONS = 3
 SMALL_BYTES = 32_000
 """Up to this size a request is answered in the event loop: to hand it to a thread takes longer than the answer."""
+
+
+class InputParameters(BaseModel):
+    """Parameters of an input."""
+
+    binary_data_size: Annotated[int, Field(ge=0, strict=True)] | None = None
+
+
+class InferInput(BaseModel):
+    """One input of a request."""
+
+    name: str
+    datatype: Literal["FP32", "BOOL"]
+    shape: Annotated[list[Annotated[int, Field(ge=0, le=1 << 20)]], Field(min_length=1, max_length=3)]
+    parameters: InputParameters = InputParameters()
+    data: list[Any] = []
+
+
+class OutputParameters(BaseModel):
+    """Parameters of an output; Triton's classification extension is not supported."""
+
+    binary_data: bool | None = None
+    classification: None = None
+    class_count: None = None
+
+
+class InferOutput(BaseModel):
+    """One output that is asked for."""
+
+    name: str
+    parameters: OutputParameters = OutputParameters()
+
+
+class RequestParameters(BaseModel):
+    """Parameters of a request."""
+
+    binary_data_output: bool = False
+
+
+class InferRequest(BaseModel):
+    """A request for inference."""
+
+    id: str | None = None
+    parameters: RequestParameters = RequestParameters()
+    inputs: list[InferInput]
+    outputs: list[InferOutput] = []
 
 
 def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
@@ -38,7 +81,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     waiting = 0
     unknown = refusals(404)
     tensors: dict[str, Any] = {
-        "responses": {200: {"content": _CONTENT}, **refusals(400, 404, 408, 413, 415, 503)},
+        "responses": {200: {"content": _CONTENT}, **refusals(400, 404, 413, 415, 503)},
         "openapi_extra": {"requestBody": {"required": True, "content": _CONTENT}},
         "response_class": Response,
     }
@@ -61,26 +104,21 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     def ready() -> dict[str, bool]:
         return {"ready": True}
 
+    @router.get("/models/{name}/versions/{version}", include_in_schema=False)
     @router.get("/models/{name}", summary="Describe a model's tensors", responses=unknown)
-    def metadata(name: str) -> dict[str, Any]:
-        return describe(served(name))
-
-    @router.get("/models/{name}/versions/{version}", summary="Describe a version's tensors", responses=unknown)
-    def version_metadata(name: str, version: str) -> dict[str, Any]:
+    def metadata(name: str, version: str | None = None) -> dict[str, Any]:
         return describe(served(name, version))
 
+    @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
     @router.get("/models/{name}/ready", summary="Tell whether a model can be asked", responses=unknown)
-    def model_ready(name: str) -> dict[str, Any]:
-        return {"name": served(name).manifest.name, "ready": True}
-
-    @router.get(
-        "/models/{name}/versions/{version}/ready", summary="Tell whether a version can be asked", responses=unknown
-    )
-    def version_ready(name: str, version: str) -> dict[str, Any]:
+    def model_ready(name: str, version: str | None = None) -> dict[str, Any]:
         return {"name": served(name, version).manifest.name, "ready": True}
 
-    async def answered(request: Request, one: Served) -> Response:
+    @router.post("/models/{name}/versions/{version}/infer", include_in_schema=False, response_class=Response)
+    @router.post("/models/{name}/infer", summary="Answer a batch of prepared buildings", **tensors)
+    async def infer(request: Request, name: str, version: str | None = None) -> Response:
         nonlocal waiting
+        one = served(name, version)
         if waiting >= limits.infer_at_once:
             meters.refused("infer")
             raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
@@ -91,14 +129,6 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
             return answer(*given) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *given)
         finally:
             waiting -= 1
-
-    @router.post("/models/{name}/infer", summary="Answer a batch of prepared buildings", **tensors)
-    async def infer(request: Request, name: str) -> Response:
-        return await answered(request, served(name))
-
-    @router.post("/models/{name}/versions/{version}/infer", summary="Answer a batch by a version", **tensors)
-    async def version_infer(request: Request, name: str, version: str) -> Response:
-        return await answered(request, served(name, version))
 
     return router
 
@@ -136,25 +166,28 @@ def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) ->
     """Answer one request.
 
     Raises:
-        Problem: the request is not of the protocol. InputError: the tensors do not fit the model.
+        Problem: the request is not of the protocol, or its tensors do not fit the model.
     """
     head, rest = _split(body, json_length)
-    asked = _object(head)
-    inputs = _inputs(asked, rest)
     try:
-        found = one.model.run(inputs)._asdict()
+        asked = InferRequest.model_validate_json(head)
+        found = one.model.run(_inputs(asked.inputs, rest))._asdict()
+    except ValidationError as error:
+        raise Problem(400, in_words(error.errors())) from None
     except InputError as error:
         raise Problem(400, str(error)) from None
     meters.inferred(len(found["severity_permille"]))
-    wanted, binary = _outputs(asked, list(found))
     told: dict[str, Any] = {"model_name": one.manifest.name, "model_version": one.manifest.version, "outputs": []}
-    if isinstance(asked.get("id"), str):
-        told["id"] = asked["id"]
+    if asked.id is not None:
+        told["id"] = asked.id
     parts: list[bytes] = []
-    for name in wanted:
-        values = np.ascontiguousarray(found[name], "<f4")
-        tensor: dict[str, Any] = {"name": name, "datatype": "FP32", "shape": list(values.shape)}
-        if name in binary:
+    for output in asked.outputs or [InferOutput(name=name) for name in found]:
+        if output.name not in found:
+            raise Problem(400, f"outputs: there is no {output.name[:50]!r}; there are {', '.join(found)}.")
+        values = np.ascontiguousarray(found[output.name], "<f4")
+        tensor: dict[str, Any] = {"name": output.name, "datatype": "FP32", "shape": list(values.shape)}
+        is_binary = output.parameters.binary_data
+        if asked.parameters.binary_data_output if is_binary is None else is_binary:
             parts.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
@@ -176,82 +209,25 @@ def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
     return body[: int(json_length)], memoryview(body)[int(json_length) :]
 
 
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Problem(400, "The body is not readable as JSON.") from None
-    if not isinstance(found, dict) or not isinstance(found.get("inputs"), list):
-        raise Problem(400, "The body is not an object with a list `inputs`.")
-    return found
-
-
-def _inputs(asked: dict[str, Any], rest: memoryview) -> dict[str, NDArray[Any]]:
+def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
-    for number, tensor in enumerate(asked["inputs"]):
-        name = tensor.get("name") if isinstance(tensor, dict) else None
-        if not isinstance(name, str) or name in found:
-            raise Problem(400, f"inputs[{number}]: a name is missing, or comes twice.")
-        kind, shape = tensor.get("datatype"), tensor.get("shape")
-        if not isinstance(kind, str) or kind not in DTYPES:
-            raise Problem(400, f"{name}: datatype is not one of {', '.join(DTYPES)}.")
-        whole = isinstance(shape, list) and 0 < len(shape) <= MOST_DIMENSIONS
-        if not whole or not all(type(size) is int and 0 <= size <= LARGEST_SIDE for size in shape):
-            raise Problem(400, f"{name}: shape is not a list of up to {MOST_DIMENSIONS} sizes.")
-        size = _binary_size(tensor)
-        if size is None:
-            values = _from_json(name, tensor.get("data"), DTYPES[kind])
-        else:
-            if size > len(rest) or size % DTYPES[kind].itemsize:
-                raise Problem(400, f"{name}: binary_data_size {size} found; {len(rest)} bytes are left.")
-            values, rest = np.frombuffer(rest[:size], DTYPES[kind]), rest[size:]
-            if kind == "BOOL":
-                values = values.view(np.uint8) != 0  # any other byte than 0 and 1 is no Boolean to NumPy
-        if values.size != int(np.prod(shape, dtype=np.int64)):
-            raise Problem(400, f"{name}: {values.size} values found; its shape {shape} needs another number.")
-        found[name] = values.reshape(shape)
+    for tensor in tensors:
+        name, kind, size = tensor.name, DTYPES[tensor.datatype], tensor.parameters.binary_data_size
+        if name in found:
+            raise Problem(400, f"{name[:50]!r}: comes twice.")
+        try:
+            if size is None:
+                values = np.asarray(tensor.data)
+                if values.dtype.kind not in ("b" if kind.kind == "b" else "if"):
+                    raise ValueError("other values than its datatype's")
+            else:
+                values = np.frombuffer(rest[:size], kind)
+                rest = rest[size:]
+                if kind.kind == "b":
+                    values = values.view(np.uint8) != 0  # any other byte than 0 and 1 is no Boolean to NumPy
+            found[name] = values.astype(kind, copy=False).reshape(tensor.shape)
+        except ValueError as error:
+            raise Problem(400, f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).") from None
     if len(rest):
         raise Problem(400, f"{len(rest)} bytes are left behind the binary tensors.")
     return found
-
-
-def _binary_size(tensor: dict[str, Any]) -> int | None:
-    parameters = tensor.get("parameters", {})
-    size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
-    if size is None:
-        return None
-    if type(size) is not int or size < 0:
-        raise Problem(400, f"{tensor['name']}: binary_data_size is not a number of bytes.")
-    return size
-
-
-def _from_json(name: str, data: Any, kind: np.dtype[Any]) -> NDArray[Any]:
-    try:
-        values = np.asarray(data)
-        if values.dtype == object or values.dtype.kind not in "bif" or (kind.kind == "b") != (values.dtype.kind == "b"):
-            raise ValueError
-        return values.astype(kind, copy=False).ravel()
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        raise Problem(
-            400, f"{name}: data is not a list of {'true and false' if kind.kind == 'b' else 'numbers'}."
-        ) from None
-
-
-def _outputs(asked: dict[str, Any], known: list[str]) -> tuple[list[str], set[str]]:
-    """Return the names of the requested outputs, and which of them to send as binary tensors."""
-    parameters = asked.get("parameters")
-    everywhere = isinstance(parameters, dict) and parameters.get("binary_data_output") is True
-    outputs = asked.get("outputs") or [{"name": name} for name in known]
-    wanted, binary = [], set()
-    for number, one in enumerate(outputs if isinstance(outputs, list) else [None]):
-        name = one.get("name") if isinstance(one, dict) else None
-        if name not in known:
-            raise Problem(400, f"outputs[{number}]: there is no such output; there are {', '.join(known)}.")
-        own = one.get("parameters")
-        own = own if isinstance(own, dict) else {}
-        if wish := next(filter(own.get, CLASSES), None):
-            raise Problem(400, f"{name}: {wish} is not supported. Leave it out, and sort the values yourself.")
-        if own.get("binary_data", everywhere):
-            binary.add(name)
-        wanted.append(name)
-    return wanted, binary

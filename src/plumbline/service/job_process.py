@@ -70,7 +70,7 @@ def main(folder: Path, parent: int) -> int:
         problem = Problem(507, "The disk of the service is full.") if full else Problem(500, "The job failed.")
     else:
         return 0
-    log.error("%s", problem)
+    log.error("%s", problem.detail)
     write_json(here / PROBLEM, problem.content)
     return 1
 
@@ -103,14 +103,14 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     by_place = given.get("damage_rate_by") != "city"
     options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"), causes, by_place)
     model = open_model(Path(task["package"]), given.get("artifact"))
-    chosen = given.get("building") or []
+    chosen = given["building"]
     if chosen:
         rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     note_progress(folder, "judge", 0, 1)
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
     if is_installed("typst"):
-        about = About(**given["about"])
+        about = About(**{name: given[name] for name in About.model_fields})
         write_report(report_of(answered, city, buildings, chosen, TOP, about=about), folder / RESULTS / REPORT)
         note_progress(folder, "write", 0, 1)
     title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 
 import psutil  # type: ignore[import-untyped]
+from starlette.datastructures import UploadFile
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
@@ -288,19 +289,12 @@ MEDIA = {
 """Kind of content -> file among the results."""
 MAIN_PARTS = (".shp", ".tab", ".mif", ".gml")
 """Of footprints in several files."""
-LONGEST_NAME, MOST_NAME_BYTES = 120, 200
+MAX_NAME_BYTES = 200
+"""Longest name of a file that is kept."""
 ORPHAN_SECONDS = 3600.0
 """After which an upload that never became a job is removed."""
 CHUNK = 1 << 20
 _UNSAFE = re.compile(r"[^\w.\-]+")
-
-
-@dataclass(frozen=True)
-class Upload:
-    """One file of a request."""
-
-    name: str
-    stream: BinaryIO
 
 
 def new_id() -> str:
@@ -316,21 +310,19 @@ def safe_name(name: str, fallback: str) -> str:
     bare = unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]
     bare = _UNSAFE.sub("_", bare).lstrip(".-")
     stem, dot, suffix = bare.rpartition(".")
-    if len(bare) > LONGEST_NAME:
-        bare = f"{stem[: LONGEST_NAME - len(suffix) - 1]}{dot}{suffix}"[:LONGEST_NAME]
-    while len(bare.encode()) > MOST_NAME_BYTES:  # of letters that take several bytes
-        stem, dot, suffix = bare.rpartition(".")
-        bare = f"{stem[:-1]}{dot}{suffix}" if stem else bare[:-1]
+    while len(bare.encode()) > MAX_NAME_BYTES and (stem or suffix):
+        stem, suffix = (stem[:-1], suffix) if stem else ("", suffix[:-1])
+        bare = f"{stem}{dot}{suffix}"
     return bare or fallback
 
 
 def store_uploads(
     root: Path,
     job: str,
-    points: Sequence[Upload],
-    buildings: Sequence[Upload],
-    params: Upload | None,
-    causes: Sequence[Upload] = (),
+    points: Sequence[UploadFile],
+    buildings: Sequence[UploadFile],
+    params: UploadFile | None,
+    causes: Sequence[UploadFile] = (),
 ) -> None:
     """Write the files of a request into the folder of a new job; on failure, leave no folder.
 
@@ -344,7 +336,7 @@ def store_uploads(
             folder = scratch / kind
             folder.mkdir(parents=True)
             for number, upload in enumerate(uploads):
-                path = folder / safe_name(upload.name, f"{kind}-{number}")
+                path = folder / safe_name(upload.filename or "", f"{kind}-{number}")
                 if path.exists():
                     raise InputError(f"{kind}: two files are called {path.name}. Give each its own name.")
                 _write(upload, path)
@@ -356,9 +348,9 @@ def store_uploads(
         raise
 
 
-def _write(upload: Upload, path: Path) -> None:
+def _write(upload: UploadFile, path: Path) -> None:
     with path.open("wb") as stream:
-        shutil.copyfileobj(upload.stream, stream, CHUNK)
+        shutil.copyfileobj(upload.file, stream, CHUNK)
 
 
 def buildings_file(folder: Path) -> Path | None:

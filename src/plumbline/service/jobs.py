@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from inspect import Parameter, Signature
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, File, Form, Header, Query, UploadFile
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
@@ -18,51 +18,24 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from plumbline.core.console import request_id
 from plumbline.fields.model.adapter_files import parse_adapters
-from plumbline.fields.restore.field import FORM, parse_box
-from plumbline.params.ingest import Format
+from plumbline.fields.restore.field import parse_box
 from plumbline.serve.base_rate import given_rate
-from plumbline.serve.report.about import About
 from plumbline.service import job_store as job_files
-from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status, Upload
+from plumbline.service.forms import AS_FORM, FILES, BuildingsForm, PredictForm, RestoreForm
+from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
 from plumbline.service.openapi import BUILDING, GEOJSON
-from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_fields, refuse_odd_query
+from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
 from plumbline.service.settings import Limits
 from plumbline.service.tensors import Tensors
 from plumbline.sources.city.window import parse_window
 
+AnyForm = BuildingsForm | RestoreForm
 FULL_SECONDS = 30
 """After which a client may ask again where too many jobs wait."""
 SECONDS_BETWEEN_LOOKS = 0.1
 """Time between two looks whether the tensors of a request are ready."""
-DAY = r"^\d{4}-\d{2}-\d{2}$"
-A_DATE: dict[str, Any] = {"format": "date"}
-Text = Annotated[str | None, Form(max_length=200)]
-Since = Annotated[
-    str | None, Form(pattern=DAY, json_schema_extra=A_DATE, description="Leave out the epochs before this day.")
-]
-Until = Annotated[
-    str | None, Form(pattern=DAY, json_schema_extra=A_DATE, description="Leave out the epochs after this day.")
-]
-
-
-def _about(**texts: str) -> About:
-    """Return the texts for the first page of the report, from the fields of a form."""
-    return About(**texts)
-
-
-_about.__signature__ = Signature(  # type: ignore[attr-defined]  # by which FastAPI finds the fields
-    [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=Annotated[field.rebuild_annotation(), Form(description=f"Of the report: {field.description}")],
-        )
-        for name, field in About.model_fields.items()
-    ]
-)
 
 
 def _holder(request: Request) -> str | None:
@@ -112,44 +85,33 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     """Return the routes under `/v1`."""
     router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_odd_query)])
 
-    def add(
-        request: Request,
-        kind: Kind,
-        options: dict[str, Any],
-        points: list[UploadFile],
-        buildings: list[UploadFile],
-        params: UploadFile | None,
-        causes: UploadFile | None = None,
-    ) -> str:
+    def add(request: Request, kind: Kind, form: AnyForm, options: dict[str, Any]) -> str:
         """Store the files, add the job to the list, and return its id."""
-        count = len(points) + len(buildings) + (params is not None) + (causes is not None)
+        causes = [form.causes] if isinstance(form, PredictForm) and form.causes else []
+        count = len(form.points) + len(form.buildings) + (form.params is not None) + len(causes)
         if count > limits.files:
             raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
         if store.counts()["queued"] >= limits.queue:
             raise _full(meters, limits)
+        options = form.model_dump(exclude=FILES) | options | parse_window(form.since, form.until).record()
         job = job_files.new_id()
-        own, of_causes = (_uploads([] if one is None else [one]) for one in (params, causes))
-        job_files.store_uploads(root, job, _uploads(points), _uploads(buildings), next(iter(own), None), of_causes)
+        job_files.store_uploads(root, job, form.points, form.buildings, form.params, causes)
         folder = root / job_files.JOBS / job
         try:
             job_files.buildings_file(folder)
-            holder = _holder(request)
             names = job_files.name_of(folder)
-            accepted = store.add(job, kind, options, limits.queue, holder, names, request_id.get())
+            if not store.add(job, kind, options, limits.queue, _holder(request), names, request_id.get()):
+                raise _full(meters, limits)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        if not accepted:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise _full(meters, limits)
         return job
 
-    async def accept(request: Request, *given: Any) -> Response:
+    def accept(request: Request, kind: Kind, form: AnyForm, options: dict[str, Any]) -> Response:
         """Add a job as `add` does, and describe it."""
-        job = await run_in_threadpool(add, request, *given)
-        about = await run_in_threadpool(find, job, _holder(request))
+        job = add(request, kind, form, options)
         where = f"{request.scope['root_path']}/v1/jobs/{job}"
-        return JSONResponse(about.model_dump(), 202, {"Location": where})
+        return JSONResponse(find(job, _holder(request)).model_dump(), 202, {"Location": where})
 
     def discard(job: str) -> None:
         """Remove a job that has ended, with its files."""
@@ -166,108 +128,30 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         "status_code": 202,
         "responses": {
             202: {"model": Job, "description": "The job is on the list."},
-            **refusals(400, 408, 413, 415, 422, 429, 503, 507),
+            **refusals(400, 413, 415, 422, 429, 503, 507),
         },
-        "dependencies": [Depends(refuse_odd_fields)],
     }
 
     @router.post("/predict", summary="Judge buildings", **files)
-    async def predict(
-        request: Request,
-        points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
-        buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
-        params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[Format | None, Form()] = None,
-        id_column: Text = None,
-        layer: Text = None,
-        damage_rate: Annotated[str, Form(max_length=30, description="A share, as 0.02, or `auto`.")] = "auto",
-        causes: Annotated[UploadFile | None, File(description="What may have caused damage: one vector file.")] = None,
-        damage_rate_by: Annotated[Literal["city", "place"], Form()] = "place",
-        min_quadrant_confidence: Annotated[float | None, Form(ge=0, le=1)] = None,
-        artifact: Annotated[Literal["pruned", "fp16", "int8"] | None, Form()] = None,
-        building: Annotated[
-            list[str] | None, Form(description="`building_id` in the report (PDF); else the first 20 of the list.")
-        ] = None,
-        since: Since = None,
-        until: Until = None,
-        *,
-        about: Annotated[About, Depends(_about)],
-    ) -> Response:
-        options = {
-            "building": building or [],
-            "about": about.model_dump(),
-            "format": format,
-            "id_column": id_column,
-            "layer": layer,
-            "damage_rate": given_rate(damage_rate),
-            "damage_rate_by": damage_rate_by,
-            "min_quadrant_confidence": min_quadrant_confidence,
-            "artifact": artifact,
-            **parse_window(since, until).record(),
-        }
-        return await accept(request, "predict", options, points, buildings, params, causes)
+    def predict(request: Request, form: Annotated[PredictForm, AS_FORM]) -> Response:
+        return accept(request, "predict", form, {"damage_rate": given_rate(form.damage_rate)})
 
     @router.post("/restore", summary="Restore a field", **files)
-    async def restore(
-        request: Request,
-        points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
-        buildings: Annotated[list[UploadFile] | None, File(description="Footprints, to read the field off.")] = None,
-        params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[Format | None, Form()] = None,
-        layer: Text = None,
-        num_inference_steps: Annotated[
-            int | None, Form(ge=1, le=50, description="Without it, as the model was calibrated; so for `samples`.")
-        ] = None,
-        samples: Annotated[int | None, Form(ge=2, le=64)] = None,
-        cell: Annotated[float, Form(ge=1, le=1000, description="Side of a cell, m.")] = 10.0,
-        adapter: Annotated[list[str] | None, Form(description="`NAME` or `NAME=WEIGHT`.")] = None,
-        bbox: Annotated[
-            str | None, Form(max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
-        ] = None,
-        since: Since = None,
-        until: Until = None,
-    ) -> Response:
+    def restore(request: Request, form: Annotated[RestoreForm, AS_FORM]) -> Response:
         known = models.restoration.adapters
-        for name, _ in parse_adapters(adapter or []):
+        for name, _ in parse_adapters(form.adapter):
             if name not in known:
                 raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(known) or 'none'}.")
-        options = {
-            "format": format,
-            "layer": layer,
-            "num_inference_steps": num_inference_steps,
-            "samples": samples,
-            "cell": cell,
-            "adapter": adapter or [],
-            "bbox": parse_box(bbox) if bbox else None,
-            **parse_window(since, until).record(),
-        }
-        return await accept(request, "restore", options, points, buildings or [], params)
+        return accept(request, "restore", form, {"bbox": parse_box(form.bbox) if form.bbox else None})
 
     @router.post(
         "/tensors",
         summary="Prepare buildings for the network",
         response_class=FileResponse,
-        responses={200: {"model": Tensors}, **refusals(400, 408, 413, 415, 422, 429, 503, 507)},
-        dependencies=[Depends(refuse_odd_fields)],
+        responses={200: {"model": Tensors}, **refusals(400, 413, 415, 422, 429, 503, 507)},
     )
-    async def tensors(
-        request: Request,
-        points: Annotated[list[UploadFile], File(description="Point products, each one track.")],
-        buildings: Annotated[list[UploadFile], File(description="Footprints; of a Shapefile all parts.")],
-        params: Annotated[UploadFile | None, File(description="Section `ingest` as YAML.")] = None,
-        format: Annotated[Format | None, Form()] = None,
-        id_column: Text = None,
-        layer: Text = None,
-        since: Since = None,
-        until: Until = None,
-    ) -> Response:
-        options = {
-            "format": format,
-            "id_column": id_column,
-            "layer": layer,
-            **parse_window(since, until).record(),
-        }
-        job = await run_in_threadpool(add, request, "tensors", options, points, buildings, params)
+    async def tensors(request: Request, form: Annotated[BuildingsForm, AS_FORM]) -> Response:
+        job = await run_in_threadpool(add, request, "tensors", form, {})
         while (row := await run_in_threadpool(store.get, job)) is not None and row.status not in ENDED:
             if await request.is_disconnected():
                 cancelled = await run_in_threadpool(store.cancel, job)
@@ -362,27 +246,12 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 
 
 def chosen(accept: str, there: list[str], default: str) -> str | None:
-    """Return the content type among `there` that an `Accept` header prefers; None if it accepts none of them."""
-    asked = []
-    for number, part in enumerate(accept.split(",")):
-        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        weight = next((piece[2:] for piece in parameters if piece.startswith("q=")), "1")
-        try:
-            asked.append((-float(weight), number, kind))
-        except ValueError:
-            continue
-    for weight_, _, kind in sorted(asked):
-        if weight_ == 0:
-            continue
-        if kind in there:
+    """Return the content type among `there` that an `Accept` header names first; None if it names none of them."""
+    by_default = sorted(there, key=lambda kind: kind != default)
+    for part in accept.split(","):
+        pattern = part.partition(";")[0].strip().lower()
+        if kind := next((kind for kind in by_default if fnmatch(kind, pattern)), None):
             return kind
-        family = kind.removesuffix("/*")
-        if kind == "*/*":
-            return default if default in there else next(iter(there), None)
-        if family != kind and (
-            found := [one for one in (default, *there) if one.startswith(f"{family}/") and one in there]
-        ):
-            return found[0]
     return None
 
 
@@ -402,10 +271,6 @@ def _told(row: JobRow, folder: Path) -> Job:
         finished=row.finished,
         results=there if row.status == "done" else [],
     )
-
-
-def _uploads(files: list[UploadFile]) -> list[Upload]:
-    return [Upload(one.filename or "", one.file) for one in files]
 
 
 def _full(meters: Meters, limits: Limits) -> Problem:

@@ -25,7 +25,6 @@ from plumbline.core.console import log, request_id
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import write_json
 from plumbline.service import job_store as job_files
-from plumbline.service import runner as work_pool
 from plumbline.service.job_store import JobRow, JobStore, Status
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
@@ -223,7 +222,7 @@ class Runner(threading.Thread):
         log.info("job %s: %s begins", job.id, job.kind, extra={"fields": fields})
 
     def _begin(self, job: JobRow, folder: Path) -> LocalJob | PoolJob:
-        if not work_pool.asked():
+        if not asked():
             return LocalJob(folder)
         if job.remote is not None:
             return PoolJob(job.remote)

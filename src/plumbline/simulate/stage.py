@@ -15,6 +15,8 @@ from plumbline.core.console import log, track
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import cores, processes
 from plumbline.params import City, Simulate
+from plumbline.params.load import read_yaml, validated
+from plumbline.params.simulate import LENT, Borrowed
 from plumbline.simulate.city import (
     TUNNELS,
     CityWriter,
@@ -92,8 +94,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     the showcase `truth.csv`, which no stage before the comparison at the end reads. The showcase also has
     `tunnels.geojson`, a file of causes. The same parameters give the same
     bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
-    only. Borrowed cities (`plumbline.simulate.borrowed.city`) stand among the others, with the products that
-    they have.
+    only. Borrowed cities (`plumbline.simulate.borrowed.city`), also those that deliveries have lent (`LENT`), stand
+    among the others, with the products that they have.
 
     Args:
         params: section `simulate`.
@@ -108,11 +110,12 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     with atomic_folder(out) as folder:
         jobs = [_Job(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
         jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
-        if params.borrowed:  # first, since their files may be refused, and nothing else may
+        lent = {path.stem: validated(Borrowed, read_yaml(path), str(path)) for path in sorted(LENT.glob("*.yaml"))}
+        if borrowed := params.borrowed | lent:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
             from plumbline.simulate.borrowed.city import write_borrowed
 
-            for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
+            for slot, (name, about) in enumerate(borrowed.items(), len(jobs)):
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
         with Workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as pool:
             _write(jobs, _draw_sites(jobs, params, pool), pool)

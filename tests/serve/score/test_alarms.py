@@ -271,7 +271,7 @@ def test_rules_are_of_a_place_of_buildings_or_of_a_polygon(
         "harbour": ["b,line", "c,line", "build_17,other", "a,other", "b,other", "c,other", "d,other"],
     }
     told = [record.getMessage() for record in caplog.records]
-    assert "score.alarms, rule named: no delivery of town has a building build-17; nearest: build_17" in told
+    assert "score.alarms, rule named: no delivery of town has 1 of its buildings: build-17" in told
     assert f"score.alarms, rule far: no building reaches into {far}. Is it there?" in told
 
     check_rules(place.params)
@@ -280,7 +280,7 @@ def test_rules_are_of_a_place_of_buildings_or_of_a_polygon(
     caplog.clear()
     check_rules(place.params)
     assert [record.getMessage() for record in caplog.records] == [
-        f"score.alarms, rule other: no folder harbour in {tmp_path}; nearest: harbor"
+        f"score.alarms, rule other: no folder harbour in {tmp_path}"
     ]
 
 
@@ -351,7 +351,7 @@ def test_without_a_rule_there_is_no_file_and_nothing_to_tell(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ({"when": "p_damagd > 0.5"}, "the predictions table has no column p_damagd; nearest: p_damaged"),
+        ({"when": "p_damagd > 0.5"}, "the predictions table has no column p_damagd"),
         ({"when": "status > 0.5"}, "column status holds text or dates, and a rule compares numbers"),
         ({"when": "p_damaged > 50"}, r"50 found; p_damaged is from 0 to 1\. Write 50 % as 0\.5"),
         ({"when": "p_damaged > 0.5", "ends": -1}, "-1 found; p_damaged is from 0 to 1"),

@@ -12,7 +12,8 @@ from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.messages import unsent_aside
-from plumbline.serve.score.run import is_aside, plan_delivery, set_aside
+from plumbline.serve.score.run import is_aside, set_aside
+from plumbline.serve.score.tiles import plan_reading
 from tests.tiny import PARAMS
 
 
@@ -151,7 +152,7 @@ def test_a_delivery_that_may_not_be_read_holds_up_no_other(
     monkeypatch.setattr(Path, "is_file", lambda path: real_is_file(path) if "deep" not in path.parts else refused(path))
     source.write("town/closed/deep/y.csv")
     assert [one.name for one in source.look(0)] == ["open"]
-    assert "closed: left for the next time, it may not be read" in caplog.text
+    assert "closed: left for the next time, a file cannot be read" in caplog.text
     monkeypatch.undo()
     assert [one.name for one in source.look(0)] == ["closed", "open"]
     assert sorted(source.look(0)[0].files) == ["deep/y.csv", "x.csv"]
@@ -162,29 +163,21 @@ def test_a_folder_that_may_not_be_listed_is_not_taken_for_an_empty_one(
 ):
     from plumbline.serve.score import deliveries
 
-    for name in ("part/x.csv", "part/deep/y.csv", "whole/x.csv", "open/x.csv"):
+    for name in ("part/x.csv", "part/deep/y.csv", "open/x.csv"):
         source.write(f"town/{name}")
-    real_scandir, real_access, real_hash = os.scandir, os.access, deliveries.sha256_file
+    real_scandir = os.scandir
 
     def scandir(path: str | os.PathLike[str]):
         if Path(path).name == "deep":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real_scandir(path)
 
-    def hashed(path: Path) -> str:
-        if path.name == "deep":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real_hash(path)
-
     monkeypatch.setattr(os, "scandir", scandir)  # root may list everything
-    monkeypatch.setattr(deliveries, "sha256_file", hashed)
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "whole" and real_access(path, mode))
     monkeypatch.setattr(deliveries.log, "propagate", True)
     assert [one.name for one in source.look(0)] == ["open"]
-    assert "part: left for the next time, it may not be read" in caplog.text
-    assert "whole: left for the next time, it may not be listed" in caplog.text
+    assert "part: left for the next time, a file cannot be read" in caplog.text
     monkeypatch.undo()
-    assert [one.name for one in source.look(0)] == ["open", "part", "whole"]
+    assert [one.name for one in source.look(0)] == ["open", "part"]
 
 
 def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Source):
@@ -195,7 +188,7 @@ def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Sourc
     assert found["good"].id != found["bad"].id == source.look(0)[0].id
     params = parse_params(PARAMS | {"score": {"source": str(source.folder), "out": str(source.folder.parent / "out")}})
     with pytest.raises(InputError, match=r"'M\\udcfcnchen\.csv': a name that is not UTF-8") as refused:
-        plan_delivery(found["bad"], params)
+        plan_reading(found["bad"], {}, params.ingest)
     set_aside(found["bad"], refused.value, params)
     assert (is_aside(found["bad"], params), is_aside(found["good"], params)) == (True, False)
     (message,) = unsent_aside(params.score.out)

@@ -21,9 +21,9 @@ class About(Section):
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    project: Text = Field(default="", description="title; else the name of the footprints' file.")
-    client: Text = Field(default="", description="for whom it is.")
-    author: Text = Field(default="", description="who makes it.")
+    project: Text = Field(default="", description="title of the report; else the name of the footprints' file.")
+    client: Text = Field(default="", description="for whom the report is.")
+    author: Text = Field(default="", description="who makes the report.")
     address: Text = Field(default="", description="address of the author; it may have several lines.")
 
 

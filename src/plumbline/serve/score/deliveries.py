@@ -47,7 +47,10 @@ class Delivery:
 
     def unchanged(self) -> bool:
         """Return whether the files are still the same as when they were hashed."""
-        return tuple(map(tuple, state_of(self.folder))) == self.state
+        try:
+            return tuple(map(tuple, state_of(self.folder))) == self.state
+        except OSError:
+            return False
 
 
 def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = time.time) -> list[Delivery]:
@@ -75,27 +78,19 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
     complete = []
     for place, folder in _folders(params.source):
         key = f"{place}/{folder.name}"
-        if not os.access(folder, os.R_OK | os.X_OK):
-            log.warning("%s: left for the next time, it may not be listed. Permit it.", folder)
-            continue
-        state = state_of(folder)
-        note: dict[str, Any] | None = before.get(key)
-        if note is None or note["state"] != state:
-            note = {"state": state, "since": clock(), "files": None}
-        seen[key] = note
-        reason = _unfinished(folder, state, note["since"], params, clock())
-        if reason:
-            log.info("%s: left for the next time, %s", folder, reason)
-            continue
-        if note["files"] is None:
-            try:
-                note["files"] = _hashes(folder, state)
-            except FileNotFoundError as error:  # the next look will not see the same
-                log.info("%s: left for the next time, it has changed meanwhile (%s)", folder, error)
+        try:
+            state = state_of(folder)
+            note: dict[str, Any] | None = before.get(key)
+            if note is None or note["state"] != state:
+                note = {"state": state, "since": clock(), "files": None}
+            seen[key] = note
+            if reason := _unfinished(folder, state, note["since"], params, clock()):
+                log.info("%s: left for the next time, %s", folder, reason)
                 continue
-            except PermissionError as error:
-                log.warning("%s: left for the next time, it may not be read (%s). Permit it.", folder, error)
-                continue
+            note["files"] = note["files"] or _hashes(folder, state)
+        except (FileNotFoundError, PermissionError) as error:  # renamed meanwhile, or to be permitted
+            log.warning("%s: left for the next time, a file cannot be read (%s)", folder, error)
+            continue
         complete.append(Delivery(place, folder.name, folder, note["files"], tuple(map(tuple, state))))
     write_json(notes, seen)
     return complete
@@ -105,27 +100,17 @@ def state_of(folder: Path) -> State:
     """Return `[path, bytes, changed (ns), written (ns), inode]` of every file below a folder, hidden ones too.
 
     The time of change is the file system's own: unlike that of writing, copying tools cannot set it back.
+
+    Raises:
+        FileNotFoundError, PermissionError: a file was renamed meanwhile, or may not be read.
     """
-    found: State = []
-    closed: list[Path] = []
+    paths = [Path(at) / name for at, _, names in os.walk(folder, onerror=_refuse) for name in names]
+    files = [(path.relative_to(folder).as_posix(), path.stat()) for path in sorted(paths) if path.is_file()]
+    return [[name, about.st_size, about.st_ctime_ns, about.st_mtime_ns, about.st_ino] for name, about in files]
 
-    def unlisted(error: OSError) -> None:
-        if isinstance(error, PermissionError):  # hashing will tell. What was renamed meanwhile counts as not there
-            closed.append(Path(error.filename))
 
-    within = [Path(at) / name for at, _, names in os.walk(folder, onerror=unlisted) for name in names]
-    found += [[path.relative_to(folder).as_posix(), -1, 0, 0, 0] for path in sorted(closed)]
-    for path in sorted(within):
-        try:
-            if path.is_file():
-                about = path.stat()
-                name = path.relative_to(folder).as_posix()
-                found.append([name, about.st_size, about.st_ctime_ns, about.st_mtime_ns, about.st_ino])
-        except FileNotFoundError:  # renamed since it was listed: the next look will not see the same
-            found.append([path.name, -1, 0, 0, 0])
-        except PermissionError:  # of a folder that may be listed and not entered: hashing will tell
-            found.append([path.relative_to(folder).as_posix(), -1, 0, 0, 0])
-    return found
+def _refuse(error: OSError) -> None:
+    raise error
 
 
 def _folders(source: Path) -> Iterator[tuple[str, Path]]:

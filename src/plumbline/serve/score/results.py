@@ -97,7 +97,7 @@ def results(out: Path, place: str) -> list[DeliveryResult]:
     Raises:
         InputError: as `read_result`.
     """
-    found = [read_result(path.parent) for path in (out / place).glob(f"*/{MANIFEST}") if _counts(path.parent)]
+    found = [read_result(path.parent) for path in (out / place).glob(f"[!.]*/{MANIFEST}")]
     return sorted(found, key=lambda one: (one.observed["to"], one.made, one.folder))
 
 
@@ -125,7 +125,7 @@ def note_latest(out: Path, place: str) -> None:
     }
     path = out / place / LATEST
     # All of it: a delivery that is judged again, by another model, has the folder that it had.
-    if not _says(path, told):
+    if not _has(path, told):
         write_json(path, told)
 
 
@@ -143,7 +143,7 @@ def read_drifts(out: Path) -> dict[str, dict[str, Any]]:
     return drifts
 
 
-def _says(path: Path, told: dict[str, str]) -> bool:
+def _has(path: Path, told: dict[str, str]) -> bool:
     """Return whether a file has this content; False if it cannot be read."""
     try:
         return bool(read_json(path) == told)
@@ -159,7 +159,3 @@ def listed(folder: Path) -> dict[str, dict[str, Any]]:
 def now() -> str:
     """Return date and time, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _counts(folder: Path) -> bool:
-    return not folder.name.startswith(".")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 
 import geopandas
@@ -39,8 +38,7 @@ def check_rules(params: Params) -> None:
     for rule in params.score.alarms:
         what, kind = f"score.alarms, rule {rule.name}", DTYPES.get(rule.column)
         if kind is None:
-            near = get_close_matches(rule.column, DTYPES, n=1, cutoff=0.0)
-            raise InputError(f"{what}: the predictions table has no column {rule.column}; nearest: {near[0]}.")
+            raise InputError(f"{what}: the predictions table has no column {rule.column}.")
         if not kind.lower().startswith(("int", "float")):
             raise InputError(f"{what}: column {rule.column} holds text or dates, and a rule compares numbers.")
         for number in (rule.limit, rule.bound):
@@ -49,7 +47,7 @@ def check_rules(params: Params) -> None:
         if rule.within is not None:
             read_area(rule, params)
         if rule.place is not None and rule.place not in places:
-            log.warning("%s: no folder %s in %s%s", what, rule.place, source, _nearest(rule.place, places))
+            log.warning("%s: no folder %s in %s", what, rule.place, source)
 
 
 def chosen_by(rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopandas.GeoDataFrame]) -> pd.Series:
@@ -67,13 +65,15 @@ def warn_of_unmet(rules: list[Alarm], met: set[str], ids: pd.Index) -> None:
     """Warn of identifiers that no delivery has, and of areas without a building."""
     for rule in rules:
         unknown = [name for name in rule.buildings or () if name not in ids]
-        for name in unknown[:MOST_IDS]:
-            near = _nearest(name, list(ids))
+        if unknown:
+            named = ", ".join(unknown[:MOST_IDS])
             log.warning(
-                "score.alarms, rule %s: no delivery of %s has a building %s%s", rule.name, rule.place, name, near
+                "score.alarms, rule %s: no delivery of %s has %d of its buildings: %s",
+                rule.name,
+                rule.place,
+                len(unknown),
+                named,
             )
-        if len(unknown) > MOST_IDS:
-            log.warning("score.alarms, rule %s: nor %d others of its buildings", rule.name, len(unknown) - MOST_IDS)
         if rule.within is not None and rule.name not in met:
             log.warning("score.alarms, rule %s: no building reaches into %s. Is it there?", rule.name, rule.within)
 
@@ -111,8 +111,3 @@ def _stated(rule: Alarm, params: Params) -> Footprints:
     """Return what `ingest.footprints` states of the file of polygons."""
     stated = params.ingest.footprints.items()
     return next((about for pattern, about in stated if fits(Path(str(rule.within)), pattern)), Footprints())
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"; nearest: {near[0]}" if near else ""

@@ -26,7 +26,6 @@ from plumbline.serve.score.results import ASIDE, LOOKS, MANIFEST, note_latest, n
 from plumbline.serve.score.rules import check_rules
 from plumbline.serve.score.tiles import (
     STAGE,
-    Reading,
     code_hash,
     cut_tiles,
     judge_delivery,
@@ -204,15 +203,6 @@ def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
     return [one for one in sound if not _is_done(one, section.out) and not is_aside(one, params)], damaged
 
 
-def plan_delivery(delivery: Delivery, params: Params) -> Reading:
-    """See `plan_reading`.
-
-    Raises:
-        InputError: as that.
-    """
-    return plan_reading(delivery, params.score.footprints, params.ingest)
-
-
 def _is_done(delivery: Delivery, out: Path) -> bool:
     return (out / delivery.place / delivery.result / MANIFEST).is_file()
 
@@ -228,7 +218,7 @@ def _one(
     name = f"{delivery.place}/{delivery.result}"
     log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
     try:
-        reading = plan_delivery(delivery, params)
+        reading = plan_reading(delivery, params.score.footprints, params.ingest)
         read(reading, workers)
         tiles = cut_tiles(reading, package)
         judge_tiles(tiles, workers)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -247,11 +248,10 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
     may differ by.
     """
     model = _opened(tiles[0].package, tiles[0].version)
-    parts = []
-    for tile in tiles:
-        with np.load(tile.folder / ANSWERS) as stored:
-            parts.append(dict(stored))
-    courses = join_courses([_courses(tile) for tile in tiles], [len(part["footprint"]) for part in parts])
+    parts = [_stored(tile, ANSWERS) for tile in tiles]
+    by_tile = [StrainCourses(**_stored(tile, COURSES)) for tile in tiles]
+    courses = join_courses(by_tile, [len(part["footprint"]) for part in parts])
+    wholes = [WholeBuildings(**_stored(tile, WHOLE)) for tile in tiles]
     ends = np.cumsum([0, *(len(part["n_points"]) for part in parts)])
     for part, start in zip(parts, ends, strict=False):
         part["footprint"] = part["footprint"] + start
@@ -266,7 +266,7 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
         damage_rate,
         courses,
         where,
-        WholeBuildings(*(np.concatenate(part) for part in zip(*map(_whole, tiles), strict=True))),
+        WholeBuildings(*(np.concatenate(part) for part in zip(*wholes, strict=True))),
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
@@ -292,14 +292,9 @@ def judge_delivery(reading: Reading, tiles: list[ScoreTile], params: Score, caus
     return read_answers(tiles, params.damage_rates.get(reading.delivery.place), where)
 
 
-def _courses(tile: ScoreTile) -> StrainCourses:
-    with np.load(tile.folder / COURSES) as stored:
-        return StrainCourses(**stored)
-
-
-def _whole(tile: ScoreTile) -> WholeBuildings:
-    with np.load(tile.folder / WHOLE) as stored:
-        return WholeBuildings(**stored)
+def _stored(tile: ScoreTile, name: str) -> dict[str, NDArray[Any]]:
+    with np.load(tile.folder / name) as stored:
+        return dict(stored)
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
