@@ -23,7 +23,7 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plumbline/mypy
 PAGE := src/plumbline/serve/map/page/app.js
 
 .DEFAULT_GOAL := help
-.PHONY: help install web wheel images run run-restoration up down test test-quick test-all tests chaos soak load kernel gpu \
+.PHONY: help install web wheel images run run-restoration up down test test-quick test-all tests chaos load kernel gpu \
 	gpu-wheels docs lint format bench pretrained pretrained-restoration lock sbom clean
 
 help:  ## Show this list
@@ -75,9 +75,6 @@ tests: $(VENV)/.test $(PAGE)
 chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
 	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
 
-soak: $(VENV)/.test $(PAGE)  ## Run 200 small pipelines on a real system, and see that memory and disk stay bounded (SOAK_ARGS)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
-
 lint: $(VENV)/.test  ## Check style, format, types, layers and first lines of docstrings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -89,7 +86,7 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-BENCHES := train data predict simulate artifacts flow handoff
+BENCHES := train data artifacts
 bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
@@ -102,7 +99,6 @@ load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs 
 	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/service -k "public_client or generated_client"
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
-	$(BIN)/python -m benchmarks.service.hour
 
 # torch brings Triton for GPUs alone, and the lock files are those of its CPU build.
 TRITON := triton==3.9.0
@@ -118,6 +114,7 @@ GPU_BIN := $(if $(DRY),$(BIN),$(GPU_VENV)/bin)
 GPU_INSTALL = requirements/gpu.py $(if $(WHEELS),--wheels "$(WHEELS)") --pip-args="$(PIP_ARGS)"
 gpu: $(if $(DRY),$(VENV)/.test,$(GPU_VENV)/.gpu)  ## Measure what a CUDA GPU shows, into a dated page (WHEELS=folder: offline; DRY=1: toys on the CPU)
 	PATH="$(abspath $(GPU_BIN)):$$PATH" $(GPU_BIN)/python -m benchmarks.gpu $(if $(DRY),--dry) $(GPU_ARGS)
+	$(GPU_BIN)/python -m pytest -m gpu -n 4 --dist load
 
 gpu-wheels:  ## Download what `make gpu` installs into WHEELS=folder, with the Python that will install it (gigabytes)
 	$(PYTHON) $(GPU_INSTALL) download

@@ -10,13 +10,10 @@ from pathlib import Path
 import torch
 
 REPEATS = 5
-_before: list[float] = []
-"""Peaks, MB, that were over when `begin_memory` began anew."""
 
 
 def begin_memory() -> float:
     """Return the memory of now, MB; from here on the peak counts."""
-    _before.append(peak_memory())
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated() / 2**20
@@ -27,11 +24,6 @@ def begin_memory() -> float:
 def peak_memory() -> float:
     """Return the most since `begin_memory`, MB."""
     return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else _status("VmHWM")
-
-
-def most_memory() -> float:
-    """Return the most that this process has held, MB: of the GPU's tensors, or of the machine's memory."""
-    return max([*_before, peak_memory()])
 
 
 def _status(name: str) -> float:

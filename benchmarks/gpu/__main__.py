@@ -2,27 +2,32 @@
 
     python -m benchmarks.gpu [--dry] [--parts NAME ...]
 
-Each part runs in a process of its own, three minutes at most, and leaves `build/gpu/PART.json`. The same command again
-runs the parts that are not done, for the same commit, versions and GPU. The page is `docs/benchmarks/DATE-gpu.md`. With
-`--dry` all parts run at toy size on the CPU, and the page is `build/gpu/DATE-gpu-dry.md`. It ends with 0 if all parts
-ran, with 1 if one failed, with 2 without a GPU. `make gpu` installs what it needs.
+Each part runs in a process of its own, three minutes at most; one that fails does not stop the others. The page is
+`build/gpu/DATE-gpu.md`, with `--dry` (toy size on the CPU) in `build/gpu/dry`; `PART.log` keeps the output of each.
+It ends with 0 if all parts ran, with 1 if one failed, with 2 without a GPU. `make gpu` installs what it needs.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
-import signal
+import dataclasses
+import datetime
+import json
+import os
+import subprocess
 import sys
+import time
+import traceback
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
-from benchmarks.common import ROOT
-from benchmarks.gpu.page import write_page
-from benchmarks.gpu.results import DONE, NOT_MEASURED, read, this_key
-from benchmarks.gpu.runner import catalogue, measure, run_parts
+from benchmarks.common import ROOT, head, line, stamp
+from benchmarks.gpu.parts import PARTS, Found, NotMeasured, Table, Work, load_part
 
-CATALOGUE = "benchmarks.gpu.parts"
+LIBRARIES = ("torch", "triton", "lightning", "onnxruntime", "onnxruntime-gpu", "tensorrt", "torch-tensorrt")
+DONE, FAILED, NOT_MEASURED = "done", "failed", "not measured"
+TOY = "**These are toy figures of a CPU.** They show that every part runs, and measure nothing."
 NO_GPU = (
     "ERROR torch sees no GPU: {why}.\nOn a machine with an NVIDIA GPU and its driver, `make gpu` installs a CUDA build "
     "and runs this.\n`make gpu DRY=1` runs all parts at toy size on the CPU."
@@ -35,38 +40,88 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     asked.add_argument("--dry", action="store_true", help="toy size, on the CPU")
-    asked.add_argument("--parts", nargs="+", metavar="NAME", help="only these")
+    asked.add_argument("--parts", nargs="+", metavar="NAME", choices=list(PARTS), default=list(PARTS))
     asked.add_argument("--seconds", type=float, default=180.0, help="of a part at most")
-    asked.add_argument("--minutes", type=float, default=20.0, help="after which no part begins")
-    asked.add_argument("--output", type=Path, default=ROOT / "build" / "gpu", help="folder for results")
-    asked.add_argument("--catalogue", default=CATALOGUE, help=argparse.SUPPRESS)
+    asked.add_argument("--output", type=Path, default=ROOT / "build" / "gpu", help="folder for page and logs")
     asked.add_argument("--part", help=argparse.SUPPRESS)
     given = asked.parse_args(argv)
-    given.output = given.output.resolve()
-    folder = given.output / "dry" if given.dry else given.output
+    folder = given.output.resolve() / "dry" if given.dry else given.output.resolve()
     if not given.dry and (why := _without_gpu()):
         print(NO_GPU.format(why=why), file=sys.stderr)
         return 2
-    key, machine = this_key(given.dry)
     if given.part:
-        return measure(given.part, given.catalogue, folder, key)
-    known = list(catalogue(given.catalogue))
-    if unknown := [name for name in given.parts or () if name not in known]:
-        print(f"ERROR --parts {unknown[0]}: no such part. Give some of: {', '.join(known)}.", file=sys.stderr)
-        return 2
+        return _measure(given.part, folder, given.dry)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    rows, tables = [head("part", "state", "s")], dict[tuple[str, ...], Table]()
+    states = []
+    for name in given.parts:
+        state, reason, seconds, found = _run_part(name, given, folder)
+        print(f"{name}: {state}, {seconds:.0f} s {reason}".rstrip(), flush=True)
+        states.append(state)
+        rows.append(line(f"`{name}`", f"{state}: {reason}" if reason else state, f"{seconds:.0f}"))
+        for table in found:
+            tables.setdefault((table.title, *table.columns), Table(table.title, table.columns)).rows += table.rows
+    blocks = ["# On a GPU", *([TOY] if given.dry else []), stamp(*_machine(given.dry)), "\n".join(rows)]
+    for table in tables.values():
+        blocks.append("\n".join([f"## {table.title}\n", head(*table.columns), *(line(*row) for row in table.rows)]))
+    page = folder / f"{datetime.date.today()}-gpu.md"
+    page.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    print(f"The page: {page}")
+    return int(FAILED in states)
+
+
+def _run_part(name: str, given: argparse.Namespace, folder: Path) -> tuple[str, str, float, list[Table]]:
+    """Run one part in a process of its own; return its state, the reason, seconds and tables."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
+    if given.dry:  # one thread: on a busy machine two wait for one another
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "benchmarks.gpu", "--output", str(given.output), "--part", name]
+    log, result = folder / f"{name}.log", folder / f"{name}.json"
+    result.unlink(missing_ok=True)
+    began = time.monotonic()
+    with log.open("w", encoding="utf-8") as stream:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"ERROR {folder}: another run is at work here. Wait for its end.", file=sys.stderr)
-            return 2
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the part at work is ended, too
-        names = given.parts or known
-        found = list(run_parts(names, given.catalogue, folder, key, given.seconds, 60 * given.minutes))
-    kept = [read(folder / f"{name}.json", key) for name in known if name not in names]
-    print(write_page([*found, *filter(None, kept)], key, machine, given.output))
-    return int(any(result.state not in (DONE, NOT_MEASURED) for result in found))
+            subprocess.run(
+                [*command, *["--dry"] * given.dry], cwd=ROOT, env=environment, stdout=stream,
+                stderr=subprocess.STDOUT, check=False, timeout=given.seconds,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return FAILED, f"ended after {given.seconds:.0f} s ({log})", time.monotonic() - began, []
+    seconds = time.monotonic() - began
+    if not result.is_file():  # it ended before it could write
+        return FAILED, f"ended by itself ({log})", seconds, []
+    content = json.loads(result.read_text(encoding="utf-8"))
+    return content["state"], content["reason"], seconds, [Table(**table) for table in content["tables"]]
+
+
+def _measure(name: str, folder: Path, dry: bool) -> int:
+    """Measure one part in this process and write what it found; 0 unless it failed."""
+    work = Work(dry, folder / "work")
+    work.folder.mkdir(parents=True, exist_ok=True)
+    state, reason, found = DONE, "", Found([])
+    try:
+        found = load_part(name)(work)
+        if found.failed:
+            state, reason = FAILED, found.failed
+    except NotMeasured as missing:
+        state, reason = NOT_MEASURED, str(missing)
+    except Exception as error:  # whatever it is, the page has a line of it
+        traceback.print_exc()
+        state, reason = FAILED, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    content = {"state": state, "reason": reason, "tables": [dataclasses.asdict(table) for table in found.tables]}
+    (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return int(state == FAILED)
+
+
+def _machine(dry: bool) -> list[str]:
+    """Return the GPU and the versions of libraries."""
+    names = []
+    if not dry:
+        import torch  # takes seconds
+
+        names = [torch.cuda.get_device_name(0), f"CUDA {torch.version.cuda}"]
+    installed = {one.metadata["Name"]: one.version for one in metadata.distributions()}
+    return [*names, *(f"{name} {installed[name]}" for name in LIBRARIES if name in installed)]
 
 
 def _without_gpu() -> str:

@@ -1,39 +1,67 @@
-"""All parts of the run, in their order: those that others build on first, the cheap ones before the dear ones.
-
-A part loads what it needs only when it runs, so that a library that is missing is one part's trouble.
-"""
+"""What a part of the run is given and returns, and the list of all parts: those first on which others build."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from benchmarks.gpu.results import Found, Work
-from benchmarks.gpu.runner import Part
-
-
-def _of(module: str, function: str, *given: str) -> Part:
-    """Return a part of another module; with `given`, the one that the function makes of it."""
-
-    def part(work: Work) -> Found:
-        named = getattr(importlib.import_module(f"benchmarks.gpu.{module}"), function)
-        found: Found = (named(*given) if given else named)(work)
-        return found
-
-    return part
+BATCHES = (1, 64, 256)
 
 
-PARTS: dict[str, Part] = {
-    "kernels": _of("attention", "kernels"),
-    "ragged": _of("attention", "ragged"),
-    "checkpointing": _of("attention", "checkpointing"),
-    "restore": _of("restore", "restore"),
-    "data": _of("training", "data"),
-    **{
-        f"training-{name}": _of("training", "training", name)
-        for name in ("float32", "bf16", "fp16", "bf16-compiled", "bf16-compiled-ragged", "bf16-sent")
-    },
-    "onnxruntime": _of("runtimes", "onnx_runtime"),
-    **{f"tensorrt-{name}": _of("runtimes", "tensorrt", name) for name in ("fp16", "int8")},
-    **{f"roofline-{name}": _of("attention", "roofline", name) for name in ("bf16", "fp16", "fp32")},
-    **{name: _of("marked", "tests", name) for name in ("tests-kernels", "tests-training", "tests-tensorrt")},
+class NotMeasured(Exception):
+    """A part that this machine cannot run, for want of a library or of a GPU; says which."""
+
+
+@dataclass
+class Table:
+    """Rows of a page. Tables of several parts with one title become one."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class Found:
+    """What the function of a part returns."""
+
+    tables: list[Table]
+    failed: str = ""
+    """Why the part failed, where it has tables all the same."""
+
+
+@dataclass
+class Work:
+    """What the function of a part is given."""
+
+    dry: bool
+    folder: Path
+    """For its own files; kept between runs."""
+
+    @property
+    def device(self) -> str:
+        """Name the device to compute on."""
+        return "cpu" if self.dry else "cuda"
+
+
+TRAININGS = ("float32", "bf16", "fp16", "bf16-compiled", "bf16-compiled-ragged")
+PARTS = {
+    "ragged": ("attention", "ragged", ""),
+    "checkpointing": ("attention", "checkpointing", ""),
+    "restore": ("restore", "restore", ""),
+    "data": ("training", "data", ""),
+    **{f"training-{name}": ("training", "training", name) for name in TRAININGS},
+    "onnxruntime": ("runtimes", "onnx_runtime", ""),
+    **{f"tensorrt-{name}": ("runtimes", "tensorrt", name) for name in ("fp16", "int8")},
 }
+"""Name of each part -> module, function, and what the function is given to make the part; empty: it is the part."""
+
+
+def load_part(name: str) -> Callable[[Work], Found]:
+    """Load the function of a part, with the libraries that it needs."""
+    module, function, given = PARTS[name]
+    loaded = getattr(importlib.import_module(f"benchmarks.gpu.{module}"), function)
+    part: Callable[[Work], Found] = loaded(given) if given else loaded
+    return part

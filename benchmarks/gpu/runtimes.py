@@ -12,8 +12,7 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.gpu.bars import BATCHES
-from benchmarks.gpu.results import Found, NotMeasured, Table, Work
+from benchmarks.gpu.parts import BATCHES, Found, NotMeasured, Table, Work
 from benchmarks.gpu.training import prepared
 from plumbline import pretrained
 from plumbline.core.errors import InputError
@@ -62,14 +61,14 @@ class Contenders:
     """Runtimes that answer for the same buildings, and their rows."""
 
     def __init__(self, title: str, work: Work) -> None:
-        self.table, self.figures, self.beyond = Table(title, COLUMNS), dict[str, float](), list[str]()
+        self.table, self.beyond = Table(title, COLUMNS), list[str]()
         test = load_shards(prepared(work) / "data" / "prepare" / "test")
         self._inputs = test.take(np.arange(min(BUILDINGS, len(test))))
         self._reference, self._dry = load_network(PACKAGE), work.dry
-        self.add("torch eager", "float32", lambda: EagerOn(load_network(PACKAGE), work.device), "eager", "pruned")
+        self.add("torch eager", "float32", lambda: EagerOn(load_network(PACKAGE), work.device), "pruned")
 
-    def add(self, name: str, artifact: str, start: Callable[[], Released], figure: str, bound: str) -> None:
-        """Measure one; `figure` is its name in the figures, `bound` that of its parity."""
+    def add(self, name: str, artifact: str, start: Callable[[], Released], bound: str) -> None:
+        """Measure one; `bound` names its parity."""
         began, free = time.perf_counter(), _free()
         model = start()
         ready = time.perf_counter() - began
@@ -81,9 +80,7 @@ class Contenders:
         cells = [name, artifact, f"{ready:.1f}", f"{1000 * median([middle_building(data)]):.2f}"]
         drawn = np.random.default_rng(0).permutation(len(data))
         for batch in BATCHES:
-            rate = batch / median([data.pad(np.resize(drawn, batch))])
-            self.figures[f"{figure}.{batch}.rate"] = rate
-            cells.append(f"{rate:,.0f}")
+            cells.append(f"{batch / median([data.pad(np.resize(drawn, batch))]):,.0f}")
         apart = tuple(parity_figures(self._reference, data, model.answer(data)).values())
         largest = LARGEST[bound]
         if not all(one <= most for one, most in zip(apart, largest, strict=True)):
@@ -95,7 +92,7 @@ class Contenders:
     def found(self) -> Found:
         """Return what was measured; failed where an artifact is further from torch than its gate allows."""
         failed = f"further from torch than allowed: {', '.join(self.beyond)}" if self.beyond else ""
-        return Found([self.table], self.figures, failed)
+        return Found([self.table], failed)
 
 
 def _free() -> float:
@@ -111,7 +108,7 @@ def onnx_runtime(work: Work) -> Found:
     contenders = Contenders(f"ONNX Runtime ({provider}) beside torch eager", work)
     for file, artifact in MODELS.items():
         start = lambda file=file: OnnxModel(PACKAGE / file, provider)  # noqa: E731
-        contenders.add("ONNX Runtime", artifact, start, f"onnxruntime.{artifact}", artifact)
+        contenders.add("ONNX Runtime", artifact, start, artifact)
     return contenders.found()
 
 
@@ -124,13 +121,11 @@ def tensorrt(artifact: EngineArtifact) -> Callable[[Work], Found]:
         except InputError as missing:
             raise NotMeasured(str(missing)) from None
         contenders = Contenders("TensorRT beside torch eager", work)
-        own = {f"tensorrt-{artifact}.{name}": value for name, value in contenders.figures.items()}
 
         def start() -> TensorRTModel:
             return TensorRTModel(build_from_package(PACKAGE, work.folder / "engines", artifact))
 
-        contenders.add("TensorRT", artifact, start, f"tensorrt-{artifact}", artifact)
-        contenders.figures = contenders.figures | own
+        contenders.add("TensorRT", artifact, start, artifact)
         return contenders.found()
 
     return part

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import toy
-from benchmarks.gpu.results import Found, NotMeasured, Table, Work
+from benchmarks.gpu.parts import Found, NotMeasured, Table, Work
 from plumbline.core.files import atomic_folder
 
 BUILDINGS = 4000
@@ -17,14 +17,12 @@ CASES: dict[str, dict[str, Any]] = {
     "fp16": {"precision": "fp16"},
     "bf16-compiled": {"precision": "bf16", "compile": True},
     "bf16-compiled-ragged": {"precision": "bf16", "compile": True, "attention": "ragged"},
-    "bf16-sent": {"precision": "bf16", "resident": "never"},
 }
-"""Name of the part to what it changes; the last sends each batch to the GPU, as data do that have no room there."""
+"""Name of the part to what it changes."""
 GPU_ONLY = {
     "fp16": "fp16 trains on a GPU only",
     "bf16-compiled": "compiling for a CPU takes minutes; `tests/model/test_compiled.py` does it",
     "bf16-compiled-ragged": "on a CPU `ragged` is no kernel",
-    "bf16-sent": "on a CPU nothing is sent",
 }
 
 
@@ -68,7 +66,6 @@ def training(name: str) -> Callable[[Work], Found]:
         columns = ["training", "buildings/s", "share in the data path", "MB"]
         table = Table(f"Training, batches of {size['batch_size']:,}", columns)
         table.rows.append([name, f"{found['rate']:,.0f}", f"{found['between']:.1%}", f"{found['memory']:,.0f}"])
-        figures = {f"training.{name}.{what}": found[what] for what in ("rate", "between")}
-        return Found([table], figures)
+        return Found([table])
 
     return part

@@ -2,8 +2,7 @@
 
 `python -m benchmarks.heldout.judge [--model PACKAGE|champion] CITY…` prints Markdown. A city is a folder with
 points, footprints and `labels.csv`; where its name begins with a kind of `BARS`, the bars of that kind stand beside
-the figures. Without `--model` the engineer is judged alone. `--report FOLDER` writes what the model's confidence is
-worth: interval coverage by slices, accuracy against coverage, and all figures as JSON.
+the figures. Without `--model` the engineer is judged alone. `benchmarks.heldout.mechanisms` has slices of one city.
 """
 
 from __future__ import annotations
@@ -14,19 +13,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import geopandas
 import numpy as np
 import pandas as pd
 
 from benchmarks.common import parse, parser, refusing
-from benchmarks.heldout.report import Examined, write_report
-from benchmarks.heldout.scores import BARS, ENGINEER, ENGINEER_ALL, MODEL, beside_labels, score, table
+from benchmarks.heldout.scores import BARS, ENGINEER, ENGINEER_ALL, MODEL, Scores, score, table
 from benchmarks.makers.ninth.city import make_city
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import strain_error
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.predictions import read_predictions
@@ -51,11 +47,8 @@ def predicted(city: CityFiles, model: str) -> pd.DataFrame:
         return pd.DataFrame(read_predictions(output).drop(columns="geometry"))
 
 
-def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas.GeoDataFrame]:
-    """What least squares say of every building with enough points, as predictions; and the footprints.
-
-    Beside them `strain_error_permille`, of the building's points.
-    """
+def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, int]:
+    """What least squares say of every building with enough points, as predictions; and the number of footprints."""
     tracks = read_tracks(city.products)
     buildings = read_buildings(city.footprints, tracks[0].crs)
     sequences = prepare_buildings(tracks, buildings, prepare).sequences
@@ -68,38 +61,23 @@ def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas
         "severity_permille": said.severity,
         "severity_low": said.low,
         "severity_high": said.high,
-        "strain_error_permille": strain_error(sequences),
     }
-    return pd.DataFrame(columns), buildings
+    return pd.DataFrame(columns), len(buildings)
 
 
-def examine(folder: Path, model: str | None) -> Examined:
-    """Judge one city, by the model and by least squares."""
+def examine(folder: Path, model: str | None) -> list[tuple[str, str, str, Scores]]:
+    """Judge one city, by the model and by least squares; return its name, kind, who judged, and the scores."""
     city = find_files(folder)
     labels = read_labels(city.labels)
     kind = max((name for name in BARS if city.name.startswith(name)), key=len, default="")
-    prepare, said = Prepare(), None
-    if model is not None:
-        prepare = verify_package(resolve_model(model)).prepare
-        said = predicted(city, model)
+    prepare = Prepare() if model is None else verify_package(resolve_model(model)).prepare
     by_hand, buildings = engineer(city, prepare)
-    known = pd.DataFrame({"building_id": buildings["building_id"], "area_m2": buildings.geometry.area})
-    rows = [(city.name, kind, ENGINEER_ALL, score(by_hand, labels, len(buildings)))]
-    if said is None:
-        return Examined(city.name, kind, rows, None, None, beside_labels(by_hand, labels))
-    ok = said[said["status"] == "ok"]
-    same = by_hand[by_hand["building_id"].isin(ok["building_id"])]
-    both = (MODEL, ok), (ENGINEER, same)
-    rows = [(city.name, kind, who, score(part, labels, len(buildings))) for who, part in both] + rows
-    known = known.merge(by_hand[["building_id", "strain_error_permille"]], on="building_id")
-    return Examined(
-        city.name,
-        kind,
-        rows,
-        said["status"].value_counts().to_dict(),
-        beside_labels(ok, labels).merge(known, on="building_id"),
-        beside_labels(same, labels),
-    )
+    parts = [(ENGINEER_ALL, by_hand)]
+    if model is not None:
+        said = predicted(city, model)
+        ok = said[said["status"] == "ok"]
+        parts = [(MODEL, ok), (ENGINEER, by_hand[by_hand["building_id"].isin(ok["building_id"])]), *parts]
+    return [(city.name, kind, who, score(part, labels, buildings)) for who, part in parts]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -107,7 +85,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked = parser("heldout.judge", __doc__)
     asked.add_argument("cities", type=Path, nargs="*", metavar="CITY")
     asked.add_argument("--model", help="package folder, or a name that `plumbline predict` takes")
-    asked.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, coverage.svg and scores.json")
     given = parse(asked, argv, model="pretrained")
     if not given.cities and not given.smoke:
         asked.error("the following arguments are required: CITY")
@@ -115,16 +92,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if given.smoke and not given.cities:
             given.cities = [Path(scratch) / "sentinel-smoke"]
             make_city(given.cities[0], "C", 40, 1)
-            given.report = given.report or Path(scratch) / "report"
-        names = [city.resolve().name for city in given.cities]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(
-                f"CITY: {twice[0]} found twice, and a report knows a city by its folder's name. Judge one at a time."
-            )
-        cities = [examine(city, given.model) for city in given.cities]
-        if given.report is not None:
-            write_report(cities, f"Held-out cities, {given.model or 'least squares'}", given.report)
-    print(table([row for city in cities for row in city.rows]))
+        rows = [row for city in given.cities for row in examine(city, given.model)]
+    print(table(rows))
 
 
 if __name__ == "__main__":

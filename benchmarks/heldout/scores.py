@@ -89,11 +89,7 @@ def beside_labels(said: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
 
 def score(said: pd.DataFrame, labels: pd.DataFrame, buildings: int) -> Scores:
     """Compare answers with labels, see `beside_labels`; `buildings` are in the city."""
-    return score_of(beside_labels(said, labels), buildings)
-
-
-def score_of(joined: pd.DataFrame, buildings: int) -> Scores:
-    """Of answers beside their labels, of `buildings` in one or several cities."""
+    joined = beside_labels(said, labels)
     confidence, right = of_quadrants(joined)
     inside = joined["inside"].dropna().to_numpy(bool)
     error = np.abs(joined["severity_permille"].to_numpy(float) - joined["true"].to_numpy())

@@ -1,1 +1,1 @@
-"""Judge restored fields: on held-out scenes beside a Gaussian process, and on left-out points of real products."""
+"""Judge restored fields on held-out scenes by separate code."""

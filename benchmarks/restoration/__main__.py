@@ -1,14 +1,15 @@
-"""Judge `plumbline restore` on held-out scenes, beside a Gaussian process fitted to the same points in the same run.
+"""Judge `plumbline restore` on held-out scenes.
 
-python -m benchmarks.restoration --scenes DIR... [--variant NAME=OPTIONS ...] [--process-only]
+python -m benchmarks.restoration --scenes DIR... [--variant NAME=OPTIONS ...]
 
 A scene that is not there is made where its folder's name says how: DOMAIN-SEED, as `atmosphere-7`. A variant is judged
-beside the default, with more options for `plumbline restore`: `--variant "noise=--adapter noise"`.
-`--process-only` judges the Gaussian process alone, on all cells.
+beside the default, with more options for `plumbline restore`: `--variant "noise=--adapter noise"`. Figures count the
+cells that are answered; `both` is the mean of up and east. `validate` compares with a Gaussian process.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import tempfile
@@ -17,79 +18,56 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import parse, parser, refusing
+from benchmarks.common import head, line, parse, parser, refusing, stamp
 from benchmarks.makers.fields.scene import make_scene
 from benchmarks.makers.fields.settings import DOMAINS
-from benchmarks.restoration.changes import take_changes
-from benchmarks.restoration.fields import Truth, read_truth, restore
-from benchmarks.restoration.gaussian_process import COMPONENTS, CORRELATIONS, fit, predict_grid
-from benchmarks.restoration.metrics import Estimate, score
-from benchmarks.restoration.report import DEFAULT, PROCESS, Row, markdown
+from benchmarks.restoration.fields import read_truth, restore
+from benchmarks.restoration.metrics import Scores, mean_of, score
 from plumbline.core.errors import InputError
-from plumbline.sources.city.in_memory import read_tracks
+
+DEFAULT, COMPONENTS, DIGITS = "restore", ("up", "east"), (2, 1, 3, 4, 3, 3)
+FIGURES = ("RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Judge, and print the report."""
+    """Judge, and print Markdown."""
     asked = parser("restoration", __doc__)
     asked.add_argument("--scenes", type=Path, nargs="+", default=[])
     asked.add_argument("--variant", action="append", default=[], metavar="NAME=OPTIONS")
-    asked.add_argument("--process-only", action="store_true", help="judge the Gaussian process alone")
-    asked.add_argument("--covariance", choices=["likelier", *CORRELATIONS], default="exponential")
-    given = parse(asked, argv, process_only=True)
+    given = parse(asked, argv)
     with tempfile.TemporaryDirectory() as scratch, refusing():
         if given.smoke and not given.scenes:
             given.scenes = [Path(scratch) / "sparse-0"]
         if not given.scenes:
             asked.error("--scenes is needed; see --help")
-        variants = {DEFAULT: ""} | dict(_variant(text) for text in given.variant)
-        rows: list[Row] = []
+        variants = {DEFAULT: "--steps 1 --samples 2" * given.smoke} | dict(_variant(text) for text in given.variant)
+        rows, cost, means = [], [], {name: list[Scores]() for name in variants}
         for scene in given.scenes:
             _make(scene)
-            kind = None if given.covariance == "likelier" else given.covariance
-            rows += judge(scene, {} if given.process_only else variants, kind)
-        print(markdown(rows))
+            for name, options in variants.items():
+                scores, figures = judge(scene, options)
+                rows += [line(scene.name, name, part, *_cells(found)) for part, found in scores.items()]
+                cost.append(line(scene.name, name, *figures))
+                means[name].append(scores["both"])
+        if len(given.scenes) > 1:
+            rows += [line("mean", name, "both", *_cells(mean_of(found))) for name, found in means.items()]
+    print("\n".join([stamp(), "", head("scene", "who", "component", *FIGURES), *rows, ""]))
+    print("\n".join([head("scene", "who", "answered", "s", "peak memory, MB"), *cost]))
 
 
-def judge(scene: Path, variants: dict[str, str], kind: str | None) -> list[Row]:
-    """Return the scores of each variant and of the Gaussian process; that one on the default's cells.
-
-    Args:
-        scene: folder.
-        variants: name -> options of `plumbline restore`; none judges the Gaussian process alone.
-        kind: of covariance; None takes the likelier one.
-    """
-    truth, products = read_truth(scene), sorted(scene.glob("EGMS*.csv"))
-    points = take_changes(read_tracks(products)).known()
-    found = fit(points, kind)
-    process = predict_grid(found, points, truth.left, truth.top, truth.cell_m, truth.shape)
-    if len(process) != len(COMPONENTS):
-        raise InputError(f"{scene}: seen from one side. Give scenes of two tracks or more.")
-    answered = np.ones(truth.shape, bool)
-    rows = []
-    for name, options in variants.items():
-        run = restore(products, shlex.split(options))
-        estimates = [run.field.on(component, truth) for component in COMPONENTS]
-        rows.append(_row(scene.name, name, estimates, truth, run.seconds, run.peak_mb))
-        if name == DEFAULT:
-            answered = np.isfinite(estimates[0].mean) & np.isfinite(estimates[1].mean)
-    rows.append(_row(scene.name, PROCESS, [one.at(answered) for one in process], truth))
-    return rows
+def judge(scene: Path, options: str) -> tuple[dict[str, Scores], tuple[str, ...]]:
+    """Restore a scene; return the scores of up, east and both, and the cells of its cost."""
+    truth = read_truth(scene)
+    run = restore(sorted(scene.glob("EGMS*.csv")), shlex.split(options))
+    estimates = {name: run.field.on(name, truth) for name in COMPONENTS}
+    scores = {name: score(one, truth.component[name], truth.cell_m) for name, one in estimates.items()}
+    answered = float(np.isfinite(estimates["up"].mean).mean())
+    cost = f"{answered:.1%}", f"{run.seconds:.1f}", f"{run.peak_mb:.0f}"
+    return {**scores, "both": mean_of(list(scores.values()))}, cost
 
 
-def _row(
-    scene: str,
-    who: str,
-    estimates: Sequence[Estimate],
-    truth: Truth,
-    seconds: float = float("nan"),
-    peak_mb: float = float("nan"),
-) -> Row:
-    scores = {
-        name: score(one, truth.component[name], truth.cell_m) for name, one in zip(COMPONENTS, estimates, strict=True)
-    }
-    answered = float(np.isfinite(estimates[0].mean).mean())
-    return Row(scene, scene.rpartition("-")[0] or scene, who, answered, scores["up"], scores["east"], seconds, peak_mb)
+def _cells(scores: Scores) -> list[str]:
+    return ["–" if math.isnan(value) else f"{value:.{count}f}" for value, count in zip(scores, DIGITS, strict=True)]
 
 
 def _make(scene: Path) -> None:

@@ -48,14 +48,8 @@ class Field(NamedTuple):
     cell_m: float
 
     def names(self) -> list[str]:
-        """Return the components that are complete: of `up`, `east`, `los`."""
-        return [name for name in ("up", "east", "los") if all(name + suffix in self.bands for suffix in SUFFIXES)]
-
-    def at(self, name: str, place: Array) -> Estimate:
-        """Return a component in the cells of places (N, 2), easting and northing, m; NaN outside."""
-        column = np.floor((place[:, 0] - self.left) / self.cell_m).astype(int)
-        row = np.floor((self.top - place[:, 1]) / self.cell_m).astype(int)
-        return self._pick(name, row, column)
+        """Return the components that are complete: of `up`, `east`."""
+        return [name for name in ("up", "east") if all(name + suffix in self.bands for suffix in SUFFIXES)]
 
     def on(self, name: str, grid: Truth) -> Estimate:
         """Return a component on another grid: its own cells where the grids agree, interpolated where they do not."""
@@ -93,7 +87,7 @@ def read_truth(scene: Path) -> Truth:
     """
     path = scene / "truth.npz"
     if not path.exists():
-        raise InputError(f"{path}: no such file. Make the scene with `python -m benchmarks.makers.fields`.")
+        raise InputError(f"{path}: no such file. Name a folder that is not there DOMAIN-SEED to have it made.")
     with np.load(path) as content:
         component = {name: np.asarray(content[f"{name}_mm"], float) for name in ("up", "east")}
         return Truth(component, float(content["left"]), float(content["top"]), float(content["cell_m"]))

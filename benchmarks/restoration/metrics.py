@@ -17,8 +17,6 @@ WINDOW = 7
 """Cells of a side of the square in which SSIM is taken."""
 LEAST_RANGE_MM = 1.0
 """Where the truth of a component varies by less, it has no PSNR and no SSIM."""
-Z90 = 1.6448536269514722
-"""Half width of a 90 % interval of a normal distribution, in standard deviations."""
 
 
 class Estimate(NamedTuple):
@@ -29,10 +27,6 @@ class Estimate(NamedTuple):
     low: Array
     """Lower end of the 90 % interval."""
     high: Array
-
-    def at(self, cells: NDArray[np.bool_]) -> Estimate:
-        """Return the estimate with NaN outside `cells`."""
-        return Estimate(*(np.where(cells, values, np.nan) for values in self))
 
 
 class Scores(NamedTuple):
@@ -49,15 +43,6 @@ class Scores(NamedTuple):
     """mm, as of a normal distribution."""
     coverage: float
     """Share of the truth inside the 90 % interval."""
-
-
-HIGHER = {"psnr": True, "ssim": True, "rmse": False, "gradient": False, "crps": False}
-"""Whether more is better."""
-
-
-def gaussian(mean: Array, std: Array) -> Estimate:
-    """Make an estimate whose interval is that of a normal distribution."""
-    return Estimate(mean, std, mean - Z90 * std, mean + Z90 * std)
 
 
 def score(estimate: Estimate, truth: Array, cell_m: float) -> Scores:

@@ -1,12 +1,10 @@
 """The maker of held-out fields: closed forms, its points, its noise; and the project reads what it writes."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from benchmarks.makers.fields.__main__ import main
 from benchmarks.makers.fields.edges import Embankment, Fault, Slide
 from benchmarks.makers.fields.lines import Line
 from benchmarks.makers.fields.movements import COURSES, KINDS, draw_course, draw_movements, total
@@ -198,15 +196,3 @@ def test_the_project_reads_a_scene(scene):
         assert (track.easting > left - 15).all()
         assert (track.northing < top + 15).all()
         assert 0.01 < np.isnan(track.displacement).mean() < 0.1
-
-
-@pytest.mark.parametrize(
-    ("options", "said"), [(["--tracks", "4"], "--tracks: 4 found"), (["--seed", "-1"], "--seed: -1 found")]
-)
-def test_a_bad_option_is_named(options, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["fields", str(tmp_path / "s"), "--domain", "plain", *options])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith(f"ERROR {said}")
-    assert not (tmp_path / "s").exists()

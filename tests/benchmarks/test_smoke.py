@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +14,6 @@ import torch
 from benchmarks.common import ROOT
 from benchmarks.heldout.mechanisms import ALARMS, Figures
 from benchmarks.heldout.triage import SCORES, Inspection
-from tests.browser import BROWSER
 
 NUMBER = re.compile(r"[-+*]*(\d[\d,]*(\.\d+)?(e[-+]\d+)?|nan)\b")
 EMPTY = ("", "–")
@@ -24,7 +21,6 @@ WRITTEN = ("file", "rows", "epochs")
 ARTIFACTS = ("artifact", "file, bytes", "weights, bytes", *(f"B {count}: buildings/s (x)" for count in (1, 64, 256)))
 OF_BAND = ("judged", "p", "category", "quadrant", "said")
 CASES = ("building", "observed", "definition", *(f"{band}: {name}" for band in "XC" for name in OF_BAND))
-USE = ("found", "false alarms")
 # The tables of each: columns, number of rows.
 TABLES = {
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
@@ -45,14 +41,6 @@ TABLES = {
             2,
         )
     ],
-    "flow": [(("", "s", "ratio", "bar"), 15)],
-    "floor": [
-        (
-            ("city", "mechanism or points", "buildings", "bound", "could show", "resolution", "error at bound", "ours"),
-            5,
-        )
-    ],
-    "handoff": [(("", "s", "bar"), 9)],
     "heldout.judge": [
         (
             (
@@ -78,48 +66,10 @@ TABLES = {
         ),  # the estimated rate, too
         (tuple(name.replace("_", " ") for name in Inspection._fields), 1),
     ],
-    "cluster": [
-        (("stage", "workers", "portions", "CPU s of the workers", "CPU h per million buildings", "s"), 6),
-    ],
-    "levelling": [
-        (
-            (
-                *("cities", "band", "figure", "buildings", "holds", "median difference", "median std", "radar holds"),
-                "levelled of true",
-            ),
-            16,
-        )
-    ],
     "makers.ninth": [(WRITTEN, 3)],
-    "makers.fields": [(WRITTEN, 2)],
-    "map_page": [(("figure", "measured", "bar"), 12)],
-    "predict": [(("buildings", "points", "processor, s", "clock, s", "peak, MB"), 2)],
     "restoration": [
-        (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)
-    ],
-    "restoration.left_out": [
-        (("left out", "who", "own noise", "points", "answered", "RMSE, mm", "CRPS, mm", "coverage of 90 %"), 4)
-    ],
-    "restoration.use": [
-        (("points/km²", "who", "areas", "false areas", "places hit", "area found", "still, of the area"), 2),
-        (("points/km²", "own points", "who", "buildings", "answered", "RMSE, mm", "coverage", *USE), 9),
-    ],
-    "settlement": [
-        (
-            (
-                *("cities", "band", "fewer scatterers", "buildings", "vertical"),
-                *(f"{name}{what}" for name in ("settlement", "tilt") for what in ("s", " holds", " beyond 4")),
-            ),
-            20,
-        )
-    ],
-    "simulate": [
-        (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
-    ],
-    "soak": [
-        (("most right after tidying", "second quarter", "last quarter", "bound", "holds"), 5),
-        (("run", "seconds", "server MiB", "workers MiB", "server's files", "disk MiB", "disk files", "git MiB"), 2),
-        (("part", "MiB", "files"), 8),
+        (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3),
+        (("scene", "who", "answered", "s", "peak memory, MB"), 1),
     ],
     "train": [
         (
@@ -135,33 +85,14 @@ TABLES = {
     ],
     "unchanged": [(("command", "lines", "answer", "text", "first difference"), 4)],
 }
-WORDS = {
-    "workers",
-    "mechanism or points",
-    "band",
-    "figure",
-    "fewer scatterers",
-    "who",
-    "own noise",
-    "component",
-    "of",
-    "bar",
-    "holds",
-    "answer",
-    "text",
-}
+WORDS = {"who", "component", "answer", "text"}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),
     "train": ("--data", "data"),
 }
 """Those that take a run of the pipeline, where there is one; what they make for themselves without, others make too."""
-WHOLE_SYSTEM = ("cluster", "handoff", "soak")
-PROCESSES = {"flow": 1.0}
-"""Those whose smoke run is a dozen seconds of loading, in processes that it starts; and what one of them comes to."""
-SLOW = {"artifacts", "cases", "data", "map_page", "predict", "simulate", "train"}  # measure, or start processes
-SLOW |= {"heldout.judge", "heldout.mechanisms", "restoration", "restoration.left_out"}  # judge
-SLOW |= {"restoration.use", "settlement", "unchanged"}
+SLOW = {"artifacts", "cases", "data", "heldout.judge", "heldout.mechanisms", "restoration", "train", "unchanged"}
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 
@@ -216,12 +147,8 @@ def run(name: str, *arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", cases(sorted(set(TABLES) - {*TRAINED, *WHOLE_SYSTEM, *PROCESSES})))
+@pytest.mark.parametrize("name", cases(sorted(set(TABLES) - {*TRAINED})))
 def test_a_benchmark_ends_with_its_tables(name, apart, capsys):
-    if name == "map_page":
-        pytest.importorskip("playwright", reason="Playwright is not installed")
-        if BROWSER is None:
-            pytest.skip("no Chromium found")
     check(name, run(name, capsys=capsys))
 
 
@@ -235,40 +162,10 @@ def test_a_benchmark_of_a_run_ends_with_its_tables(name, apart, tiny, capsys):
     assert sorted(tiny.root.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", PROCESSES)
-def test_a_benchmark_of_processes_ends_with_its_tables_whatever_they_come_to(name, apart, monkeypatch, capsys):
-    module = importlib.import_module(f"benchmarks.{name}")
-    monkeypatch.setattr(module, "run", lambda *_: PROCESSES[name])
-    check(name, run(name, capsys=capsys))
-
-
-# Each starts a whole system of server and workers: up to three minutes.
-@pytest.mark.chaos
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*PROCESSES, *WHOLE_SYSTEM])
-def test_a_benchmark_of_a_whole_system_ends_with_its_tables(name, apart):
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--smoke"],
-        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    check(name, done.stdout)
-
-
-@pytest.mark.parametrize("name", WHOLE_SYSTEM)
-def test_a_benchmark_of_a_whole_system_begins(name, apart, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run(name, "--help", capsys=capsys)
-    assert (ended.value.code, "--smoke" in capsys.readouterr().out) == (0, True)
-
-
 def test_every_benchmark_is_asked():
     folder = ROOT / "benchmarks"
     found = [path for path in folder.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")]
     names = {path.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for path in found}
     # What needs the libraries that `make load` installs, and what `test_gpu.py` asks.
-    apart = {"service", "service.hour", "service.nonsense", "gpu"}
+    apart = {"service", "service.nonsense", "gpu"}
     assert {name.removesuffix(".__main__") for name in names} - apart == set(TABLES)

@@ -1,7 +1,7 @@
 """List the plug-ins of a network and its training: a table for each kind, with a line for each plug-in.
 
 A line is a name for `params.yaml` and, as text, where the plug-in is: parameters are checked without loading torch, and
-a name from anybody's file is only ever looked up here. docs/decisions/0021 says why.
+a name from anybody's file is only ever looked up here. docs/decisions/0044 says why.
 """
 
 from __future__ import annotations

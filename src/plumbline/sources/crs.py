@@ -23,7 +23,7 @@ MAX_STRETCH = 0.02
 within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
 MAX_TURN_DEG = 45.0
 """Lines of sight and quadrants are by east and north: axes that point elsewhere, as those of South Africa (west, south)
-and of the poles, would turn one against the other. EPSG:3035 turns by 28 degrees in Iceland (docs/decisions/0003)."""
+and of the poles, would turn one against the other. EPSG:3035 turns by 28 degrees in Iceland (docs/decisions/0040)."""
 STEP_DEG = 1e-5
 NEAR_POLE_DEG = 0.1
 """So near to a pole, east and north differ from house to house."""

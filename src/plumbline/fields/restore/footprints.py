@@ -31,7 +31,7 @@ FIGURES = ("displacement_mm", AGAINST)
 `displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite) where one direction sees it.
 `against_neighbours_mm`: `displacement_mm` less the median of the other footprints around, as `surroundings` has it. A
 field does not resolve how a footprint tilts or bends: neither is read off
-(docs/decisions/0053-no-distortion-from-a-field.md).
+(docs/decisions/0038-fields.md).
 """
 UP = BANDS.index("up_mm")
 LOW, HIGH = 5, 95

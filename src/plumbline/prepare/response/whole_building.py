@@ -5,7 +5,7 @@ of these motions went. A movement as a whole is large against its noise, so its 
 one that came to rest early is off by tens of percent. What courses are possible (`beginning.possible`) is described in
 two ways, and both are held as likely: as random about the line, with the covariance of all, where any mixture of them
 is possible; and as exactly one of them, which alone believes a movement of the last days (docs/benchmarks,
-2026-11-29-settlement).
+2026-11-28-levelling).
 
 Standard errors hold the noise of each scatterer, the spread between scatterers (damage, positions), the noise that
 scatterers of a track share, the unknown course, and what wrong positions do to a tilt.
