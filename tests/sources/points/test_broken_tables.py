@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
-from tests.sources.make import EPOCHS, L3, rows, unless_refused, zipped
-from tests.sources.points import write_columns, write_depsi, write_ortho, write_stamps
+from tests.sources.make import EPOCHS, rows, unless_refused, zipped
+from tests.sources.points import write_columns, write_stamps
 from tests.sources.points.write_points import ANGLES, DAYS
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -45,14 +45,8 @@ class Reader:
         return unless_refused(lambda: read_points(path, {"*": self.about}), path)
 
 
-def ortho() -> list[dict[str, str]]:
-    return [{name: row[name] for name in (*L3, *EPOCHS)} for row in write_ortho.cells()]
-
-
 READERS = {
     "egms": Reader(rows, Product(), days=EPOCHS),
-    "egms-l3": Reader(ortho, Product(), days=EPOCHS),
-    "depsi": Reader(write_depsi.rows, Product(**ANGLES), days=tuple(f"d_{day}" for day in DAYS)),
     "stamps": Reader(write_stamps.rows, Product(**ANGLES), meta=1, days=tuple(write_stamps.HEADER[3:])),
     "columns": Reader(write_columns.rows, write_columns.described(), days=tuple(f"D{day}" for day in DAYS)),
 }

@@ -119,14 +119,6 @@ def test_a_city_in_parts_is_the_city_in_one(tmp_path, monkeypatch):
     assert results[0][1:] == results[1][1:]
 
 
-def test_a_city_s_crs_is_taken(tmp_path):
-    csv, parquet = pair(tmp_path, NEWER)
-    one, other = (read_points(path, crs="EPSG:32633") for path in (csv, parquet))
-    assert one.crs == "EPSG:32633"
-    assert_same(one, other)
-    assert not np.allclose(one.easting, read_points(csv).easting, atol=1000)
-
-
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
@@ -149,12 +141,6 @@ def test_a_column_that_is_not_what_it_has_to_be_is_named(tmp_path, column, value
         changed(parquet, "los_north", pa.array([0.0] * 6))
     with pytest.raises(InputError, match=rf"L3_U\.parquet{message}"):
         read_points(changed(parquet, column, values))
-
-
-def test_missing_displacements_are_nan(tmp_path):
-    _, parquet = pair(tmp_path, NEWER)
-    changed(parquet, EPOCHS[2], pa.array([None, 1.0, 2.0, 3.0, 4.0, float("nan")]))
-    assert np.argwhere(np.isnan(read_points(parquet).displacement)).tolist() == [[0, 2], [5, 2]]
 
 
 def test_footprints_are_no_product_and_other_tables_are_refused(tmp_path):
