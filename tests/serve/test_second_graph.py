@@ -141,12 +141,7 @@ def test_the_shipped_vectors_are_what_predict_gives():
     seen = set()
     for rate in np.unique(inputs["damage_rate"]):
         table = predicted(
-            sequences,
-            answers,
-            inputs["hides_damage"],
-            float(rate),
-            manifest.prepare,
-            manifest.category_share,
+            sequences, answers, inputs["hides_damage"], float(rate), manifest.prepare, manifest.category_share
         )
         rows = np.flatnonzero(inputs["damage_rate"] == rate)
         check({name: values[rows] for name, values in vectors["predictions"].items()}, table.iloc[rows])
