@@ -26,12 +26,7 @@ TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution":
 SHARED = {"attention": Model().attention, "pooling": Model().pooling}
 """Of the shared run's network, whose files are compared with it in test_onnx.py: an export takes seconds."""
 OTHERS = {kind: [name for name in names if name != SHARED.get(kind)] for kind, names in TABLES.items()}
-BESIDE = [
-    {},
-    {"max_attention_length": 8},
-    {"checkpoint_activations": True, "attention_layers": 2},
-    {"kernel": 5},
-]
+BESIDE = [{}, {"max_attention_length": 8}, {"checkpoint_activations": True, "attention_layers": 2}, {"kernel": 5}]
 """What else networks differ by."""
 KINDS = [
     {

@@ -46,7 +46,6 @@ from plumbline.export.tensorrt.runtime import (
 )
 from plumbline.export.weights import network_files
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.params import parse_params
 from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
 from tests.tiny import PARAMS, run_cli
@@ -126,15 +125,6 @@ def test_another_gpu_or_version_is_refused_with_both_named(name, tmp_path):
     assert said in str(refused.value)
 
 
-def test_the_same_gpu_and_versions_are_not_refused(tmp_path):
-    refuse_other(DEVICE, DEVICE.model_copy(), tmp_path)
-
-
-def test_all_that_differs_is_named_at_once(tmp_path):
-    with pytest.raises(InputError, match=r"gpu NVIDIA H200 \(here L4\), tensorrt 11\.0\.0\.114 \(here 1\)\. An"):
-        refuse_other(DEVICE, DEVICE.model_copy(update={"gpu": "L4", "tensorrt": "1"}), tmp_path)
-
-
 def test_an_engine_is_kept_until_tensorrt_refuses_it(tmp_path, library, monkeypatch):
     """A driver update leaves the key as it was; whether the plan still runs is for TensorRT to say."""
     monkeypatch.setattr(building, "this_device", lambda: DEVICE)
@@ -189,22 +179,6 @@ def test_a_machine_without_is_told_all_that_it_needs(engine):
 
 
 @without
-def test_the_command_says_so_and_leaves_nothing(tiny, tmp_path):
-    ended = run_cli("tensorrt", tiny.data("package"), "--output", tmp_path / "engines", cwd=tmp_path)
-    assert ended.code == 2
-    assert ended.err.startswith("ERROR TensorRT needs a machine with an NVIDIA GPU and the extra `trt`")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_engines_are_not_put_into_the_package(tiny, tmp_path):
-    inside = tiny.data("package") / "engines"
-    ended = run_cli("tensorrt", tiny.data("package"), "--output", inside, cwd=tmp_path)
-    assert ended.code == 2
-    assert "inside of the package, which must stay as it is" in ended.err
-    assert not inside.exists()
-
-
-@without
 def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tiny, tmp_path):
     assert not (tiny.data("export") / "engines").exists()
     project = tiny.copy(tmp_path / "project", "prepare", "train", "compress")
@@ -213,13 +187,6 @@ def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tin
     ended = run_cli("export", cwd=project)
     assert (ended.code, (project / "data" / "export").exists()) == (2, False)
     assert "needs a machine with an NVIDIA GPU" in ended.err
-
-
-def test_an_engine_of_something_else_is_no_parameter():
-    asked = {**PARAMS, "export": {"engines": ["float32"]}}
-    with pytest.raises(InputError, match=r"export\.engines\.0: 'float32' found"):
-        parse_params(asked)
-    assert parse_params(PARAMS).export.engines == []
 
 
 class Library(ModuleType):
@@ -314,14 +281,7 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
     # As ONNX Runtime's quantiser writes it by itself; ours leaves such biases out.
     calibration = Calibration(load_shards(tiny.data("prepare") / "train"), 2, 8, seed=0)
     options = {"ActivationSymmetric": True, "WeightSymmetric": True}
-    quantize_static(
-        plain,
-        path,
-        calibration,
-        op_types_to_quantize=OPERATORS,
-        per_channel=True,
-        extra_options=options,
-    )
+    quantize_static(plain, path, calibration, op_types_to_quantize=OPERATORS, per_channel=True, extra_options=options)
     folded.write_bytes(with_float_biases(path))
     onnx.checker.check_model(str(folded), full_check=True)
 
@@ -344,11 +304,6 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
 
-def test_a_file_without_such_biases_is_given_as_it_is(tiny):
-    path = tiny.data("export") / "fp16.onnx"
-    assert with_float_biases(path) == path.read_bytes()
-
-
 def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
     path, timings = tiny.data("export") / "fp16.onnx", tmp_path / "timings"
     for before in (b"", b"timings"):
@@ -356,14 +311,6 @@ def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
         building.plan_from_onnx(path, profile(8, 128), COLUMNS, timings)
         assert asked_for(made, "config.create_timing_cache") == [(before,)]
         assert timings.read_bytes() == b"timings"
-
-
-def test_timings_of_another_device_are_left_out_with_a_warning(tiny, tmp_path, library, caplog):
-    (tmp_path / "timings").write_bytes(b"another's")
-    made = library(cache_of="another device")
-    building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(8, 128), COLUMNS, tmp_path / "timings")
-    assert asked_for(made, "config.create_timing_cache") == [(b"another's",), (b"",)]
-    assert "timings of earlier builds are of another device or version" in caplog.text
 
 
 @pytest.mark.parametrize(
