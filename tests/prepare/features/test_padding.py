@@ -12,13 +12,7 @@ from tests.model.made import LONGEST, inputs, rows, small_model
 
 WHERE = pytest.mark.parametrize("strategy", list(PADDING))
 A, B = [1.0, 10.0], [5.0, -20.0]
-CLOSED = {
-    "mask": [[0, 0]] * 3,
-    "mean": [[3, -5]] * 3,
-    "median": [[3, -5]] * 3,
-    "last": [B] * 3,
-    "replicate": [A, B, A],
-}
+CLOSED = {"mask": [[0, 0]] * 3, "mean": [[3, -5]] * 3, "median": [[3, -5]] * 3, "last": [B] * 3, "replicate": [A, B, A]}
 lengths = st.lists(st.integers(1, 12), min_size=1, max_size=6)
 
 
