@@ -14,7 +14,7 @@ from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.model.network import count_parameters, spec_of
+from plumbline.model.network import spec_of
 from plumbline.model.spec import new_spec
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
@@ -90,17 +90,6 @@ def test_every_plugin_is_in_one_of_them(tiny):
     assert {kind: getattr(shared, kind) for kind in SHARED} == SHARED
     for kind, names in {**OTHERS, "position": list(POSITION)}.items():
         assert set(names) <= {network.get(kind) for network in KINDS}, kind
-
-
-def test_half_of_the_channels_are_pruned(whole, half):
-    before, after = spec_of(whole.network), spec_of(half.network)
-    assert (after.hidden, after.geometry_width) == (before.hidden // 2, before.geometry_width // 2)
-    assert after.distance_channels + after.slope_channels == before.distance_channels
-    assert [*after.distance_hidden, *after.slope_hidden] == [8, 8]
-    assert [layer.inner for layer in after.attention_layers] == [layer.inner // 2 for layer in before.attention_layers]
-    kinds = {"attention", "position", "pooling", "convolution", "kernel", "checkpoint_activations"}
-    assert after.model_dump(include=kinds) == before.model_dump(include=kinds)
-    assert count_parameters(half.network)["total"] < 0.5 * count_parameters(whole.network)["total"]
 
 
 def test_the_pruned_channels_are_the_same_in_all_that_reads_them(whole, data, tiny):

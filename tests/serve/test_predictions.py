@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -162,7 +162,6 @@ def test_round_trip(tmp_path: Path, suffix: str, status: list[str]) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ids=st.lists(
         st.sampled_from(AWKWARD_IDS)

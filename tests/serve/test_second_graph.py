@@ -6,7 +6,7 @@ import geopandas
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import category_of_levels
@@ -91,7 +91,6 @@ def check(columns, table):
             np.testing.assert_allclose(values, table[name], rtol=0, atol=1e-5, err_msg=name)
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.floats(0.001, 0.9))
 def test_it_gives_every_column_of_the_table(graph, seed, rate):
     rng, rate = np.random.default_rng(seed), float(np.float32(rate))

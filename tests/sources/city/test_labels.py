@@ -3,7 +3,7 @@ from pathlib import Path
 import geopandas
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -169,7 +169,6 @@ cells = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), more=st.integers(0, 3))
 def test_any_cells_are_refused_or_read(tmp_path, table, more):
     path = tmp_path / "labels.csv"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -14,7 +14,6 @@ from plumbline.sources.files.opened import find_csv, vector_members
 from plumbline.sources.files.streams import MAX_RATIO, RATIO_FREE_BYTES
 from tests.sources.make import unless_refused, zipped
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(500))
 CENTRAL = b"PK\x01\x02"
 FLAGS, METHOD, CRC, PACKED, UNPACKED = 8, 10, 16, 20, 24
@@ -42,7 +41,6 @@ def patched(path: Path, entry: int, at: int, value: bytes) -> None:
     path.write_bytes(data)
 
 
-@FUZZ
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @given(st.lists(st.tuples(name, st.sampled_from(["", "x", TABLE])), max_size=4))
 def test_any_members_are_refused_or_give_the_one_csv(tmp_path, members):
@@ -61,7 +59,6 @@ def test_any_members_are_refused_or_give_the_one_csv(tmp_path, members):
     assert sorted(found.name for found in tmp_path.iterdir()) == ["a.zip"]
 
 
-@FUZZ
 @given(
     place=st.sampled_from([FLAGS, METHOD, CRC, PACKED, UNPACKED]),
     value=st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)),
@@ -109,7 +106,6 @@ def test_every_member_of_a_zip_of_footprints_is_looked_at(tmp_path):
         vector_members(path, (".shp", ".dbf"))
 
 
-@FUZZ
 @given(
     start=st.floats(0, 1, exclude_max=True),
     other=st.floats(0, 1, exclude_max=True),

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -32,7 +32,6 @@ def tracks(draw: st.DrawFn, name: str) -> Track:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=st.tuples(tracks("a"), tracks("b é")), row_group=st.integers(1, 4))
 def test_the_table_gives_back_every_bit(tmp_path, written, row_group):
     points_table.ROW_GROUP, before = row_group, points_table.ROW_GROUP

@@ -7,7 +7,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import shapely
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -20,8 +20,6 @@ from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text
 from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells
-
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def pair(tmp_path: Path, header: list[str], name: str = "L3_U") -> tuple[Path, Path]:
@@ -178,7 +176,6 @@ def test_a_table_without_rows_and_one_without_epochs_are_refused(tmp_path):
         read_points(parquet)
 
 
-@FUZZ
 @given(data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_reads_as_a_track(tmp_path, data):
     _, parquet = pair(tmp_path, NEWER)
