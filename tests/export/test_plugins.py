@@ -30,9 +30,9 @@ BESIDE = [{}, {"max_attention_length": 8}, {"checkpoint_activations": True, "att
 """What else networks differ by."""
 KINDS = [
     {
-        **{kind: names[i % len(names)] for kind, names in OTHERS.items()},
+        **{kind: names[min(i, len(names) - 1)] for kind, names in OTHERS.items()},
         # Without attention there is no position.
-        **({"position": list(POSITION)[i % len(POSITION)]} if i % len(OTHERS["attention"]) else {}),
+        **({"position": list(POSITION)[i % len(POSITION)]} if i else {}),
         **BESIDE[i % len(BESIDE)],
     }
     for i in range(max(map(len, OTHERS.values())))
