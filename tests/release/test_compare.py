@@ -214,12 +214,6 @@ def test_a_champion_of_other_test_data_is_run_on_those_of_the_candidate(tiny, tm
     assert sum("met champion" in line and "drop 0 and" in line for line in caplog.messages) == 1  # of the same network
 
 
-def test_a_candidate_that_does_not_say_its_test_data_is_refused(tiny, tmp_path):
-    candidate = repacked(tiny, tmp_path / "candidate", hashes={"data": "d" * 64})
-    with pytest.raises(InputError, match="not the test data that"):
-        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params)
-
-
 def test_a_champion_that_takes_fewer_scatterers_is_named(tiny, tmp_path):
     prepare = read_json(tiny.data("package") / MANIFEST)["prepare"]
     champion = repacked(tiny, tmp_path / "champion", prepare={**prepare, "max_points": 8})
