@@ -56,7 +56,11 @@ def test_what_each_group_is_worth_is_written_and_drawn(tiny):
     ("own", "of_train", "found"),
     [
         ({"learning_rate": 1e30}, {}, r"^compress: the loss is .* Lower compress\.learning_rate"),
-        ({"curriculum": {"easy": 2, "medium": 2, "hard": 2}}, {}, r"^compress\.curriculum: no building to draw"),
+        (
+            {"curriculum": {"easy": 2, "medium": 2, "hard": 2}},
+            {},
+            r"^compress\.curriculum: no building to draw",
+        ),
         (
             {},
             {"alarms": {"memory_share": 1e-6, "action": "stop"}},

@@ -177,6 +177,17 @@ def test_short_rows_are_left_out_and_long_ones_thinned():
         assert np.isfinite(getattr(sequences, name)).all()
 
 
+def test_a_building_does_not_depend_on_the_other_rows():
+    rng = np.random.default_rng(2)
+    rows = [(np.sort(rng.uniform(0, SPAN, n)), rng.normal(0, 1, n)) for n in (6, 11, 7)]
+    together = sequences_of(made(rows))
+    for b, row in enumerate(rows):
+        alone = sequences_of(made([row]))
+        part = together.take(np.array([b]))
+        for name in ("distance", "slope", "geometry"):
+            np.testing.assert_allclose(getattr(alone, name), getattr(part, name), atol=1e-4, rtol=1e-4)
+
+
 def test_what_is_perturbed_can_be_described_again():
     """Training drops points and adds noise by way of `redescribe`: with nothing changed, the columns come back."""
     rng = np.random.default_rng(4)

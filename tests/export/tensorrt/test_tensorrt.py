@@ -125,6 +125,10 @@ def test_another_gpu_or_version_is_refused_with_both_named(name, tmp_path):
     assert said in str(refused.value)
 
 
+
+
+
+
 def test_an_engine_is_kept_until_tensorrt_refuses_it(tmp_path, library, monkeypatch):
     """A driver update leaves the key as it was; whether the plan still runs is for TensorRT to say."""
     monkeypatch.setattr(building, "this_device", lambda: DEVICE)
@@ -178,6 +182,10 @@ def test_a_machine_without_is_told_all_that_it_needs(engine):
         TensorRTModel(engine)
 
 
+
+
+
+
 @without
 def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tiny, tmp_path):
     assert not (tiny.data("export") / "engines").exists()
@@ -187,6 +195,8 @@ def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tin
     ended = run_cli("export", cwd=project)
     assert (ended.code, (project / "data" / "export").exists()) == (2, False)
     assert "needs a machine with an NVIDIA GPU" in ended.err
+
+
 
 
 class Library(ModuleType):
@@ -281,7 +291,14 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
     # As ONNX Runtime's quantiser writes it by itself; ours leaves such biases out.
     calibration = Calibration(load_shards(tiny.data("prepare") / "train"), 2, 8, seed=0)
     options = {"ActivationSymmetric": True, "WeightSymmetric": True}
-    quantize_static(plain, path, calibration, op_types_to_quantize=OPERATORS, per_channel=True, extra_options=options)
+    quantize_static(
+        plain,
+        path,
+        calibration,
+        op_types_to_quantize=OPERATORS,
+        per_channel=True,
+        extra_options=options,
+    )
     folded.write_bytes(with_float_biases(path))
     onnx.checker.check_model(str(folded), full_check=True)
 
@@ -304,6 +321,8 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
 
+
+
 def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
     path, timings = tiny.data("export") / "fp16.onnx", tmp_path / "timings"
     for before in (b"", b"timings"):
@@ -311,6 +330,14 @@ def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
         building.plan_from_onnx(path, profile(8, 128), COLUMNS, timings)
         assert asked_for(made, "config.create_timing_cache") == [(before,)]
         assert timings.read_bytes() == b"timings"
+
+
+def test_timings_of_another_device_are_left_out_with_a_warning(tiny, tmp_path, library, caplog):
+    (tmp_path / "timings").write_bytes(b"another's")
+    made = library(cache_of="another device")
+    building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(8, 128), COLUMNS, tmp_path / "timings")
+    assert asked_for(made, "config.create_timing_cache") == [(b"another's",), (b"",)]
+    assert "timings of earlier builds are of another device or version" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plumbline.prepare.assignment.owners import collect_scatterers, find_owners, footprint_area
 from plumbline.prepare.buildings import prepare_buildings
@@ -28,7 +30,7 @@ def scene(seed, **changed):
     return tracks, buildings, prepare_buildings(tracks, buildings, PARAMS.model_copy(update=changed)).sequences
 
 
-@pytest.mark.parametrize("seed", range(3))
+@given(st.integers(0, 1000))
 def test_nothing_changes_where_no_scatterer_does(seed):
     sequences = scene(seed)[2]
     same(redescribe(sequences, recover(sequences)), sequences)
@@ -40,7 +42,7 @@ def test_long_sequences_that_were_thinned_stay_as_they_are():
     same(redescribe(sequences, recover(sequences)), sequences)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@given(st.integers(0, 1000))
 def test_scatterers_are_those_of_the_tracks(seed):
     """Along the lines of sight, positions and tracks are recovered; changes are, but for rigid motion and offsets."""
     tracks, _, sequences = scene(seed)

@@ -1,18 +1,25 @@
 """Tables as spreadsheets, scripts and portals write them: each reads as the plain one."""
 
 import gzip
+import tempfile
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city.labels import read_labels
+from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import RATIO_FREE_BYTES
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
-from tests.sources.make import text
+from tests.sources.make import text, unless_refused
 from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import assert_track
@@ -171,7 +178,28 @@ def test_half_a_character_of_utf_16_is_refused(tmp_path):
         read_points(tmp_path / "a.csv")
 
 
+@given(st.binary(max_size=300))
+def test_any_bytes_have_a_way_of_writing_or_are_refused(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.csv"
+        path.write_bytes(content)
+
+        def read() -> bytes:
+            with dialect(find_csv(path))[0].open() as stream:
+                return stream.read()
+
+        assert isinstance(unless_refused(read, path), bytes | None)
+
+
 def test_labels_of_a_spreadsheet_are_read(tmp_path):
     (tmp_path / "labels.csv").write_text("building_id;severity_permille;quadrant\nB1;0,25;\nB2;1,5;NE\n")
     labels = read_labels(tmp_path / "labels.csv")
     assert [float(value) for value in labels.severity_permille] == [0.25, 1.5]
+
+
+def test_two_csv_in_a_zip_are_refused_with_what_to_do(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", text(egms_rows()))
+        archive.writestr("b.csv", text(egms_rows()))
+    with pytest.raises(InputError, match=r"2 csv files in the zip.* Unpack it and give each of them"):
+        read_points(tmp_path / "a.zip")

@@ -85,6 +85,11 @@ def test_reading_opens_a_file_for_what_it_needs_alone(opens, name, most):
 
 
 @pytest.mark.heavy
+def test_a_folder_of_points_opens_each_no_more_often_than_the_file_alone(opens, made):
+    assert opens["points", made.name, WHOLE] == {"a.csv": 2, "b.zip": 4, "c.parquet": 1}
+
+
+@pytest.mark.heavy
 def test_a_stack_of_mintpy_is_opened_to_see_what_it_is_and_each_of_its_files_once(opens):
     beside = ("geometryGeo.h5", "temporalCoherence.h5")
     assert opens["read", "timeseries.h5", WHOLE] == {"timeseries.h5": 2, **dict.fromkeys(beside, 1)}
