@@ -125,10 +125,6 @@ def test_another_gpu_or_version_is_refused_with_both_named(name, tmp_path):
     assert said in str(refused.value)
 
 
-
-
-
-
 def test_an_engine_is_kept_until_tensorrt_refuses_it(tmp_path, library, monkeypatch):
     """A driver update leaves the key as it was; whether the plan still runs is for TensorRT to say."""
     monkeypatch.setattr(building, "this_device", lambda: DEVICE)
@@ -182,10 +178,6 @@ def test_a_machine_without_is_told_all_that_it_needs(engine):
         TensorRTModel(engine)
 
 
-
-
-
-
 @without
 def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tiny, tmp_path):
     assert not (tiny.data("export") / "engines").exists()
@@ -195,8 +187,6 @@ def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tin
     ended = run_cli("export", cwd=project)
     assert (ended.code, (project / "data" / "export").exists()) == (2, False)
     assert "needs a machine with an NVIDIA GPU" in ended.err
-
-
 
 
 class Library(ModuleType):
@@ -319,8 +309,6 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
         found.append(session.run(None, inputs))
     for left, right in zip(*found, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
-
-
 
 
 def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
