@@ -311,6 +311,11 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
 
+def test_a_file_without_such_biases_is_given_as_it_is(tiny):
+    path = tiny.data("export") / "fp16.onnx"
+    assert with_float_biases(path) == path.read_bytes()
+
+
 def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
     path, timings = tiny.data("export") / "fp16.onnx", tmp_path / "timings"
     for before in (b"", b"timings"):
