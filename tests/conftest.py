@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from plumbline import pretrained
@@ -22,9 +22,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     gc.disable()
 # Without deadlines: on a busy machine a first call may take long. The first tries the same examples each time, so that
 # a change is judged by what it changed; the others look for new ones.
-settings.register_profile("quick", deadline=None, max_examples=15, derandomize=True)
-settings.register_profile("more", deadline=None, max_examples=60)
-settings.register_profile("thorough", deadline=None, max_examples=1000)
+# A test's folder serves all of its examples: each writes its file anew.
+USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.register_profile("quick", USUAL, max_examples=15, derandomize=True)
+settings.register_profile("more", USUAL, max_examples=60)
+settings.register_profile("thorough", USUAL, max_examples=1000)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).parents[1]

@@ -144,10 +144,7 @@ class Bucket:
 
 def test_an_s3_server_is_killed(place: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes back empty, as after the loss of its disk: the worst of what can come back."""
-    fault.key, fault.name = (
-        "06-remote-s3",
-        "remote gone mid-push: the S3 server killed (-9), and back empty",
-    )
+    fault.key, fault.name = ("06-remote-s3", "remote gone mid-push: the S3 server killed (-9), and back empty")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     bucket = Bucket()

@@ -102,13 +102,6 @@ def test_the_original_is_left_as_it_was(tiny, data):
     assert all(torch.equal(left, right) for left, right in zip(said, answers(whole, data), strict=True))
 
 
-def test_a_ratio_of_zero_keeps_everything(tiny, data):
-    whole = network(data)
-    same = pruned(tiny, whole, data, 0.0)
-    assert spec_of(same.network) == spec_of(whole.network)
-    assert all(torch.equal(value, same.state_dict()[name]) for name, value in whole.state_dict().items())
-
-
 @pytest.mark.parametrize("importance", ["taylor", "magnitude"])
 def test_channels_that_do_nothing_go_first(tiny, data, importance):
     whole = network(data)
@@ -123,11 +116,6 @@ def test_channels_that_do_nothing_go_first(tiny, data, importance):
     kept = pruned(tiny, whole, data, 0.5, importance).network.encoder.distance.blocks[0].first.bias
     assert len(kept) == 8
     assert (kept > 0).all()
-
-
-def test_the_same_seed_gives_the_same_network(tiny, data):
-    first, second = (pruned(tiny, network(data), data, 0.3).state_dict() for _ in range(2))
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
 def test_statistics_are_kept_to_the_last_digit(tiny, data):
@@ -170,8 +158,8 @@ def test_whole_heads_go_and_the_network_knows_how_many_are_left(tiny, data, tmp_
     assert spec_of(prune(whole, halves, found, heads=9).network) == spec_of(prune(whole, halves, found).network)
 
 
-@pytest.mark.parametrize("settings", [{"heads": 4}, {"heads": 32}, {"heads": 32, "attention_layers": 2}], ids=str)
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+@pytest.mark.parametrize("settings", [{"heads": 4}, {"heads": 32, "attention_layers": 2}], ids=str)
+@pytest.mark.parametrize("share", [0.0, 0.99])
 def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings, share):
     """With none to take, or with heads of one channel."""
     whole = network(data, **settings)
@@ -184,12 +172,11 @@ def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings,
     assert all(torch.isfinite(part).all() for part in answers(one, data))
 
 
-@pytest.mark.parametrize("multiple", [1, 8])
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_of_every_group_something_stays_and_no_more_than_that(tiny, data, settings, multiple):
+def test_of_every_group_something_stays_and_no_more_than_that(tiny, data, settings):
     """A ratio that leaves less than one channel must not leave them all."""
     whole = network(data, **settings)
-    least = prune(whole, every(whole, 0.999), slopes(whole, data, tiny.params.train, 1, 0), multiple=multiple)
+    least = prune(whole, every(whole, 0.999), slopes(whole, data, tiny.params.train, 1, 0), multiple=8)
     spec = spec_of(least.network)
     assert (spec.distance_channels, spec.slope_channels) == (1, 1)
     heads = [whole.network.spec.heads] * len(spec.attention_layers)

@@ -39,14 +39,6 @@ def test_verbose_says_more(plain, capsys):
     assert capsys.readouterr().err == "DEBUG detail\n"
 
 
-def test_setting_up_twice_says_nothing_twice(plain, capsys):
-    setup_logging()
-    setup_logging()
-    log.info("once")
-    assert capsys.readouterr().err == "INFO once\n"
-    assert not log.propagate
-
-
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_track_gives_every_item_in_order(plain, count):
     assert list(track(range(count), count, "work")) == list(range(count))
@@ -83,11 +75,6 @@ def test_what_other_processes_have_done_counts_when_it_comes(plain, monkeypatch,
 )
 def test_a_time_is_rounded_as_people_say_it(seconds, said):
     assert console.rounded_time(seconds) == said
-
-
-def test_track_on_a_terminal_gives_every_item_too(monkeypatch, capsys):
-    monkeypatch.setattr(console.console, "_force_terminal", True)
-    assert list(track(range(4), 4, "work")) == [0, 1, 2, 3]
 
 
 def test_an_error_within_the_work_gets_through(plain):

@@ -124,13 +124,9 @@ def test_the_base_works_without_any_extra(tmp_path):
     for path in [*PRODUCTS, FOOTPRINTS]:
         (delivery / path.name).symlink_to(path)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS | {"score": {"settle_s": 0}}))
-    (tmp_path / "dvc.yaml").write_text("stages: {train: {cmd: plumbline train}}\n")  # a project's, for doctor
     commands = {
         "predict": ["predict", *points, *buildings, "--model", package, "--output", "o.csv", "--map", "m.html"],
-        "triton": ["triton", package, "--output", "triton"],
         "score of the champion": ["score", "--workers", "1"],
-        "score": ["score", "--model", package, "--workers", "1"],
-        "doctor": ["doctor", "--free", "0"],
         "help": ["--help"],
         "help of explain": ["explain", "--help"],
     }
@@ -140,10 +136,6 @@ def test_the_base_works_without_any_extra(tmp_path):
     assert install("pipeline") in refused[2]
     assert {name: code for name, (code, _, _) in ended.items()} == dict.fromkeys(ended, 0), ended
     assert (tmp_path / "o.csv").read_text().count("\n") > 20
-    assert "No challenger is looked for" in ended["score"][2]
-    assert list(tmp_path.glob("data/score/town/*/predictions.gpkg"))
-    assert "fault" not in ended["doctor"][1]
-    assert "MLflow is not installed" in ended["doctor"][1]
 
 
 def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):

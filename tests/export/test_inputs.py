@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline import pretrained
 from plumbline.core.errors import InputError
-from plumbline.export.interface import NAMES
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.features.shards import load_shards
 
@@ -128,18 +126,3 @@ def test_of_all_buildings_only_one_without_numbers_has_no_answer(model, data):
     assert np.isnan(answers.severity_permille).tolist() == [False, False, True, False, False]
     others = [0, 1, 3, 4]
     np.testing.assert_allclose(answers.severity_permille[others], expected.severity_permille[others], atol=1e-5)
-
-
-def test_the_model_that_comes_with_plumbline_is_checked_too(data):
-    model = OnnxModel(pretrained.PACKAGE / "model.onnx")
-    inputs = data.pad(np.arange(4))
-    assert np.isfinite(model.run(inputs).severity_permille).all()
-    inputs["slope"] = inputs["slope"][..., :-1]
-    with pytest.raises(InputError, match="slope: 15 columns found, 16 needed"):
-        model.run(inputs)
-
-
-def test_the_order_of_the_names_does_not_matter(model, data):
-    inputs = data.pad(np.arange(3))
-    mixed = {name: inputs[name] for name in reversed(NAMES)}
-    assert np.array_equal(model.run(inputs).severity_permille, model.run(mixed).severity_permille)

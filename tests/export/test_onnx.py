@@ -15,7 +15,7 @@ import yaml
 from plumbline.core.errors import PlumblineError
 from plumbline.core.strain import category_of_levels
 from plumbline.export.interface import interface
-from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, in_half, said_by
+from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, in_half
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
@@ -94,15 +94,6 @@ def test_it_answers_as_torch_does(exported, batch, length):
     compare(model, onnx_model, batch_of(model, rng, batch, length, valid))
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("artifact", ["pruned", "fp16", "int8"])
-def test_it_answers_as_torch_does_where_only_one_scatterer_is_real(tiny, exported, artifact, length):
-    """All the rest is padding, of other numbers than zeros."""
-    model, inputs = exported[0], batch_of(exported[0], np.random.default_rng(1), 7, length, np.full(7, length))
-    inputs["mask"] = np.tile(np.arange(length) == 0, (7, 1))
-    compare(model, whole(tiny.data("export") / f"{artifact}.onnx"), inputs, artifact)
-
-
 @pytest.mark.parametrize("artifact", ["fp16", "int8"])
 def test_fewer_bits_answer_nearly_so_in_every_shape(tiny, exported, artifact):
     model, onnx_model = exported[0], whole(tiny.data("export") / f"{artifact}.onnx")
@@ -114,10 +105,6 @@ def test_fewer_bits_answer_nearly_so_in_every_shape(tiny, exported, artifact):
         for name in ("distance", "slope", "mask"):
             inputs[name] = inputs[name][:, :length]
         compare(model, onnx_model, inputs, artifact)
-
-
-def test_the_longest_length_is_that_of_the_parameters(tiny, exported):
-    assert LENGTHS[-1] == tiny.params.prepare.max_points == exported[1].about.max_length
 
 
 @pytest.mark.parametrize("artifact", ARTIFACTS)
@@ -173,14 +160,6 @@ def test_probabilities_sum_to_one_and_the_interval_holds_the_middle(tiny):
         assert (answer.severity_low >= 0).all()
         assert (answer.severity_low <= answer.severity_permille).all()
         assert (answer.severity_permille <= answer.severity_high).all()
-
-
-def test_pruned_matrices_are_smaller_in_the_file_too(tiny):
-    unpruned, half = (onnx.load(tiny.data("export") / f"{name}.onnx").graph for name in ("float32", "pruned"))
-    sizes = [[int(np.prod(t.dims)) for t in graph.initializer if len(t.dims) > 1] for graph in (unpruned, half)]
-    assert len(sizes[0]) == len(sizes[1])
-    whitening = len(GEOMETRY) ** 2
-    assert sum(sizes[1]) - whitening < 0.45 * (sum(sizes[0]) - whitening)
 
 
 @pytest.mark.parametrize("artifact", ARTIFACTS)
@@ -244,13 +223,6 @@ def test_it_says_what_it_is(tiny, artifact):
     for key, value in interface().items():
         assert getattr(about, key) == value
     assert [column["unit"] for column in about.inputs[0]["columns"]] == [column.unit for column in DISTANCE]
-
-
-def test_finishing_twice_changes_nothing(tiny, tmp_path):
-    source = tiny.data("export") / "int8.onnx"
-    (tmp_path / "again.onnx").write_bytes(source.read_bytes())
-    finish(tmp_path / "again.onnx", said_by(source))
-    assert (tmp_path / "again.onnx").read_bytes() == source.read_bytes()
 
 
 def test_most_weights_are_in_half_precision_and_what_decides_is_not(tiny):

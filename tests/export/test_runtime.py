@@ -43,11 +43,6 @@ def test_many_small_batches_answer_like_one(model, data, monkeypatch):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
 
-def test_no_buildings_give_no_answers_of_the_right_shapes(model, data):
-    answers = model.answer(data.take(np.zeros(0, dtype=int)))
-    assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,), (0, 4), (0, 5), (0, 16), (0, 6)]
-
-
 @pytest.mark.parametrize(
     "damage",
     [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a model", lambda b: b[1000:]],
@@ -59,11 +54,6 @@ def test_a_damaged_file_is_refused_by_name(tiny, tmp_path, damage):
     with pytest.raises(InputError, match=r"model\.onnx: ") as refused:
         OnnxModel(path)
     assert "\n" not in str(refused.value).strip()
-
-
-def test_a_missing_file_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match=r"gone\.onnx"):
-        OnnxModel(tmp_path / "gone.onnx")
 
 
 def test_somebody_elses_model_is_refused(tmp_path):
@@ -85,13 +75,6 @@ def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, ch
     finish(path, {**said_by(path), **changed})
     with pytest.raises(InputError, match=rf"model\.onnx: its metadata are not those of a Plumbline model \({said}\)"):
         OnnxModel(path)
-
-
-def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
-    path = tmp_path / "model.onnx"
-    path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
-    finish(path, {**said_by(path), "colour": "blue"})
-    assert OnnxModel(path).about == OnnxModel(tiny.data("export") / "pruned.onnx").about
 
 
 @pytest.mark.parametrize(

@@ -54,17 +54,7 @@ def test_the_slope_of_what_is_compressed_is_that_of_the_inverse_sine(values):
 def test_answers_have_their_shapes_and_probabilities_their_sum():
     with torch.inference_mode():
         answer = small_model()(*inputs([4, 9, 1]))
-    assert [tuple(part.shape) for part in answer] == [
-        (3, 4),
-        (3,),
-        (3,),
-        (3,),
-        (3,),
-        (3, 4),
-        (3, 5),
-        (3, 16),
-        (3, 6),
-    ]
+    assert [tuple(part.shape) for part in answer] == [(3, 4), (3,), (3,), (3,), (3,), (3, 4), (3, 5), (3, 16), (3, 6)]
     for name in ("quadrant", "category", "level", "mechanism"):
         torch.testing.assert_close(getattr(answer, f"{name}_probability").sum(-1), torch.ones(3))
     assert ((answer.accepted_probability > 0) & (answer.accepted_probability < 1)).all()

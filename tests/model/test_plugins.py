@@ -134,7 +134,7 @@ def test_every_line_leads_to_something(table, name):
 
 
 @pytest.mark.parametrize("table", list(TABLES))
-@pytest.mark.parametrize("found", ["os:system", "", "Mean", "plumbline.model.pooling:Mean", 3, None, ["mean"], True])
+@pytest.mark.parametrize("found", ["os:system", "Mean", None, ["mean"]])
 def test_a_name_without_a_line_is_refused_with_those_that_have_one(table, found):
     section, key = KEYS[table]
     with pytest.raises(InputError) as caught:
@@ -145,7 +145,7 @@ def test_a_name_without_a_line_is_refused_with_those_that_have_one(table, found)
 
 
 @pytest.mark.parametrize("key", ["attention", "convolution", "position", "pooling"])
-@pytest.mark.parametrize("found", ["os:system", "tests.model.test_plugins:Root", "auto", 7, {"a": 1}])
+@pytest.mark.parametrize("found", ["os:system", {"a": 1}])
 def test_a_model_of_unknown_origin_can_name_nothing_else(key, found, tmp_path):
     save_diagnosis(built(settings()), tmp_path)
     write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), key: found})

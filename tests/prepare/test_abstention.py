@@ -4,15 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import (
-    JUDGED,
-    MIN_SPREAD_M,
-    MIN_SPREAD_SHARE,
-    REASONS,
-    STRAY_FROM,
-    leave_out,
-    spread,
-)
+from plumbline.prepare.abstention import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, STRAY_FROM, leave_out, spread
 
 LIMITS = Prepare(min_points=5, min_side_m=2.0, max_side_m=300.0)
 GRID = np.array([[x, y] for x in (-4.0, 0.0, 4.0) for y in (-3.0, 3.0)])

@@ -123,14 +123,6 @@ def test_a_building_within_the_outline_of_its_site_is_judged_wherever_it_stands_
     assert prepared.n_points.tolist() == ([24, 0] if first else [0, 24])
 
 
-def test_no_building_with_enough_points_is_no_error():
-    tracks, buildings = make_scene(seed=1, buildings=3, most=4)
-    prepared = prepare_buildings(tracks, buildings, PARAMS)
-    assert len(prepared.sequences) == 0
-    assert prepared.sequences.distance.shape == (0, len(DISTANCE))
-    assert prepared.sequences.geometry.shape == (0, len(GEOMETRY))
-
-
 def test_points_without_a_usable_series_do_not_count():
     tracks, buildings = one_building()
     spoilt = tracks[0].displacement.copy()
@@ -231,20 +223,6 @@ def test_a_building_does_not_depend_on_the_others(seed):
     for place, row in enumerate(everything.footprint):
         alone = prepare_buildings(tracks, buildings.iloc[[row]].reset_index(drop=True), PARAMS)
         same(alone, everything, index_other=[place])
-
-
-def test_points_of_other_buildings_do_not_matter():
-    tracks, buildings = make_scene(seed=5)
-    everything = prepare_buildings(tracks, buildings, PARAMS)
-    footprint = buildings.geometry.iloc[everything.footprint[0]].buffer(PARAMS.buffer_m + 1)
-    west, south, east, north = footprint.bounds
-    near = [
-        subset(
-            track, (track.easting > west) & (track.easting < east) & (track.northing > south) & (track.northing < north)
-        )
-        for track in tracks
-    ]
-    same(prepare_buildings(near, buildings, PARAMS), everything, index_other=[0])
 
 
 def test_the_order_of_points_tracks_and_buildings_does_not_matter():

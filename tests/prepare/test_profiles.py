@@ -23,13 +23,12 @@ from plumbline.prepare.profiles import (
     LEAST_SLOPE_SE,
     LIKELY_SLOPE_SE,
     integrate_slope,
-    prepare_profiles,
     profile_buildings,
     profile_labels,
     profile_sequences,
     rows_left_out,
 )
-from plumbline.prepare.stage import plan_tiles, prepare
+from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.profile_rows import Profiles, read_profiles
@@ -88,13 +87,6 @@ def test_the_error_is_that_of_a_sum_of_slopes_that_err_alike(places, seed):
         assert (error == LEAST_SLOPE_SE).all()
     if 1 < len(distance) < ENOUGH and spread[widest] > 1:
         assert scale == pytest.approx(LIKELY_SLOPE_SE)
-
-
-def test_a_row_of_fifty_thousand_places_is_no_burden():
-    distance = np.linspace(0, SPAN, 50_000)
-    change, error = integrate_slope(distance, distance)
-    np.testing.assert_allclose(np.ptp(change), SPAN**2 / 2, rtol=1e-9)
-    assert np.isfinite(error).all()
 
 
 def test_the_stated_error_is_that_of_the_integral():
@@ -412,21 +404,3 @@ def test_rows_given_twice_do_not_reach_two_splits(tmp_path):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     ingest([folder], INGEST, tmp_path / "in")
     prepare(tmp_path / "in", PARAMS, tmp_path / "out")
-
-
-def test_a_run_that_was_interrupted_goes_on(ingested, prepared, tmp_path, caplog):
-    plan = plan_tiles(ingested, PARAMS)
-    prepare_profiles(plan.profiles[1])
-    with caplog.at_level("INFO", "plumbline"):
-        prepare(ingested, PARAMS, tmp_path / "out")
-    assert "profile rows: going on, 1 of 3 portions are there from before" in caplog.text
-    assert sha256_folder(tmp_path / "out") == sha256_folder(prepared)
-
-
-def test_a_damaged_table_is_named(ingested, tmp_path):
-    (tmp_path / "in" / "old").mkdir(parents=True)
-    for name in ("city.json", "profiles.parquet"):
-        content = (ingested / "old" / name).read_bytes()
-        (tmp_path / "in" / "old" / name).write_bytes(content if name == "city.json" else content[:-100])
-    with pytest.raises(InputError, match=r"profiles\.parquet: not readable .* Run `plumbline ingest` again"):
-        prepare(tmp_path / "in", PARAMS, tmp_path / "out")

@@ -103,8 +103,3 @@ AUDIT = r"audit failed(.|\n)*speed: \d{4,}(.|\n)*noise_high: \d{3,}"
 def test_millimetres_taken_for_metres_fail(cities, tmp_path, band, message):
     with pytest.raises(InputError, match=message):
         audited(cities / f"{band}_mm", tmp_path, "m")
-
-
-def test_millimetres_taken_for_centimetres_warn(cities, tmp_path):
-    found = audited(cities / "c_mm", tmp_path, "cm")
-    assert "warn" in {status for status, _ in found.values()}

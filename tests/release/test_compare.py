@@ -196,15 +196,6 @@ def test_other_test_data_are_refused(tiny, tmp_path):
         compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path / "prepare", tiny.params)
 
 
-@pytest.mark.parametrize("harmed", ["candidate", "champion"])
-def test_a_damaged_package_is_refused(tiny, tmp_path, harmed):
-    packages = {"candidate": tiny.data("package"), "champion": tiny.data("package")}
-    packages[harmed] = shutil.copytree(tiny.data("package"), tmp_path / harmed)
-    (packages[harmed] / "model.onnx").write_bytes(b"something else")
-    with pytest.raises(InputError, match=rf"{harmed}/model\.onnx: changed since it was released"):
-        compare_with_champion(**packages, prepared=tiny.data("prepare"), params=tiny.params)
-
-
 def repacked(tiny, out, **changed):
     """The tiny run's package with another manifest."""
     source = tiny.data("package")
@@ -223,36 +214,11 @@ def test_a_champion_of_other_test_data_is_run_on_those_of_the_candidate(tiny, tm
     assert sum("met champion" in line and "drop 0 and" in line for line in caplog.messages) == 1  # of the same network
 
 
-def test_a_candidate_that_does_not_say_its_test_data_is_refused(tiny, tmp_path):
-    candidate = repacked(tiny, tmp_path / "candidate", hashes={"data": "d" * 64})
-    with pytest.raises(InputError, match="not the test data that"):
-        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params)
-
-
-def test_a_gate_of_a_format_of_the_future_is_refused(tiny, tmp_path):
-    gate = read_json(tiny.data("package") / MANIFEST)["gate"]
-    candidate = repacked(tiny, tmp_path / "candidate", gate={**gate, "format": 99})
-    with pytest.raises(InputError, match=r"manifest\.json: gate of format 99 found"):
-        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params)
-
-
 def test_a_champion_that_takes_fewer_scatterers_is_named(tiny, tmp_path):
     prepare = read_json(tiny.data("package") / MANIFEST)["prepare"]
     champion = repacked(tiny, tmp_path / "champion", prepare={**prepare, "max_points": 8})
     with pytest.raises(InputError, match=r"scatterers, and champion [0-9a-f]{12} takes 8\. Compare"):
         compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params)
-
-
-def test_missing_test_data_are_refused(tiny, tmp_path):
-    with pytest.raises(InputError, match="Run `plumbline prepare` again"):
-        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path, tiny.params)
-
-
-def test_a_rule_without_a_figure_refuses(tiny):
-    with pytest.raises(GateRefused, match="no figure"):
-        compare_with_champion(
-            tiny.data("package"), tiny.data("package"), tiny.data("prepare"), rules({**QUADRANT, "slice": "city:gone"})
-        )
 
 
 def test_a_slice_may_be_compared_too(tiny, good_and_spoiled):
@@ -270,19 +236,6 @@ def test_without_a_rule_the_champion_is_replaced_with_a_warning(tiny, good_and_s
     good, spoiled = good_and_spoiled
     with caplog.at_level(logging.WARNING, "plumbline"):
         compare_with_champion(
-            spoiled,
-            good,
-            tiny.data("prepare"),
-            rules({"metric": "severity_mae", "artifact": "int8", "max": 1.0}),
+            spoiled, good, tiny.data("prepare"), rules({"metric": "severity_mae", "artifact": "int8", "max": 1.0})
         )
     assert "replaced without a comparison" in caplog.text
-
-
-def test_a_package_from_before_fp16_is_compared_by_what_it_holds(tiny, tmp_path):
-    source, older = tiny.data("package"), tmp_path / "older"
-    manifest = read_json(source / MANIFEST)
-    files = {name: source / name for name in manifest["files"] if name not in ("MODEL_CARD.md", "model.fp16.onnx")}
-    write_package(files, {key: manifest[key] for key in ABOUT}, "A card.", older)
-    compare_with_champion(older, older, tiny.data("prepare"), rules(QUADRANT))
-    with pytest.raises(GateRefused, match="no figure"):
-        compare_with_champion(older, older, tiny.data("prepare"), rules({**QUADRANT, "artifact": "fp16"}))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from mlflow.exceptions import MlflowException
 
 from plumbline.core.errors import InputError
 from plumbline.release.promotion import challenge, promote
 from plumbline.release.registry import Registry
-from plumbline.release.resolve import resolve_model
-from plumbline.release.server import Server
 from plumbline.release.versions import Registered
 from tests.release.conftest import MakePackage
-from tests.words import read_words
 
 
 def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
@@ -47,32 +42,6 @@ def test_an_address_that_is_none_is_the_users_mistake(uri: str) -> None:
     with pytest.raises(InputError) as caught:
         Registry(uri=f"user:secret@{uri}").champion()
     assert "secret" not in str(caught.value)
-
-
-def test_an_address_of_sqlite_without_slashes_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:mlflow.db")
-    with pytest.raises(InputError, match=r"sqlite:mlflow\.db found; write sqlite:////"):
-        resolve_model("champion")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, "No space left on device"),
-        MlflowException("The following failures occurred:\n##### File a #####\n[Errno 28] No space left on device"),
-    ],
-    ids=["told", "passed on as text"],
-)
-def test_a_full_disk_is_not_told_as_a_silent_server(error: Exception) -> None:
-    server = Server("http://127.0.0.1:1")
-    told = r"could not be read or written \(\[Errno 28\] No space left.* Make room"
-    with pytest.raises(InputError, match=told), server.answering():
-        raise error
-
-
-def test_a_database_that_cannot_be_opened_is_not_told_as_a_silent_server(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"could not be read or written \(unable to open database file\)"):
-        Registry(uri=f"sqlite:///{tmp_path}").champion()  # a folder
 
 
 def test_nobody_is_the_challenger_before_the_first_release_and_after_it(
@@ -112,17 +81,3 @@ def test_no_tag_of_a_server_names_a_folder_of_its_own_choice(tag: str, registry:
     entry = Registered(3, tag, datetime.now(UTC), champion=True, source="mlflow-artifacts:/1/2/package")
     with pytest.raises(InputError, match=r"package_version: .* is no hash"):
         registry.folder(entry)
-
-
-def test_a_download_that_was_harmed_is_fetched_again(
-    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else nothing but removing it by hand would help, and every promotion would register the package once more."""
-    package = make_package("one")
-    champion = promote(package, lambda candidate, champion: None).champion
-    monkeypatch.setattr("plumbline.release.registry.local_folder", lambda uri: None)  # as on a server
-    fetched = registry.folder(champion) / "model.onnx"
-    fetched.write_text("harmed")
-    assert not promote(package, lambda candidate, champion: None).changed
-    assert read_words(fetched.parent) == "one"
-    assert len(registry.versions()) == 1

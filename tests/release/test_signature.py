@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from plumbline.core.errors import GateRefused, InputError, SignatureRefused
 from plumbline.pretrained import FIELDS, PACKAGE
 from plumbline.release.names import verify_package
-from plumbline.release.promotion import challenge, find_challenger, promote, rollback
+from plumbline.release.promotion import challenge, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_fields, resolve_model
 from plumbline.release.signature import PASSWORD, check_signature, sign, signature_of
@@ -59,19 +59,28 @@ def test_without_a_key_hashes_alone_are_checked(make_package: MakePackage, tmp_p
     assert (ended.code, "model.onnx" in ended.err) == (2, True)
 
 
-@pytest.mark.parametrize("curve", [ec.SECP384R1(), ec.SECP521R1()], ids=lambda curve: curve.name)
-def test_longer_keys_sign_too(make_package: MakePackage, tmp_path: Path, curve: ec.EllipticCurve) -> None:
-    pair, package = Pair(tmp_path, "long", ec.generate_private_key(curve)), make_package("one")
-    sign(package, pair.private)
-    check_signature(package, pair.public)
-
-
-@pytest.mark.parametrize("name", ["model.onnx", "MODEL_CARD.md", "manifest.json"])
-def test_one_altered_byte_in_any_file_is_refused(signed: Path, keys: Pair, name: str) -> None:
-    content = bytearray((signed / name).read_bytes())
+def alter(path: Path) -> None:
+    content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    (signed / name).write_bytes(content)
-    with pytest.raises(SignatureRefused, match=rf"package_one: not as the owner of .* signed it: .*{name}"):
+    path.write_bytes(content)
+
+
+HARMED = {
+    "a byte of the model": (lambda package: alter(package / "model.onnx"), "model.onnx"),
+    "a byte of the manifest": (lambda package: alter(package / "manifest.json"), "manifest.json"),
+    "one file more": (lambda package: (package / ".gitignore").touch(), ".gitignore"),
+    "one file less": (lambda package: (package / "MODEL_CARD.md").unlink(), "MODEL_CARD.md"),
+    "no signature": (lambda package: signature_of(package).unlink(), "not signed: there is no .*package_one.sig"),
+    "an empty one": (lambda package: signature_of(package).write_text(""), "not as the owner of"),
+    "one of nothing": (lambda package: signature_of(package).write_text("{}"), "not as the owner of"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMED)
+def test_what_was_changed_since_is_refused(signed: Path, keys: Pair, harm: str) -> None:
+    change, said = HARMED[harm]
+    change(signed)
+    with pytest.raises(SignatureRefused, match=said):
         check_signature(signed, keys.public)
 
 
@@ -86,20 +95,6 @@ def test_a_whole_package_that_somebody_has_made_anew_is_refused(
         check_signature(signed, keys.public)
 
 
-@pytest.mark.parametrize("name", ["more.bin", ".gitignore", ".git/hooks", "model.sig"])
-def test_an_added_file_is_refused(signed: Path, keys: Pair, name: str) -> None:
-    (signed / name).parent.mkdir(exist_ok=True)
-    (signed / name).touch()
-    with pytest.raises(SignatureRefused, match=f"signed it: .*{name}"):
-        check_signature(signed, keys.public)
-
-
-def test_a_removed_file_is_refused(signed: Path, keys: Pair) -> None:
-    (signed / "MODEL_CARD.md").unlink()
-    with pytest.raises(SignatureRefused, match=r"signed it: .*MODEL_CARD\.md"):
-        check_signature(signed, keys.public)
-
-
 def test_links_to_files_are_followed_and_those_to_folders_refused(signed: Path, keys: Pair, tmp_path: Path) -> None:
     (signed / "model.onnx").rename(tmp_path / "cached")
     (signed / "model.onnx").symlink_to(tmp_path / "cached")
@@ -110,12 +105,6 @@ def test_links_to_files_are_followed_and_those_to_folders_refused(signed: Path, 
     (tmp_path / "elsewhere").mkdir()
     (signed / "adapters").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SignatureRefused, match="a link to a folder"):
-        check_signature(signed, keys.public)
-
-
-def test_a_missing_signature_is_refused(signed: Path, keys: Pair) -> None:
-    signature_of(signed).unlink()
-    with pytest.raises(SignatureRefused, match=r"package_one: not signed: there is no .*package_one\.sig\. Get"):
         check_signature(signed, keys.public)
 
 
@@ -138,20 +127,6 @@ def test_a_signature_with_altered_content_is_refused(signed: Path, keys: Pair) -
     payload = bundle["dsseEnvelope"]["payload"]
     bundle["dsseEnvelope"]["payload"] = payload[:40] + ("A" if payload[40] != "A" else "B") + payload[41:]
     signature_of(signed).write_text(json.dumps(bundle))
-    with pytest.raises(SignatureRefused, match="not as the owner of"):
-        check_signature(signed, keys.public)
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"verificationMaterial": {"publicKey": {"hint": 3}}}', "\xff"])
-def test_what_is_no_signature_is_refused(signed: Path, keys: Pair, content: str) -> None:
-    signature_of(signed).write_bytes(content.encode("latin-1"))
-    with pytest.raises(SignatureRefused, match="not as the owner of"):
-        check_signature(signed, keys.public)
-
-
-def test_a_signature_with_the_right_name_and_nothing_else_is_refused(signed: Path, keys: Pair) -> None:
-    material = json.loads(signature_of(signed).read_text())["verificationMaterial"]
-    signature_of(signed).write_text(json.dumps({"verificationMaterial": material}))
     with pytest.raises(SignatureRefused, match="not as the owner of"):
         check_signature(signed, keys.public)
 
@@ -192,14 +167,6 @@ def test_a_key_with_a_password_asks_for_it(
     check_signature(package, locked.public)
 
 
-def test_a_damaged_package_is_not_signed(make_package: MakePackage, keys: Pair) -> None:
-    package = make_package("one")
-    (package / "model.onnx").write_text("onE")
-    with pytest.raises(InputError, match="changed since it was released"):
-        sign(package, keys.private)
-    assert not signature_of(package).exists()
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_the_keys_that_the_guide_makes_with_openssl_work(make_package: MakePackage, tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs/trust.md").read_text()
@@ -228,19 +195,6 @@ def test_the_champion_is_signed_when_it_is_promoted(registry: Registry, make_pac
     (champion / "model.onnx").write_text("evil")
     with pytest.raises(SignatureRefused, match=r"signed it: .*model\.onnx"):
         resolve_model("champion", verify_key=keys.public)
-
-
-def test_the_files_that_were_given_are_signed_and_not_a_copy_with_other_evidence(
-    registry: Registry, make_package: MakePackage, keys: Pair
-) -> None:
-    package = make_package("one")
-    first = promote(package, never).champion
-    shutil.rmtree(package)
-    again = make_package("one", seconds=3)
-    second = promote(again, never, sign_key=keys.private).champion
-    assert (second.version, second.number) == (first.version, first.number + 1)
-    champion = resolve_model("champion", verify_key=keys.public)
-    assert (champion / "manifest.json").read_bytes() == (again / "manifest.json").read_bytes()
 
 
 def test_an_unfit_key_or_a_refusal_leaves_the_registry_as_it_was(
@@ -274,16 +228,6 @@ def test_a_server_hands_out_signatures_and_an_old_download_is_fetched_again(
     (champion / "MODEL_CARD.md").write_text("harmed")
     resolve_model("champion", verify_key=keys.public)
     assert (champion / "MODEL_CARD.md").read_text() == "A card."
-
-
-def test_the_challenger_is_signed_too(registry: Registry, make_package: MakePackage, keys: Pair) -> None:
-    package = make_package("one")
-    challenge(package)
-    with pytest.raises(SignatureRefused):
-        find_challenger(verify_key=keys.public)
-    challenge(package, sign_key=keys.private)
-    assert find_challenger(verify_key=keys.public) is not None
-    assert len(Registry().versions()) == 1
 
 
 @pytest.mark.slow

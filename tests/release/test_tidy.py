@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mlflow.entities import ViewType
 from typer.testing import CliRunner
 
@@ -23,13 +19,12 @@ from plumbline.params import Tidy
 from plumbline.release.promotion import challenge, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
-from plumbline.release.tidy import plan_tidy, tidy
-from plumbline.release.versions import HISTORY, TRAINING, Records, Registered
+from plumbline.release.tidy import tidy
+from plumbline.release.versions import TRAINING, Records
 from tests.release.conftest import MakePackage
 from tests.words import read_words
 
 FEW = Tidy(former_champions=2, packages=1, runs=1, days=1)
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def agree(_candidate: Path, _champion: Path) -> None:
@@ -46,80 +41,6 @@ def model() -> str:
 def runs(view: int = ViewType.ALL) -> list:
     client = Registry().server.client
     return list(client.search_runs([client.get_experiment_by_name("release").experiment_id], run_view_type=view))
-
-
-class Written:
-    """What a registry would hold after a sequence of promotions, roll-backs and registrations, by its own rules."""
-
-    def __init__(self) -> None:
-        self.champion: int | None = None
-        self.history: list[int] = []
-        self.rolled_back: set[int] = set()
-        self.count = 0
-
-    def do(self, what: str, number: int) -> None:
-        if what == "register":
-            self.count += 1
-        elif what == "rollback":
-            former = self.former()
-            if former is not None and self.champion is not None:
-                self.rolled_back.add(self.champion)
-                self.history = self.history[: len(self.history) - 1 - self.history[::-1].index(former)]
-                self.champion = former
-        elif self.count:
-            number = number % self.count + 1
-            if self.champion not in (None, number):
-                self.history.append(self.champion)
-            self.champion = number
-            self.rolled_back.discard(number)
-            if what == "cut" and self.history:  # between the two writes of a promotion
-                self.champion = self.history[-1]
-
-    def former(self) -> int | None:
-        return next((one for one in reversed(self.history) if one != self.champion), None)
-
-    def versions(self) -> list[Registered]:
-        return [
-            Registered(
-                number,
-                f"v{number}",
-                NOW,
-                number == self.champion,
-                "",
-                number in self.rolled_back,
-                number in self.history and number != self.champion,
-            )
-            for number in range(self.count, 0, -1)
-        ]
-
-
-steps = st.tuples(st.sampled_from(["register", "register", "crown", "rollback", "cut"]), st.integers(0, 30))
-
-
-@given(st.lists(steps, max_size=40), st.integers(1, 5), st.integers(0, 4), st.sets(st.integers(1, 12), max_size=2))
-def test_champion_and_promised_roll_backs_never_go(sequence, former, packages, named) -> None:
-    written = Written()
-    for what, number in sequence:
-        written.do(what, number)
-    versions = written.versions()
-    aliased = {number for number in named if number <= written.count} | ({written.champion} - {None})
-    decided = plan_tidy(versions, written.history, aliased, Tidy(former_champions=former, packages=packages))
-    left = {item.number for item in versions} - {item.number for item in decided.going}
-    assert aliased <= left
-    assert len(left) <= 1 + former + packages + len(named)
-    assert written.count in left or packages == 0 or not versions
-    assert {*decided.history} <= left | {written.champion}
-
-    # As many roll-backs as before, up to what is promised, and to the same versions.
-    before, after = list(written.history), Written()
-    after.champion, after.history = written.champion, decided.history
-    for _ in range(former):
-        assert after.former() == written.former()
-        for one in (written, after):
-            one.do("rollback", 0)
-        assert written.champion == after.champion
-        assert written.champion is None or written.champion in left
-    assert before[len(before) - len(decided.history) :] == decided.history
 
 
 def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry, make_package: MakePackage) -> None:
@@ -213,25 +134,6 @@ def test_the_records_of_training_are_those_that_train_writes(tmp_path: Path, reg
     assert [run.info.run_id for run in Records(client).old_trainings(1e-9, newest=0)] == [run.info.run_id]
     Records(client).remove(run)
     assert not list((tmp_path / ".plumbline/mlruns").iterdir())
-
-
-def test_an_alias_of_nothing_is_an_error(registry: Registry, make_package: MakePackage) -> None:
-    """The list of versions is not whole: what it does not name would be taken for unwanted."""
-    for words in ("one", "two", "three"):
-        promote(make_package(words), agree)
-    versions = registry.versions()
-    registry.versions = lambda: versions[1:]  # type: ignore[method-assign]
-    with pytest.raises(InputError, match="names version 3, which is not there"):
-        tidy(Tidy(former_champions=1, packages=0), registry)
-    assert len(runs()) == 3
-
-
-def test_the_list_of_champions_holds_what_is_there(registry: Registry, make_package: MakePackage) -> None:
-    for words in ("one", "two", "three", "four"):
-        promote(make_package(words), agree)
-    tidy(Tidy(former_champions=1, packages=0), registry)
-    client = registry.server.client
-    assert json.loads(client.get_registered_model(registry.name).tags[HISTORY]) == [3]
 
 
 def test_the_command_says_what_would_go(

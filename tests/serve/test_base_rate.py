@@ -118,9 +118,9 @@ def test_any_answers_have_a_rate(p, share):
     assert (factor > 0).all()
 
 
-@pytest.mark.parametrize("count", [50, 150, 600, 3000])
-@pytest.mark.parametrize("apart", [2.0, 4.0, 8.0])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("count", [50, 3000])
+@pytest.mark.parametrize("apart", [2.0, 8.0])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_cities_that_are_all_damaged_or_all_sound_are_told(count, apart, seed):
     """Where the answers tell the two apart; a share of all is cut at that of the training, its interval is not."""
     rng = np.random.default_rng(seed)
@@ -142,9 +142,9 @@ def test_where_most_look_damaged_the_lower_end_is_said_and_the_largest_estimate_
     assert str(found).startswith(f"{100 * found.least:.1f} % or more of the judged buildings look damaged. ")
 
 
-@pytest.mark.parametrize("count", [50, 300, 600, 3000])
+@pytest.mark.parametrize("count", [50, 3000])
 @pytest.mark.parametrize("rate", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("apart", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("apart", [0.0, 0.3])
 def test_answers_that_tell_nothing_leave_every_share_open(count, rate, apart):
     """However many they are: whatever is damaged, the share is about the one that is held before."""
     found, _ = estimated(drawn(np.random.default_rng(count), count, rate, apart, 0.5), 0.48)
@@ -345,12 +345,6 @@ def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
     for part, same in zip(found, whole, strict=True):
         assert np.isnan(part[3]).all()
         np.testing.assert_array_equal(part[rest], same[rest])
-
-
-def test_of_no_buildings_there_is_nothing():
-    answers = Answers(*(part[:0] for part in any_answers(0)))
-    found = at_rate(answers, np.array(SHARE), 0.1)
-    assert [part.shape for part in found] == [(0, 5), (0,), (0,), (0,)]
 
 
 def test_at_the_estimated_rate_as_many_are_expected_as_are_estimated():

@@ -91,15 +91,14 @@ def test_a_heading_that_is_the_direction_of_looking_is_refused_with_the_likely_o
     assert "heading_deg is 350" in ended.err
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1])
-@pytest.mark.parametrize("code", ["-999", "-999.9", "-32768", "1e20", "-3.4028235e38"])
-def test_a_number_that_stands_for_missing_is_no_displacement(tmp_path: Path, code: str, share: float) -> None:
+@pytest.mark.parametrize("code", ["-999.9", "1e20"])
+def test_a_number_that_stands_for_missing_is_no_displacement(tmp_path: Path, code: str) -> None:
     rng = np.random.default_rng(0)
     files = {}
     for track in ("asc", "des"):
         header, *rows = list(csv.reader((BASE / f"{track}.csv").open(encoding="utf-8")))
         days = [index for index, name in enumerate(header) if name.isdigit()]
-        holes = rng.random((len(rows), len(days))) < share
+        holes = rng.random((len(rows), len(days))) < 0.1
         for name, cell in (("code", code), ("empty", "")):
             path = files.setdefault(name, tmp_path / name) / f"{track}.csv"
             path.parent.mkdir(exist_ok=True)

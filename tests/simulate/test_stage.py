@@ -1,7 +1,5 @@
 import csv
 import io
-import math
-import os
 from pathlib import Path
 
 import geopandas
@@ -11,14 +9,13 @@ import shapely
 from pyarrow import csv as arrow_csv
 
 from plumbline.core.compass import frames
-from plumbline.core.errors import PlumblineError
 from plumbline.core.files import sha256_folder
 from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import City, Simulate
 from plumbline.simulate import site
 from plumbline.simulate.city import FOOTPRINTS_BEGIN, FOOTPRINTS_END, TUNNELS, footprint_features
 from plumbline.simulate.site import PLACES, place
-from plumbline.simulate.stage import Workers, simulate
+from plumbline.simulate.stage import simulate
 from plumbline.sources.city.causes import causes_of_city, read_causes
 from plumbline.sources.city.window import Window
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -167,22 +164,6 @@ def test_a_part_does_not_depend_on_what_was_drawn_before_it():
     assert site.part_radius((7, 9), 3000, 0) != site.part_radius((7, 8), 3000, 0)
 
 
-def test_a_worker_that_is_killed_ends_the_run_with_a_message(tmp_path):
-    with pytest.raises(PlumblineError, match="ended from outside"), Workers(2) as pool:
-        list(pool.in_order(os._exit, [(9,)] * 3))
-
-
-def test_results_come_in_the_order_of_the_jobs():
-    jobs = [(float(number),) for number in (4, 1, 9, 0.25, 16, 25, 36)]
-    with Workers(2) as pool:
-        assert list(pool.in_order(math.sqrt, jobs)) == [2, 1, 3, 0.5, 4, 5, 6]
-
-
-def test_cities_of_the_same_seed_differ(out):
-    first, second = (geopandas.read_file(folder / "footprints.geojson") for folder in folders(out)[::2])
-    assert first.geometry.iloc[0].distance(second.geometry.iloc[0]) > 0.1  # degrees
-
-
 def test_labels_and_footprints_name_the_same_buildings(out):
     for folder in folders(out):
         footprints = geopandas.read_file(folder / "footprints.geojson")
@@ -231,11 +212,6 @@ def test_points_lie_about_the_footprints_and_two_coordinate_systems_agree(out):
             assert np.hypot(again.x - x, again.y - y).max() < 0.12  # degrees to six decimals
 
 
-def test_identifiers_are_unique_over_all_products(out):
-    every = [pid for path in out.rglob("EGMS*.csv") for pid in arrow_csv.read_csv(path)["pid"].to_pylist()]
-    assert len(set(every)) == len(every)
-
-
 def test_damage_shows_as_displacement_and_the_intact_stay_whole(tmp_path):
     """Without failures no label is above what a tunnel does; with them most are."""
 
@@ -251,17 +227,6 @@ def test_damage_shows_as_displacement_and_the_intact_stay_whole(tmp_path):
     assert np.mean([severity >= 0.0999 for severity in failed.values()]) > 0.9
     assert len(intact) > 10
     assert set(intact.values()) == {0.0}
-
-
-def test_a_failing_run_leaves_the_old_output(out, tmp_path, monkeypatch):
-    target = tmp_path / "kept"
-    simulate(PARAMS, target)
-    before = sha256_folder(target)
-    monkeypatch.setattr("plumbline.simulate.city.label_rows", None)
-    with pytest.raises(TypeError):
-        simulate(PARAMS, target)
-    assert sha256_folder(target) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_places_are_apart():

@@ -10,16 +10,13 @@ import gzip
 import io
 import re
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import geopandas
 import numpy as np
-import shapely
 import yaml
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -29,7 +26,6 @@ from plumbline.params import load_ingest
 from plumbline.sources.city.files import point_files
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.crs import transformer
-from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track, concatenate_tracks
 
@@ -248,99 +244,3 @@ def test_any_combination_is_the_same_city_or_refused(how: dict[str, Any]) -> Non
     assert_is_city(
         concatenate_tracks([replace(own, name="city", dropped={}) for own in (one, *tracks[1:])]), how, holes
     )
-
-
-HOUSES = geopandas.read_file(BASE / "fp.gpkg")
-WANTED = np.sort(shapely.get_coordinates(HOUSES.geometry.centroid.to_numpy()), axis=0)
-FORMS = {
-    "gpkg": (3035, 32633, 4326, 2263),
-    "shp": (3035, 32633, 4326),
-    "fgb": (3035, 4326),
-    "geojson": (4326,),
-    "geojsonl": (4326,),
-    "parquet": (3035, 4326),
-    "csv": (3035, 4326),
-}
-NUMBERED = ("tile_{}", "tile{}", "{:04d}", "part-{}-of-3", "quadkey_1202{}", "houses_2019{}", "n{}", "{}north")
-
-
-@st.composite
-def footprints(draw: st.DrawFn) -> dict[str, Any]:
-    """How the footprints are written."""
-    form = draw(st.sampled_from(sorted(FORMS)))
-    return {
-        "form": form,
-        "crs": draw(st.sampled_from(FORMS[form])),
-        "parts": draw(st.sampled_from([1, 1, 2, 3])),
-        "names": draw(st.sampled_from(NUMBERED)),
-        "held": draw(st.sampled_from(["", ".gz", ".zip", "zip in folder", "all in a zip", "folder of a zip"])),
-        "junk": draw(st.booleans()),
-        "ids": draw(st.booleans()),
-        "line_end": draw(st.sampled_from(["\n", "\r\n"])),
-    }
-
-
-def draw_houses(how: dict[str, Any], folder: Path) -> Path:
-    """Write the houses in parts; what a user would give."""
-    folder.mkdir()
-    own = HOUSES if how["ids"] else HOUSES[["geometry"]]
-    for number, rows in enumerate(np.array_split(np.arange(len(own)), how["parts"]), 1):
-        some, path = own.iloc[rows].to_crs(how["crs"]), folder / f"{how['names'].format(number)}.{how['form']}"
-        if how["form"] == "parquet":
-            some.to_parquet(path)
-        elif how["form"] == "csv":
-            wkt = [f"SRID={how['crs']};{shape.wkt}" for shape in some.geometry]
-            table = some.drop(columns="geometry").assign(wkt=wkt)
-            path.write_text(table.to_csv(index=False, lineterminator=how["line_end"]), newline="")
-        else:
-            driver = {"geojsonl": "GeoJSONSeq"}.get(how["form"])
-            some.to_file(path, driver=driver, **({"SPATIAL_INDEX": "NO"} if how["form"] == "fgb" else {}))
-    if how["junk"]:
-        (folder / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
-        (folder / f"._{how['names'].format(1)}.{how['form']}").write_bytes(b"\0\5\x16\7")
-    return held(how["held"], folder)
-
-
-def held(kind: str, folder: Path) -> Path:
-    files = sorted(one for one in folder.iterdir())
-    if kind in ("all in a zip", "folder of a zip"):
-        inner = "data/" if kind == "folder of a zip" else ""
-        (folder / "all.zip").write_bytes(_zip({f"{inner}{one.name}": one.read_bytes() for one in files}))
-        return folder / "all.zip"
-    if kind in (".zip", "zip in folder"):
-        stems = {one.stem for one in files if not one.name.startswith(".")}
-        for stem in stems:
-            (folder / f"{stem}.zip").write_bytes(
-                _zip({one.name: one.read_bytes() for one in files if one.stem == stem})
-            )
-    if kind == ".gz":
-        for one in files:
-            if not one.name.startswith("."):
-                (folder / f"{one.name}.gz").write_bytes(gzip.compress(one.read_bytes(), mtime=0))
-    if kind in (".zip", "zip in folder", ".gz"):
-        for one in files:
-            if not one.name.startswith("."):
-                one.unlink()
-    shown = [one for one in folder.iterdir() if not one.name.startswith(".")]
-    return shown[0] if len(shown) == 1 and kind != "zip in folder" else folder
-
-
-@given(footprints())
-def test_footprints_in_any_container_and_parts_are_the_same_or_refused(how: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = draw_houses(how, Path(name) / "houses")
-        try:
-            found = read_buildings(path, CRS)
-        except InputError as error:
-            event(f"refused: {re.sub(r'/[^ ]*/', '', str(error))[:60]}")
-            return
-        (seen,) = point_files([path], "FILE", footprints=True) if path.is_file() else [None]
-    event(f"read, {how['form']}, {how['held'] or 'plain'}, {how['parts']} parts")
-    assert seen is None or seen.path == path
-    assert len(found) == len(HOUSES)
-    np.testing.assert_allclose(
-        np.sort(shapely.get_coordinates(found.geometry.centroid.to_numpy()), axis=0), WANTED, atol=0.05
-    )
-    if how["ids"] and how["form"] != "shp":  # whose names are cut
-        assert sorted(found["building_id"]) == sorted(HOUSES["building_id"])

@@ -82,15 +82,6 @@ def test_only_rules_for_the_promotion_are_no_pass(project):
     assert read_json(project / "data" / "gate" / "gate.json")["verdict"] == "fail"
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "latency_ratio"])
-def test_an_unknown_metric_is_refused(project, metric):
-    """A latency is the machine's and the moment's: it is in no evidence."""
-    ended = judge(project, rule(metric=metric, max=0.5))
-    assert ended.code == 2
-    assert f"gate.rules.0.metric: '{metric}' found; no such name; nearest: " in ended.err
-    assert not (project / "data" / "gate").exists()
-
-
 def test_a_misspelt_city_is_refused_before_any_work(project):
     (project / "data" / "raw" / "c_band").mkdir(parents=True)
     (project / "params.yaml").write_text(

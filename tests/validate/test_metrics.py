@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params.validate import HIGHER_IS_BETTER
-from plumbline.validate.metrics import (
-    Judged,
-    accuracy_figures,
-    macro_f1,
-)
+from plumbline.validate.metrics import Judged, accuracy_figures, macro_f1
 
 
 def certain(codes, confidence=1.0):

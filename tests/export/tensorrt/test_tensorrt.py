@@ -46,7 +46,6 @@ from plumbline.export.tensorrt.runtime import (
 )
 from plumbline.export.weights import network_files
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.params import parse_params
 from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
 from tests.tiny import PARAMS, run_cli
@@ -126,15 +125,6 @@ def test_another_gpu_or_version_is_refused_with_both_named(name, tmp_path):
     assert said in str(refused.value)
 
 
-def test_the_same_gpu_and_versions_are_not_refused(tmp_path):
-    refuse_other(DEVICE, DEVICE.model_copy(), tmp_path)
-
-
-def test_all_that_differs_is_named_at_once(tmp_path):
-    with pytest.raises(InputError, match=r"gpu NVIDIA H200 \(here L4\), tensorrt 11\.0\.0\.114 \(here 1\)\. An"):
-        refuse_other(DEVICE, DEVICE.model_copy(update={"gpu": "L4", "tensorrt": "1"}), tmp_path)
-
-
 def test_an_engine_is_kept_until_tensorrt_refuses_it(tmp_path, library, monkeypatch):
     """A driver update leaves the key as it was; whether the plan still runs is for TensorRT to say."""
     monkeypatch.setattr(building, "this_device", lambda: DEVICE)
@@ -189,22 +179,6 @@ def test_a_machine_without_is_told_all_that_it_needs(engine):
 
 
 @without
-def test_the_command_says_so_and_leaves_nothing(tiny, tmp_path):
-    ended = run_cli("tensorrt", tiny.data("package"), "--output", tmp_path / "engines", cwd=tmp_path)
-    assert ended.code == 2
-    assert ended.err.startswith("ERROR TensorRT needs a machine with an NVIDIA GPU and the extra `trt`")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_engines_are_not_put_into_the_package(tiny, tmp_path):
-    inside = tiny.data("package") / "engines"
-    ended = run_cli("tensorrt", tiny.data("package"), "--output", inside, cwd=tmp_path)
-    assert ended.code == 2
-    assert "inside of the package, which must stay as it is" in ended.err
-    assert not inside.exists()
-
-
-@without
 def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tiny, tmp_path):
     assert not (tiny.data("export") / "engines").exists()
     project = tiny.copy(tmp_path / "project", "prepare", "train", "compress")
@@ -213,13 +187,6 @@ def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tin
     ended = run_cli("export", cwd=project)
     assert (ended.code, (project / "data" / "export").exists()) == (2, False)
     assert "needs a machine with an NVIDIA GPU" in ended.err
-
-
-def test_an_engine_of_something_else_is_no_parameter():
-    asked = {**PARAMS, "export": {"engines": ["float32"]}}
-    with pytest.raises(InputError, match=r"export\.engines\.0: 'float32' found"):
-        parse_params(asked)
-    assert parse_params(PARAMS).export.engines == []
 
 
 class Library(ModuleType):

@@ -8,7 +8,6 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
-from plumbline.fields.restore import restore as run
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, cut_to_year
 from plumbline.fields.restore.plan import Asked
 from plumbline.fields.restore.restore import restore
@@ -80,26 +79,9 @@ def read(path):
         return source.read(), source.descriptions, source.bounds, source.tags()
 
 
-def test_years_are_written_all_or_none_as_runs_over_a_year_are(products, tiny_fields, tmp_path, monkeypatch, caplog):
+def test_years_are_written_as_runs_over_a_year_are(products, tiny_fields, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
-    written = []
-
-    def cut_at(field, *others):
-        written.append(field.period)
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        return write(field, *others)
-
-    write = run.write_field
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "write_field", cut_at)
-        with pytest.raises(KeyboardInterrupt):
-            restore(products, tiny_fields.package, tmp_path / "field.tif", QUICK, yearly=True)
-    assert [name[:4] for name in written] == ["2019", "2019", "2020"]
-    assert [path.name for path in tmp_path.iterdir()] == [".plumbline"]
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "restore_window", None)  # all windows are there from before
-        restore(products, tiny_fields.package, tmp_path / "field.tif", QUICK, yearly=True)
+    restore(products, tiny_fields.package, tmp_path / "field.tif", QUICK, yearly=True)
     names = [f"field{end}.{suffix}" for end in ("", "_2019", "_2020") for suffix in ("qml", "tif")]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     assert any(text.startswith("2021: left out: its epochs, 2021-01-") for text in caplog.messages)

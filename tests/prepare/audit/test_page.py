@@ -130,16 +130,6 @@ def test_no_split_and_no_report_fail_with_a_page_all_the_same():
     Page(result.html())
 
 
-def test_an_empty_split_has_a_page(tmp_path):
-    splits = make_splits()
-    empty = splits["test"].take(np.zeros(0, int))
-    for name in splits:
-        result = run(splits | {name: empty})
-        assert rule(result, "split_size").status == "fail"
-        Page(result.html())
-        result.write(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -116,9 +116,7 @@ def test_a_reason_counts_every_place_and_names_the_worst():
     assert found.reason.endswith("a, t3, ...")
 
 
-CITIES = [
-    ("notes", {"notes": ["coordinates were in the other order"]}, 1, 0),
-]
+CITIES = [("notes", {"notes": ["coordinates were in the other order"]}, 1, 0)]
 
 
 @pytest.mark.parametrize(("name", "city", "value", "bound"), CITIES)

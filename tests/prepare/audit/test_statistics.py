@@ -1,5 +1,3 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +16,7 @@ from plumbline.prepare.audit.summary import (
 )
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
-from tests.prepare.audit.audited import PARAMS, Shards, make_split, make_splits, rule, run
+from tests.prepare.audit.audited import PARAMS, Shards, make_splits, rule, run
 
 VALUE = st.floats(-1e6, 1e6) | st.sampled_from([0.0, np.nan, np.inf, -np.inf])
 
@@ -81,23 +79,6 @@ def test_shards_in_any_order_give_the_statistics_of_the_whole(cuts):
         assert getattr(one, name) == getattr(other, name)
     for name in ("categories", "quadrants", "names_hash", "geometry_hash"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-def peak_bytes(sequences):
-    """Most memory that looking at a split takes, beside the split."""
-    tracemalloc.start()
-    summarise("train", sequences, 1000)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
-
-
-def test_memory_grows_by_two_hashes_a_building_and_no_more():
-    part = make_split("train", 2000, 0)
-    peak_bytes(part)  # what is allocated once, on first use
-    more = peak_bytes(Shards([part] * 40)) - peak_bytes(Shards([part] * 10))
-    assert more < 1.2 * 16 * 30 * len(part)
-    assert more < 0.1 * 30 * (part.distance.nbytes + part.slope.nbytes + part.geometry.nbytes)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,21 +4,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
-from plumbline.params import Train
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.sequences import fill
 from tests.model.made import LONGEST, inputs, rows, small_model
 
 WHERE = pytest.mark.parametrize("strategy", list(PADDING))
 A, B = [1.0, 10.0], [5.0, -20.0]
-CLOSED = {
-    "mask": [[0, 0]] * 3,
-    "mean": [[3, -5]] * 3,
-    "median": [[3, -5]] * 3,
-    "last": [B] * 3,
-    "replicate": [A, B, A],
-}
+CLOSED = {"mask": [[0, 0]] * 3, "mean": [[3, -5]] * 3, "median": [[3, -5]] * 3, "last": [B] * 3, "replicate": [A, B, A]}
 lengths = st.lists(st.integers(1, 12), min_size=1, max_size=6)
 
 
@@ -27,10 +19,6 @@ def drawn(lengths, width, seed=0):
     rng = np.random.default_rng(seed)
     mask = np.arange(width) < np.array(lengths)[:, None]
     return np.where(mask[..., None], rng.normal(size=(*mask.shape, 3)), 777).astype(np.float32), mask
-
-
-def test_without_a_word_padding_is_zeros():
-    assert Train.model_fields["padding"].default == "mask" == next(iter(PADDING))
 
 
 @pytest.mark.parametrize("strategy", CLOSED)
@@ -72,11 +60,6 @@ def test_a_row_without_scatterers_and_an_empty_batch(strategy):
     assert not fill(values, mask, strategy)[0].any()
     assert fill(values[:0], mask[:0], strategy).shape == (0, 4, 3)
     assert fill(values[:, :0], mask[:, :0], strategy).shape == (2, 0, 3)
-
-
-def test_another_name_is_refused():
-    with pytest.raises(InputError, match="padding: 'zero' found, one of mask, mean, median, last, replicate needed"):
-        fill(*drawn([2], 3), "zero")
 
 
 @WHERE

@@ -40,11 +40,6 @@ def test_shards_of_any_size_are_the_same_buildings(tmp_path_factory, parts, size
             assert one[name].dtype == other[name].dtype
 
 
-def test_an_empty_split_has_one_empty_shard(tmp_path):
-    save_shards([make([3]).take(np.array([], np.intp))], tmp_path)
-    assert len(load_shards(tmp_path)) == 0
-
-
 def test_missing_shards_are_refused(tmp_path):
     with pytest.raises(InputError, match="no shard in it"):
         load_shards(tmp_path)

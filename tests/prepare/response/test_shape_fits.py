@@ -299,13 +299,6 @@ def test_without_damage_nothing_is_gained():
     assert np.mean([logsumexp(one.mechanism_gain) > 0 for one in fits]) < 0.15
 
 
-def test_log_odds_are_probabilities():
-    for seed in range(5):
-        found = observe(np.random.default_rng(seed), corner(1), -3.0, count=8, noise=2.0, error=2.0)
-        for name in [name for name in ShapeFits._fields if name.endswith("log_odds")]:
-            assert np.exp(getattr(found, name)).sum() == pytest.approx(1, abs=1e-4)
-
-
 def test_few_points_near_the_middle_do_not_tell_of_metres():
     rng = np.random.default_rng(0)
     xy = rng.uniform(-0.05, 0.05, (200, 5, 2)) * SIDE

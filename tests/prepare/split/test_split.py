@@ -54,16 +54,6 @@ def town(seed, count=2000, extent=2000.0, cities=("a", "b")):
     return rng.uniform(-extent / 2, extent / 2, (count, 2)), rng.choice(np.array(cities), count)
 
 
-@given(st.integers(0, 1000), st.floats(60, 300))
-def test_no_block_stands_on_two_sides(seed, block_m):
-    centre, city = town(seed)
-    split = split_blocks(centre, city, SHARES, block_m, seed)
-    blocks = {}
-    for (x, y), name, part in zip(centre, city, split, strict=True):
-        blocks.setdefault((name, x // block_m, y // block_m), set()).add(part)
-    assert all(len(parts) == 1 for parts in blocks.values())
-
-
 @given(st.integers(0, 1000))
 def test_shares_are_met_within_a_block(seed):
     centre, city = town(seed)
@@ -91,17 +81,6 @@ def test_too_few_blocks_are_refused():
     centre, city = town(5, extent=150.0, cities=("a",))
     with pytest.raises(InputError, match=r"prepare\.block_m: 1 blocks of 400 m found, none is left for the split tune"):
         split_blocks(centre + 200, city, SHARES, 400.0, 0)
-
-
-@given(st.integers(0, 1000), st.integers(4, 12))
-def test_with_few_blocks_no_split_is_left_empty_in_silence(seed, blocks):
-    centre = np.column_stack([np.arange(blocks) * 100.0 + 50, np.full(blocks, 50.0)])
-    try:
-        split = split_blocks(centre, np.full(blocks, "a"), SHARES, 100.0, seed)
-    except InputError as error:
-        assert "prepare.block_m" in str(error)  # noqa: PT017  (either outcome is right)
-    else:
-        assert set(split) == set(SHARES)
 
 
 @given(layouts, st.integers(0, 99))

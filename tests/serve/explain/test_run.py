@@ -85,11 +85,10 @@ def test_the_rows_are_those_of_predict_at_the_same_share(folder, judged, buildin
     assert f"for a city like this: {share[0].lower()}{share[1:]}." in (folder / "e.html").read_text()
 
 
-@pytest.mark.parametrize("words", [[], ["--damage-rate", "0.3"]], ids=["estimated", "given"])
-def test_one_building_alone_has_the_row_that_it_has_among_all(city, tmp_path, judged, words):
+def test_one_building_alone_has_the_row_that_it_has_among_all(city, tmp_path, judged):
     name = judged.index[0]
     for command, more in (("predict", []), ("explain", ["--building", name])):
-        ended = run_cli(*arguments(city, command, tmp_path / f"{command}.gpkg", *words, *more), cwd=tmp_path)
+        ended = run_cli(*arguments(city, command, tmp_path / f"{command}.gpkg", *more), cwd=tmp_path)
         assert ended.code == 0, ended.err
     row = geopandas.read_file(tmp_path / "explain.gpkg", layer="buildings").set_index("building_id")
     wanted = geopandas.read_file(tmp_path / "predict.gpkg", layer="predictions").set_index("building_id")
@@ -97,7 +96,6 @@ def test_one_building_alone_has_the_row_that_it_has_among_all(city, tmp_path, ju
     # A column that is empty in the one row has lost its type there.
     one, among_all = (pd.DataFrame(table).loc[name, columns].astype(object) for table in (row, wanted))
     pd.testing.assert_series_equal(one.where(one.notna(), None), among_all.where(among_all.notna(), None))
-    assert (row.loc[name, "damage_rate"] == 0.3) == bool(words)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -232,9 +230,11 @@ def test_each_building_has_the_reason_of_its_own_footprint(city, tmp_path):
     assert re.findall(r"not judged \(its shorter side is below 2 m, .*\): (.*)", ended.err) == [last]
 
 
-def test_who_is_unsure_where_is_explained_as_well(city, tmp_path):
+def test_who_is_unsure_where_is_explained_as_well(city, tmp_path, judged):
+    few = [word for name in judged.index[:5] for word in ("--building", name)]
+
     def explained(bound):
-        words = ["--model", "pretrained", "--min-quadrant-confidence", bound]
+        words = ["--model", "pretrained", "--min-quadrant-confidence", bound, *few]
         ended = run_cli(*arguments(city, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
         assert ended.code == 0, ended.err
         return geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
@@ -263,12 +263,8 @@ def test_nobody_judged_is_an_empty_table_and_a_reason(city, tmp_path, predicted)
     [
         (["--building", "{near}x"], ["--building {near}x", "no such building_id", "{near}"]),
         (["--plan", "plan.png"], ["plan.png", "the plan is an HTML file"]),
-        (["--plan", "no/plan.html"], ["no/plan.html", "nothing can be written into no"]),
-        (["--output", "e.xlsx"], ["e.xlsx", ".gpkg"]),
         (["--output", "{package}/e.csv"], ["e.csv", "inside the model package"]),
-        (["--model", "gone"], ["gone", "no such folder"]),
         (["--id-column", "gone"], ["column gone is missing", "building_id"]),
-        (["--layer", "gone"], ["no layer gone"]),
     ],
     ids=lambda value: value[0],
 )

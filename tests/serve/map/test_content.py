@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.prepare.abstention import STATUSES
-from plumbline.serve.map.content import (
-    description,
-    east_angles_deg,
-    map_crs,
-    points_near_buildings,
-)
+from plumbline.serve.map.content import description, east_angles_deg, map_crs, points_near_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 from tests.serve.made import table_of

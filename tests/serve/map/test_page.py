@@ -17,7 +17,6 @@ from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, SOURCES
 from plumbline.reporting.page import icon
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.page import page_html, write_map
-from tests.full_disk import largest_file
 from tests.serve.made import judged_of
 from tests.serve.map.town import HOSTILE, document_in, town, track
 
@@ -140,11 +139,3 @@ def test_a_second_build_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {name: (page / name).read_bytes() for name in PAGE_FILES} == {
         name: (drawing.BUILT / name).read_bytes() for name in PAGE_FILES
     }, "if web/ has changed: `make web`"
-
-
-def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
-    with largest_file(100_000):
-        for path in (tmp_path / "map.html", tmp_path / ".map.4711.part.html"):  # as `atomic_file` names it
-            with pytest.raises(InputError, match=r"/map\.html: could not be written"):
-                write_map(judged_of(town()), [], path, "Full")
-    assert list(tmp_path.iterdir()) == []

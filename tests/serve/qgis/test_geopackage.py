@@ -12,7 +12,6 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.serve.layers import scatterer_layers
 from plumbline.serve.predictions import check_outputs, read_predictions, write_predictions
-from tests.full_disk import largest_file
 from tests.prepare.made import EPOCHS, make_track
 from tests.serve.test_predictions import assert_same, predictions
 
@@ -106,19 +105,6 @@ def test_other_formats_have_no_scatterers(tmp_path, suffix):
     write_predictions(written, tmp_path / f"plain{suffix}")
     write_predictions(written, tmp_path / f"with{suffix}", layers_of(written))
     assert (tmp_path / f"plain{suffix}").read_bytes() == (tmp_path / f"with{suffix}").read_bytes()
-
-
-@pytest.mark.parametrize("room", [100_000, 150_000, 250_000, 600_000])
-def test_a_disk_that_fills_up_within_any_layer_leaves_what_was_there(tmp_path, room):
-    path = tmp_path / "out.gpkg"
-    path.write_bytes(b"yesterday's")
-    written = table(40)
-    layers = layers_of(written, 40, points=60)
-    with largest_file(room), pytest.raises(InputError, match="could not be written") as said:
-        write_predictions(written, path, layers)
-    assert ".part" not in str(said.value)
-    assert [one.name for one in tmp_path.iterdir()] == ["out.gpkg"]
-    assert path.read_bytes() == b"yesterday's"
 
 
 def test_a_stated_date_stands_in_for_the_clock(tmp_path, monkeypatch):

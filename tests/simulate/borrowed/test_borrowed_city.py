@@ -1,6 +1,5 @@
 import gzip
 import shutil
-import zipfile
 
 import geopandas
 import numpy as np
@@ -126,18 +125,6 @@ def test_the_same_seed_gives_the_same_bytes_and_another_copy_changes_none(out, f
     assert sha256_folder(tmp_path / "c") != sha256_folder(tmp_path / "b")
 
 
-def test_products_of_one_stem_are_all_written(tmp_path):
-    folder = tmp_path / "town"
-    fill(folder)
-    (folder / "one.csv").rename(folder / "T.2.csv")
-    (folder / "two.csv").rename(folder / "T.csv")
-    with zipfile.ZipFile(folder / "T.zip", "w") as archive:
-        archive.write(folder / "T.csv", "T.csv")
-    write_borrowed(tmp_path, "out", Borrowed(folder=folder), 3, 0.7, Mechanisms())
-    written = {path.name for path in (tmp_path / "out").glob("T*")}
-    assert written == {"T.2.csv", "T.csv", "T.3.csv"}
-
-
 def test_real_deformation_does_not_come_through(folder, tmp_path):
     """The same files with 60 mm on every point from the middle of the observation on: nearly the same city."""
     motion = 60 * np.clip(np.linspace(-1, 1, len(DATES)), 0, None)
@@ -219,36 +206,6 @@ def test_a_folder_that_lacks_something_is_refused(folder, tmp_path, change, word
         (target / path.name).write_bytes(path.read_bytes())
     change(target)
     with pytest.raises(InputError, match=words):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
-
-
-def test_footprints_of_another_place_are_refused(folder, tmp_path):
-    target = tmp_path / "apart"
-    target.mkdir()
-    (target / "one.csv").write_bytes((folder / "one.csv").read_bytes())
-    moved = shapely.transform(footprints(), lambda at: np.add(at, (5000, 0)))
-    geopandas.GeoDataFrame({"building_id": range(BUILDINGS)}, geometry=moved, crs=3035).to_file(target / "f.gpkg")
-    with pytest.raises(InputError, match="no point lies on a building"):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
-
-
-def test_too_few_epochs_are_refused(folder, tmp_path):
-    target = tmp_path / "short"
-    target.mkdir()
-    (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
-    lines = (folder / "one.csv").read_text().splitlines()
-    (target / "one.csv").write_text("\n".join(",".join(line.split(",")[: 25 + 12]) for line in lines) + "\n")
-    with pytest.raises(InputError, match=r"one\.csv: 12 epochs"):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
-
-
-def test_what_a_file_does_not_say_is_asked_for_where_it_is_read(folder, tmp_path):
-    target = tmp_path / "depsi"
-    target.mkdir()
-    (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
-    days = ",".join(f"d_2019{month:02d}{day:02d}" for month in range(1, 11) for day in (1, 15))
-    (target / "track.csv").write_text(f"pnt_id,pnt_lat,pnt_lon,pnt_height,{days}\n1,52,4,3{',0' * 20}\n")
-    with pytest.raises(InputError, match=r"(?s)ingest:.*'track\.csv': .*under simulate\.borrowed\.town"):
         write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
 
 

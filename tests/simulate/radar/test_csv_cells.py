@@ -11,10 +11,7 @@ def plain(value, decimals):
     return text.lstrip("-") if float(text) == 0 else text
 
 
-@given(
-    arrays(np.int64, st.integers(1, 20), elements=st.integers(-(10**11), 10**11)),
-    st.integers(0, 6),
-)
+@given(arrays(np.int64, st.integers(1, 20), elements=st.integers(-(10**11), 10**11)), st.integers(0, 6))
 def test_a_number_is_written_as_python_writes_it(scaled, decimals):
     values = scaled / 10**decimals
     lines = rows([number_cells(values, decimals)]).decode().splitlines()

@@ -187,10 +187,7 @@ def noisy(own, common):
 
 def test_noise_has_the_statistics_that_were_asked_for():
     """Deviation and correlation of the own and of the common part, told apart by pairs of points of one building."""
-    rng, reference = (
-        np.random.default_rng(3),
-        noisy(Law(0.3, 1.0, 50.0), Law(0.6, 0.0, 50.0)),
-    )
+    rng, reference = (np.random.default_rng(3), noisy(Law(0.3, 1.0, 50.0), Law(0.6, 0.0, 50.0)))
     track = replace(draw_acquisitions(rng, BANDS["C"], 0, 5)[0], revisit_days=6, kept=np.ones(300, bool))
     points = many_points(400, 6, sigma=3.0)
     common = common_noise(rng, 400, track, reference)
@@ -211,10 +208,7 @@ def test_noise_has_the_statistics_that_were_asked_for():
 
 
 def test_outliers_and_jumps_have_their_shares():
-    rng, reference = (
-        np.random.default_rng(4),
-        noisy(Law(0.2, 1.0, 50.0), Law(0.2, 1.0, 50.0)),
-    )
+    rng, reference = (np.random.default_rng(4), noisy(Law(0.2, 1.0, 50.0), Law(0.2, 1.0, 50.0)))
     track = replace(draw_acquisitions(rng, BANDS["C"], 0, 5)[0], revisit_days=6, kept=np.ones(200, bool))
     points = many_points(3000, 1, sigma=0.01)  # so small that what is far off is an outlier or a jump
     noise = measurement_noise(rng, points, np.zeros(3000), np.zeros((3000, 200)), track, BANDS["C"], reference)
@@ -231,10 +225,7 @@ def lag_one(series):
 
 
 def test_a_gap_parts_what_lies_on_its_sides():
-    rng, reference = (
-        np.random.default_rng(5),
-        noisy(Law(0.6, 1.0, 50.0), Law(0.6, 1.0, 50.0)),
-    )
+    rng, reference = (np.random.default_rng(5), noisy(Law(0.6, 1.0, 50.0), Law(0.6, 1.0, 50.0)))
     kept = np.ones(40, bool)
     kept[10:20] = False
     track = replace(draw_acquisitions(rng, BANDS["X"], 0, 5)[0], kept=kept)

@@ -3,7 +3,7 @@ from pathlib import Path
 import geopandas
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -151,29 +151,6 @@ def test_files_that_are_no_labels_are_refused(tmp_path):
         read_labels(tmp_path / "none.csv")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans(), difficult=st.booleans())
-def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, difficult):
-    content = WHERE_AND_HOW + "a,0.5,NE,NE|SE,end\nb,0.4,,,\nc,2.25,SW,,bowl\nd,0,,,\n"
-    if difficult:
-        levels = ("difficulty", "easy", "", "hard", "medium")
-        content = "".join(f"{line},{level}\n" for line, level in zip(content.splitlines(), levels, strict=True))
-    at = int(position * len(content))
-    path = tmp_path / "labels.csv"
-    damaged = content[:at] + junk + ("" if cut else content[at:])
-    path.write_bytes(damaged.encode("utf-8", "replace"))
-    labels = unless_refused(lambda: read_labels(path), path)
-    if labels is not None:
-        assert labels["building_id"].is_unique
-        assert labels["severity_permille"].between(0, 1000).all()
-        assert labels["quadrant"].isin(["NE", "NW", "SW", "SE", ""]).all()
-        assert all(
-            quadrant in accepted for quadrant, accepted in zip(labels["quadrant"], labels["accepted"], strict=True)
-        )
-        assert labels["mechanism"].between(-1, 5).all()
-        assert labels["difficulty"].isin([-1, 0, 1, 2]).all()
-
-
 cells = st.one_of(
     st.sampled_from(
         ["a", "b", "", " ", "NE", "SW", "0.4", "2.5", "-1", "1e400", "nan", "inf", "easy", "hard", "0x1", "1,5"]
@@ -184,7 +161,6 @@ cells = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), more=st.integers(0, 3))
 def test_any_cells_are_refused_or_read(tmp_path, table, more):
     path = tmp_path / "labels.csv"

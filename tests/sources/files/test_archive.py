@@ -3,16 +3,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.sources.files import opened as archive
 from plumbline.sources.files.opened import find_csv
-from tests.sources.make import unless_refused, zipped
+from tests.sources.make import zipped
 
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(2000))
-FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def content(path: Path) -> str:
@@ -105,26 +102,6 @@ def test_a_missing_file_a_folder_an_empty_file_and_a_false_zip(tmp_path):
     (tmp_path / "false.zip").write_text(TABLE)
     with pytest.raises(InputError, match=r"false\.zip: named \.zip, but"):
         find_csv(tmp_path / "false.zip")
-
-
-@FIXTURE
-@given(share=st.floats(0, 1, exclude_max=True))
-def test_a_zip_cut_anywhere_is_refused(tmp_path, share):
-    whole = zipped(tmp_path / "whole.zip", {"a.xml": "<x/>", "a.csv": TABLE}).read_bytes()
-    path = tmp_path / "cut.zip"
-    path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InputError, match=r"cut\.zip"):
-        content(path)
-
-
-@FIXTURE
-@given(share=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
-def test_a_zip_with_a_changed_byte_is_refused_or_reads_the_same(tmp_path, share, flip):
-    path = zipped(tmp_path / "a.zip", {"a.csv": TABLE})
-    data = bytearray(path.read_bytes())
-    data[int(share * len(data))] ^= flip
-    path.write_bytes(data)
-    assert unless_refused(lambda: content(path), path) in (TABLE, None)
 
 
 def test_names_of_members_leave_out_folders(tmp_path):

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
-from tests.sources.make import EPOCHS, L3, rows, unless_refused, zipped
-from tests.sources.points import write_columns, write_depsi, write_ortho, write_stamps
+from tests.sources.make import EPOCHS, rows, unless_refused, zipped
+from tests.sources.points import write_columns, write_stamps
 from tests.sources.points.write_points import ANGLES, DAYS
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 STRANGE = st.sampled_from(
     ["", "inf", "-inf", "nan", "1e308", "-1e39", "1e-320", "-0.0", "0x1F", "½", "1_0", '"', "'", ";", "\x00", "9" * 40]
 ) | st.text(max_size=8)
@@ -45,14 +44,8 @@ class Reader:
         return unless_refused(lambda: read_points(path, {"*": self.about}), path)
 
 
-def ortho() -> list[dict[str, str]]:
-    return [{name: row[name] for name in (*L3, *EPOCHS)} for row in write_ortho.cells()]
-
-
 READERS = {
     "egms": Reader(rows, Product(), days=EPOCHS),
-    "egms-l3": Reader(ortho, Product(), days=EPOCHS),
-    "depsi": Reader(write_depsi.rows, Product(**ANGLES), days=tuple(f"d_{day}" for day in DAYS)),
     "stamps": Reader(write_stamps.rows, Product(**ANGLES), meta=1, days=tuple(write_stamps.HEADER[3:])),
     "columns": Reader(write_columns.rows, write_columns.described(), days=tuple(f"D{day}" for day in DAYS)),
 }
@@ -78,7 +71,6 @@ def as_set(track: Track, ids: bool = True) -> dict[tuple[Any, ...], list[float]]
 
 
 @every_reader
-@FUZZ
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_file_cut_anywhere_is_refused_or_reads_as_its_first_points(tmp_path, reader, share):
     wanted = whole(reader, tmp_path)
@@ -96,7 +88,6 @@ def test_a_file_cut_anywhere_is_refused_or_reads_as_its_first_points(tmp_path, r
 
 
 @every_reader
-@FUZZ
 @given(data=st.data())
 def test_shuffled_rows_and_columns_read_the_same(tmp_path, reader, data):
     wanted = whole(reader, tmp_path)
@@ -111,7 +102,6 @@ def test_shuffled_rows_and_columns_read_the_same(tmp_path, reader, data):
 
 
 @every_reader
-@FUZZ
 @given(data=st.data())
 def test_a_repeated_row_counts_once_where_rows_are_named_and_a_repeated_column_is_refused(tmp_path, reader, data):
     wanted = whole(reader, tmp_path)
@@ -131,7 +121,6 @@ def test_a_repeated_row_counts_once_where_rows_are_named_and_a_repeated_column_i
 
 
 @every_reader
-@FUZZ
 @given(data=st.data())
 def test_a_retyped_cell_is_refused_or_changes_no_other_point(tmp_path, reader, data):
     wanted = whole(reader, tmp_path)
@@ -150,7 +139,6 @@ def test_a_retyped_cell_is_refused_or_changes_no_other_point(tmp_path, reader, d
 
 
 @every_reader
-@FUZZ
 @given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(min_size=1, max_size=6))
 def test_any_bytes_anywhere_are_refused_or_read(tmp_path, reader, position, junk):
     count = len(whole(reader, tmp_path))

@@ -10,7 +10,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import parse_params
 from plumbline.sources.points.read import read_points
 from tests.sources.make import text
-from tests.sources.points.opening import open_points, product_parts
+from tests.sources.points.opening import product_parts
 from tests.sources.points.write_columns import ABOUT, COLUMNS, IDS, described, rows
 from tests.sources.points.write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
 
@@ -70,12 +70,6 @@ def test_epochs_are_named_as_stated(tmp_path, epochs, pattern):
     assert_track(track, expected(IDS, HEIGHTS, "c"))
 
 
-def test_days_can_be_written_in_another_way(tmp_path):
-    cells = [{f"{n[7:]}.{n[5:7]}.{n[1:5]}" if n[0] == "D" else n: v for n, v in row.items()} for row in rows()]
-    track = read_points(write(tmp_path, text(cells)), {"*": described(epochs="%d.%m.%Y")})
-    assert_track(track, expected(IDS, HEIGHTS, "c"))
-
-
 @pytest.mark.parametrize("epochs", ["%Y%m", "D%Q", "%", "%H:%M", "%y%m%d%%%"])
 def test_a_pattern_that_says_no_day_is_refused(tmp_path, epochs):
     with pytest.raises(InputError, match=r"c\.txt: epochs: .* does not say a day"):
@@ -91,19 +85,6 @@ def test_points_without_names_are_numbered_and_read_in_one_part(tmp_path, monkey
     assert len(product_parts(path, {"*": described()})) > 3
 
 
-@pytest.mark.parametrize("separator", [",", ";"])
-def test_a_file_in_parts_is_the_file(tmp_path, monkeypatch, separator):
-    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 90)
-    path, products = write(tmp_path, text(rows()).replace(",", separator)), {"*": described(separator=separator)}
-    blocks = [
-        block
-        for part in product_parts(path, products)
-        for block in open_points(path, products, crs="EPSG:32631", part=part).blocks()
-    ]
-    assert len(blocks) > 2
-    assert [name for block in blocks for name in block.point_id] == IDS
-
-
 def test_projected_coordinates_keep_their_crs_or_go_to_the_city_s(tmp_path):
     to_dutch = Transformer.from_crs("EPSG:4326", "EPSG:28992", always_xy=True)
     cells = rows()
@@ -117,20 +98,6 @@ def test_projected_coordinates_keep_their_crs_or_go_to_the_city_s(tmp_path):
     assert (own.crs, city.crs) == ("EPSG:28992", "EPSG:32631")
     np.testing.assert_allclose(own.easting, [float(row["Lon"]) for row in cells])
     np.testing.assert_allclose(city.easting, expected(IDS, HEIGHTS, "c").easting, atol=1e-3)
-
-
-def test_points_in_web_mercator_are_as_far_apart_as_on_the_ground(tmp_path):
-    to_web = Transformer.from_crs("EPSG:4326", "EPSG:3857", always_xy=True)
-    cells = rows()
-    for row in cells:
-        x, y = to_web.transform(float(row["Lon"]), float(row["Lat"]))
-        row |= {"Lon": f"{x:.6f}", "Lat": f"{y:.6f}"}
-    products = {"*": described(columns={"point_id": "CODE", "easting": "Lon", "northing": "Lat"}, crs="EPSG:3857")}
-    path = write(tmp_path, text(cells))
-    track, wanted = read_points(path, products), expected(IDS, HEIGHTS, "c")
-    assert track.crs == "EPSG:32631"
-    np.testing.assert_allclose(track.easting, wanted.easting, atol=1e-3)
-    np.testing.assert_allclose(track.northing, wanted.northing, atol=1e-3)
 
 
 def test_the_line_of_sight_can_be_columns_of_angles_or_of_a_vector(tmp_path):
@@ -226,13 +193,6 @@ def test_a_description_that_does_not_fit_the_file_is_refused(tmp_path, changes, 
         read_points(write(tmp_path, text(rows())), {"*": described(**changes)})
 
 
-def test_the_middle_of_a_zone_is_500_km_east():
-    # A closed form: on the central meridian of zone 31, at the equator.
-    assert (LATITUDE, LONGITUDE) == (52.345, 4.911)
-    x, y = Transformer.from_crs("EPSG:4326", "EPSG:32631", always_xy=True).transform(3.0, 0.0)
-    assert (x, y) == pytest.approx((500_000, 0), abs=1e-6)
-
-
 @pytest.mark.parametrize("code", ["EPSG:4647", "EPSG:5650"])
 def test_eastings_with_their_zone_in_front_are_read(tmp_path, code):
     """Germany's: 32 and 33 million metres, half as much again as half the Earth's circumference."""
@@ -304,11 +264,7 @@ def test_commas_between_cells_and_in_numbers_are_told_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("days", "pattern"),
-    [
-        (("2018-01-05", "2018-01-17"), "PATTERN"),
-        (("D20180105", "D20180117"), "D%Y%m%d"),
-    ],
+    ("days", "pattern"), [(("2018-01-05", "2018-01-17"), "PATTERN"), (("D20180105", "D20180117"), "D%Y%m%d")]
 )
 def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_path, days, pattern):
     cells = [
@@ -330,23 +286,6 @@ def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_
     assert about["c.txt"].epochs == pattern
     assert about["c.txt"].columns["coherence"] == "COHER"
     assert pattern == "PATTERN" or len(read_points(path, about).epochs) == 2
-
-
-@pytest.mark.parametrize(
-    ("start", "said"),
-    [
-        (b"II*\0\x08\0", "a GeoTIFF. Give points"),
-        (b"CDF\x01", "a NetCDF file. Give points"),
-        (b"MATLAB 5.0 MAT-file", "a MATLAB file. Export its table as csv"),
-        (b"\xef\xbb\xbf<?xml version", "an XML file"),
-        (b"<!DOCTYPE html><html>", "a web page"),
-        (b"0.000  676342.407  5404670.1\n", "blanks seem to stand between"),
-    ],
-)
-def test_files_that_are_no_tables_are_named_by_what_they_are(tmp_path, start, said):
-    (tmp_path / "c.txt").write_bytes(start + b"\n1 2 3\n")
-    with pytest.raises(InputError, match=said):
-        read_points(tmp_path / "c.txt")
 
 
 @pytest.mark.parametrize("code", ["EPSG:2278", "EPSG:2263", "EPSG:2222", "EPSG:6497", "EPSG:3857"])

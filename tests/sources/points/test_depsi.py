@@ -4,7 +4,7 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
-from tests.sources.make import text, zipped
+from tests.sources.make import text
 from tests.sources.points.write_depsi import HEADER, HEIGHTS, IDS, rows
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 
@@ -23,16 +23,6 @@ def test_a_file_comes_back_in_mm_and_in_the_utm_zone_of_its_middle(tmp_path):
     assert track.rmse is None
 
 
-def test_a_city_s_crs_is_taken_where_it_is_given(tmp_path):
-    track = read_points(write(tmp_path, text(rows())), PRODUCTS, crs="epsg:3035")
-    assert_track(track, expected(IDS, HEIGHTS, "d", crs="EPSG:3035"))
-
-
-def test_a_zip_with_the_file_reads_as_the_file(tmp_path):
-    path = zipped(tmp_path / "d.zip", {"export.csv": text(rows())})
-    assert_track(read_points(path, {"d.zip": Product(**ANGLES, track="T37")}), expected(IDS, HEIGHTS, "T37"))
-
-
 def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):
     path = write(tmp_path, text(rows(), [name for name in HEADER if name not in ("pnt_height", "pnt_enscoh")]))
     with caplog.at_level("INFO", "plumbline"):
@@ -40,12 +30,6 @@ def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):
     assert_track(track, expected(IDS, [0.0] * 6, "d"))
     assert track.coherence is None
     assert "has no heights; all points are taken to be of one height" in caplog.text
-
-
-def test_the_other_sign_can_be_stated(tmp_path):
-    path = write(tmp_path, text(rows()))
-    away = read_points(path, {"*": Product(**ANGLES, positive="away")})
-    np.testing.assert_array_equal(away.displacement, -read_points(path, PRODUCTS).displacement)
 
 
 def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_path):
@@ -56,13 +40,6 @@ def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_pat
         r"ingest:\n  products:\n    'd.csv': {inc",
     ):
         read_points(path)
-
-
-def test_an_empty_displacement_is_missing(tmp_path):
-    cells = rows()
-    cells[3][f"d_{DAYS[1]}"] = ""
-    displacement = read_points(write(tmp_path, text(cells)), PRODUCTS).displacement
-    assert np.argwhere(np.isnan(displacement)).tolist() == [[3, 1]]
 
 
 @pytest.mark.parametrize(

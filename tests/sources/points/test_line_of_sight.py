@@ -65,8 +65,7 @@ def test_tracks_whose_headings_are_exchanged_are_refused_with_both_figures(tmp_p
         check_pass(f"ts_{name}", "f", Product(incidence_deg=38, heading_deg=heading))
         with pytest.raises(InputError, match=rf"says {name}, and heading_deg .* Are two files exchanged\?.*by track"):
             read_points(
-                write(tmp_path, f"ts_{name}.csv"),
-                {"*": Product(incidence_deg=38, heading_deg=(540 - heading) % 360)},
+                write(tmp_path, f"ts_{name}.csv"), {"*": Product(incidence_deg=38, heading_deg=(540 - heading) % 360)}
             )
         other = {"*": Product(incidence_deg=38, heading_deg=(540 - heading) % 360, track="T1")}
         assert read_points(write(tmp_path, f"ts_{name}.csv"), other).name == "T1"

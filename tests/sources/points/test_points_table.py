@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -10,7 +10,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.points import points_table
 from plumbline.sources.points.points_table import load_points, write_points
 from plumbline.sources.points.track import Track
-from tests.sources.make import track, unless_refused
+from tests.sources.make import track
 
 
 @st.composite
@@ -32,7 +32,6 @@ def tracks(draw: st.DrawFn, name: str) -> Track:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=st.tuples(tracks("a"), tracks("b é")), row_group=st.integers(1, 4))
 def test_the_table_gives_back_every_bit(tmp_path, written, row_group):
     points_table.ROW_GROUP, before = row_group, points_table.ROW_GROUP
@@ -112,17 +111,3 @@ def test_files_that_are_no_points_table_are_refused(tmp_path):
     pq.write_table(table.replace_schema_metadata({b"plumbline": shorter}), path)
     with pytest.raises(InputError, match="a series does not have 1 epochs"):
         load_points(path)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(share=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
-def test_a_damaged_table_is_refused_or_still_says_the_same(tmp_path, share, flip):
-    path = tmp_path / "p.parquet"
-    write_points([track()], path)
-    whole = bytearray(path.read_bytes())
-    at = int(share * len(whole))
-    whole[at] ^= flip
-    path.write_bytes(whole if flip else whole[:at])
-    loaded = unless_refused(lambda: load_points(path), path)
-    if loaded:
-        assert loaded[0].displacement.tobytes() == track().displacement.tobytes()

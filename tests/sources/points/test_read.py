@@ -55,19 +55,6 @@ def test_a_format_can_be_forced_and_a_wrong_one_is_refused(tmp_path, asked):
                 read_points(path, about, format=asked)
 
 
-def test_the_description_can_force_a_format_too(tmp_path):
-    paths, _ = write_all(tmp_path)
-    with pytest.raises(InputError, match=r"2: not of format stamps \(StaMPS.*It looks like format depsi"):
-        read_points(paths["depsi"], {"2": Product(format="stamps", **ANGLES)})
-
-
-def test_an_egms_file_without_a_column_is_not_an_unknown_format(tmp_path):
-    cells = rows()
-    (tmp_path / "a.csv").write_text(text(cells, [name for name in cells[0] if name != "pid"]))
-    with pytest.raises(InputError, match="column pid is missing"):
-        read_points(tmp_path / "a.csv")
-
-
 def test_an_unknown_format_is_refused_with_the_formats_known(tmp_path):
     (tmp_path / "a.csv").write_text("lat,lon,v\n1,2,3\n")
     with pytest.raises(
@@ -135,8 +122,8 @@ def test_an_egms_product_can_have_another_name_and_the_city_s_crs(tmp_path):
         read_points(path, crs="EPSG:4326")
 
 
-@pytest.mark.parametrize("name", ["egms", "depsi"])
-def test_parts_together_are_the_product(tmp_path, monkeypatch, name):
+def test_parts_together_are_the_product(tmp_path, monkeypatch):
+    name = "egms"
     paths, about = write_all(tmp_path)
     whole = read_points(paths[name], about)
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 150)

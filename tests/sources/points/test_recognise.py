@@ -97,15 +97,6 @@ def test_a_stack_of_mintpy_is_opened_to_see_what_it_is_and_each_of_its_files_onc
     assert opens["points", "stack", WHOLE] == {"timeseries.h5": 2, **dict.fromkeys(beside, 3)}
 
 
-@pytest.mark.heavy
-def test_a_further_part_costs_one_open_more(opens, made):
-    whole, cut = (opens["ingest", made.name, size] for size in (WHOLE, CUT))
-    size = (made / "a.csv").stat().st_size
-    assert cut["a.csv"] - whole["a.csv"] == len(range(0, size - 500, CUT)) - 1 > 3
-    assert cut["b.zip"] == whole["b.zip"]
-    assert cut["c.parquet"] == whole["c.parquet"]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ingest_recognises_each_product_once_however_many_parts_it_has(city, tmp_path, monkeypatch, workers):
     asked: Counter[str] = Counter()
@@ -131,11 +122,3 @@ def test_parts_go_to_other_processes_and_are_read_there(city, monkeypatch):
     for part in sent:
         read_part(part)
         assert (part.folder / "part.json").exists()
-
-
-def test_what_was_recognised_is_read_as_its_path_is(city):
-    for name in ("a.csv", "b.zip", "c.parquet"):
-        file = recognise(city / name)
-        assert read.read_product(file).point_id.tolist() == read.read_points(city / name).point_id.tolist()
-        assert (file.format, file.header[0], file.about) == ("egms", "pid", Product())
-        assert not read.can_state_units(file)

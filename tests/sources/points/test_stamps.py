@@ -5,7 +5,6 @@ from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from tests.sources.make import text
-from tests.sources.points.opening import product_parts
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 from tests.sources.points.write_stamps import HEADER, IDS, rows
 
@@ -33,24 +32,12 @@ def test_another_name_of_the_matrix_is_read_too(tmp_path):
     assert_track(read_points(write(tmp_path, content), PRODUCTS), expected(IDS, [0.0] * 6, "s"))
 
 
-def test_epochs_out_of_order_are_sorted_with_their_values(tmp_path):
-    # Numbers 5 and 7 exchanged in the header: the third epoch stands where the second was.
-    swap = {HEADER[4]: HEADER[6], HEADER[6]: HEADER[4]}
-    cells = [{name: row[swap.get(name, name)] for name in HEADER} for row in rows()]
-    assert_track(read_points(write(tmp_path, text(cells)), PRODUCTS), expected(IDS, [0.0] * 6, "s"))
-
-
 def test_points_of_one_place_are_all_kept(tmp_path):
     cells = rows()
     track = read_points(write(tmp_path, text([*cells, cells[-1]])), PRODUCTS)
     assert len(track) == 7
     np.testing.assert_array_equal(track.displacement[5], track.displacement[6])
     assert len(set(track.point_id)) == 7
-
-
-def test_points_named_by_their_row_are_read_in_one_part(tmp_path, monkeypatch):
-    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 10)
-    assert product_parts(write(tmp_path, text(rows())), PRODUCTS) == [(0, None)]
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,6 @@ def test_capital_letters_of_a_database_s_export_do_not_matter(tmp_path, change):
     assert_track(track, expected(IDS, HEIGHTS, "t"))
 
 
-def test_semicolons_and_decimal_commas_do_not_matter(tmp_path):
-    content = text(rows("squeesar")).replace(",", ";").replace(".", ",")
-    assert_track(read_points(write(tmp_path, content), {"*": Product(**ANGLES)}), expected(IDS, HEIGHTS, "t"))
-
-
 def test_of_coordinates_in_metres_the_crs_is_asked_with_the_rest(tmp_path):
     to_plane = Transformer.from_crs(4326, 32631, always_xy=True)
     cells = []

@@ -7,7 +7,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import shapely
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -20,8 +20,6 @@ from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text
 from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells
-
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def pair(tmp_path: Path, header: list[str], name: str = "L3_U") -> tuple[Path, Path]:
@@ -119,14 +117,6 @@ def test_a_city_in_parts_is_the_city_in_one(tmp_path, monkeypatch):
     assert results[0][1:] == results[1][1:]
 
 
-def test_a_city_s_crs_is_taken(tmp_path):
-    csv, parquet = pair(tmp_path, NEWER)
-    one, other = (read_points(path, crs="EPSG:32633") for path in (csv, parquet))
-    assert one.crs == "EPSG:32633"
-    assert_same(one, other)
-    assert not np.allclose(one.easting, read_points(csv).easting, atol=1000)
-
-
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
@@ -149,12 +139,6 @@ def test_a_column_that_is_not_what_it_has_to_be_is_named(tmp_path, column, value
         changed(parquet, "los_north", pa.array([0.0] * 6))
     with pytest.raises(InputError, match=rf"L3_U\.parquet{message}"):
         read_points(changed(parquet, column, values))
-
-
-def test_missing_displacements_are_nan(tmp_path):
-    _, parquet = pair(tmp_path, NEWER)
-    changed(parquet, EPOCHS[2], pa.array([None, 1.0, 2.0, 3.0, 4.0, float("nan")]))
-    assert np.argwhere(np.isnan(read_points(parquet).displacement)).tolist() == [[0, 2], [5, 2]]
 
 
 def test_footprints_are_no_product_and_other_tables_are_refused(tmp_path):
@@ -192,7 +176,6 @@ def test_a_table_without_rows_and_one_without_epochs_are_refused(tmp_path):
         read_points(parquet)
 
 
-@FUZZ
 @given(data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_reads_as_a_track(tmp_path, data):
     _, parquet = pair(tmp_path, NEWER)
