@@ -48,6 +48,7 @@ def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     profiles(folder / "rows.csv", ROWS)
     (folder / "README.md").write_text("about")
+    (folder / "about.txt").write_text("about")
     return folder
 
 
@@ -95,13 +96,6 @@ def test_one_size_in_two_units_is_one_building(city, tmp_path):
     ingest([city], stated(), tmp_path / "out")
     (old,) = open_profiles(tmp_path / "out")
     assert old.about["groups"] == 1
-
-
-def test_notes_beside_profile_rows_are_passed_over(city, tmp_path, caplog):
-    (city / "readme.txt").write_text("about")
-    with caplog.at_level("INFO", "plumbline"):
-        ingest([city], stated(), tmp_path / "out")
-    assert "readme.txt: passed over" in caplog.text
 
 
 def test_cities_of_points_stand_beside(city, tmp_path):
@@ -164,9 +158,7 @@ def test_what_params_say_and_the_rows_are_not_is_refused(city, tmp_path):
 @pytest.mark.parametrize("name", ["labels.csv", "footprints.geojson", "points.csv", "more.zip"])
 def test_other_files_beside_profile_rows_are_refused(city, tmp_path, name):
     egms(city / name)
-    with pytest.raises(
-        InputError, match=rf"old: {name} found beside rows\.csv, profile rows by ingest\.products, 'row"
-    ):
+    with pytest.raises(InputError, match=rf"old: {name} found beside rows\.csv"):
         ingest([city], stated(), tmp_path / "out")
 
 

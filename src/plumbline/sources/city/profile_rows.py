@@ -16,9 +16,8 @@ from typing import Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.params import Ingest, Product
+from plumbline.params import Ingest
 from plumbline.params.ingest import ProfileRows
 from plumbline.sources.city.files import (
     BINARY_SUFFIXES,
@@ -27,7 +26,7 @@ from plumbline.sources.city.files import (
     NOTES,
     PARTS_OF_SHAPEFILE,
 )
-from plumbline.sources.files.opened import fits
+from plumbline.sources.files.opened import product_params
 from plumbline.sources.footprints.open import VECTOR_SUFFIXES
 
 MAX_LOCATION = 4
@@ -277,47 +276,35 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
     """
     if not folder.is_dir():
         return None
-    found, others, passed = [], [], []
+    files: list[tuple[Path, ProfileRows | None]] = []
+    others = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not path.is_file() or path.suffix.lower() in NOTES:
             continue
-        pattern, product = _stated(path, params)
+        product = product_params(path, params.products)
         silent = product.format is None and not product.columns
         likely = path.suffix.lower() == ".csv" and not path.stem.lower().startswith(NOT_PRODUCTS)
         if product.profiles or (likely and silent and looks_like_profiles(path)):
-            found.append((path, pattern, product.profiles))
+            files.append((path, product.profiles))
         elif path.name == LABELS or path.suffix.lower() in OTHERS:
             others.append(path.name)
-        else:
-            passed.append(path)
-    if not found:
+    if not files:
         return None
-    for path in passed:
-        log.info("%s: passed over, no profile rows", path)
     if others:
-        path, pattern, about = found[0]
-        why = f"profile rows by ingest.products, {pattern!r}" if about else "which looks like profile rows"
         raise InputError(
-            f"{folder}: {', '.join(others[:5])} found beside {path.name}, {why}. Those name no footprint and "
-            "hold their labels themselves: give them a folder of their own, or let the pattern in params.yaml fit them "
-            "alone."
+            f"{folder}: {', '.join(others[:5])} found beside {files[0][0].name}, which has profile rows. Those name no "
+            "footprint and hold their labels themselves: give them a folder of their own, or let the pattern in "
+            "params.yaml (ingest.products) fit them alone."
         )
-    files = []
-    for path, _, about in found:
-        if about is None:
-            raise InputError(_to_state(path))
-        files.append((path, about))
-    if not any(about.labelled for _, about in files):
+    stated = tuple((path, about) for path, about in files if about is not None)
+    if len(stated) < len(files):
+        raise InputError(_to_state(next(path for path, about in files if about is None)))
+    if not any(about.labelled for _, about in stated):
         raise InputError(
             f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
             "needs labelled buildings. Leave the folder out, or put labelled rows beside these."
         )
-    return ProfileFiles(folder.resolve().name, tuple(files))
-
-
-def _stated(path: Path, params: Ingest) -> tuple[str, Product]:
-    """Return the first pattern of `ingest.products` that fits a file, with its settings."""
-    return next((item for item in params.products.items() if fits(path, item[0])), ("", Product()))
+    return ProfileFiles(folder.resolve().name, stated)
 
 
 def _to_state(path: Path) -> str:

@@ -100,7 +100,7 @@ def _unfit(product: CsvFile, cell: str, wanted: str) -> str:
 
 def _advice(product: CsvFile, cell: str) -> str:
     """Return advice about a cell that cannot be read as a number."""
-    if DECIMAL_COMMA.fullmatch(cell.encode()):
+    if product.separator != b"," and DECIMAL_COMMA.fullmatch(cell.encode()):
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
     if not any(character.isdigit() for character in cell):
         return f" If it stands for no value, state missing: [{cell[:20]!r}] in ingest.products."

@@ -29,7 +29,7 @@ ENCODINGS = (".cpg", ".CPG", ".cst", ".CST")
 
 
 def check_whole(path: Path, member: str | None = None) -> None:
-    """Refuse a Shapefile that is shorter than its header states, or whose parts do not fit; ignore other files.
+    """Refuse a Shapefile that is shorter than its header states, or of which parts differ; ignore other files.
 
     Args:
         path: the file, or the zip that has it.
