@@ -86,9 +86,24 @@ WorkersOption = Annotated[
 ]
 
 
-USUAL = ("id_column", "damage_rate")
-"""Fields of the options of a form that stand above `RARE`."""
+USUAL = {
+    "id_column",
+    "damage_rate",
+    "host",
+    "port",
+    "model",
+    "restoration_model",
+    "folder",
+    "processes",
+    "jobs",
+    "score_folder",
+    "log_format",
+}
+"""Fields whose options stand above `RARE`."""
 METAVARS = {
+    "basemap": "URL",
+    "score_folder": "FOLDER",
+    "verify_key": "PUBLIC.pem",
     "format": "FORMAT",
     "id_column": "NAME",
     "layer": "NAME",
