@@ -14,8 +14,8 @@ import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.serve.predictions import read_predictions
-from plumbline.serve.replay import _without_repeats, first_flags, judged_dates, replay_table, until, write_replay
+from plumbline.serve.predictions import read_predictions, write_table
+from plumbline.serve.replay import _without_repeats, first_flags, judged_dates, replay_table, until
 from tests.prepare.made import EPOCHS, box, make_buildings, make_track
 from tests.tiny import run_cli
 
@@ -162,7 +162,7 @@ def test_a_flag_counts_if_the_next_judged_date_repeats_it(p_damaged, first):
 def test_a_place_without_flags_is_written_in_every_format(tmp_path, suffix):
     footprints, path = make_buildings([box(9, 12), box(9, 12, (30, 0))]), tmp_path / f"out.{suffix}"
     p_damaged = np.array([[0.1, np.nan], [0.2, 0.3]])
-    write_replay(replay_table(footprints, list(EPOCHS[:2]), p_damaged, np.array([-1, -1]), "v"), path)
+    write_table(replay_table(footprints, list(EPOCHS[:2]), p_damaged, np.array([-1, -1]), "v"), path, "buildings")
     reader = {"csv": pd.read_csv, "parquet": geopandas.read_parquet}.get(suffix, geopandas.read_file)
     table = reader(path)
     names = ["building_id", "first_flagged", "days_before_end", "p_damaged", "p_damaged_2020-01-01"]

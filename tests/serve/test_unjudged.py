@@ -9,7 +9,7 @@ import pyogrio
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import UNSURE_WHERE, reason_sentences
 from plumbline.serve.layers import HATCHINGS, REASON_GROUPS, unjudged_layer
-from plumbline.serve.predictions import check_outputs, write_predictions
+from plumbline.serve.predictions import Outputs, check_outputs, write_predictions
 from tests.serve.made import judged_of
 from tests.serve.test_predictions import predictions
 
@@ -67,5 +67,5 @@ def test_the_layer_is_no_reason_to_refuse_the_file(tmp_path):
     path = tmp_path / "out.gpkg"
     judged = town(REASONS)
     for _ in range(2):
-        check_outputs(path, None, [], tmp_path / "package")
+        check_outputs(Outputs(path), [], tmp_path / "package")
         write_predictions(judged.table, path, unjudged_layer(judged))

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand, TyperOption
-from typer.models import CommandFunctionType
+from typer.models import CommandFunctionType, OptionInfo
 
 from plumbline.core.console import console
 from plumbline.core.errors import InputError
-from plumbline.params import FORMATS, Ingest, load_ingest
-
-if TYPE_CHECKING:
-    from plumbline.sources.city.in_memory import Reading
 
 DATA = Path("data")
 PARAMS = Path("params.yaml")
@@ -40,37 +40,13 @@ PointsOption = Annotated[
 BuildingsOption = Annotated[
     Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
 ]
-IdColumnOption = Annotated[
-    str | None,
-    typer.Option(
-        "--id-column", metavar="NAME", help="Column of the footprints that identifies a building; else building_id."
-    ),
-]
-LayerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--layer", metavar="NAME", help="Layer of the footprints' file, where it has several.", rich_help_panel=RARE
-    ),
-]
 PackageOption = Annotated[
     str, typer.Option("--model", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.")
-]
-AdapterOption = Annotated[
-    str | None,
-    typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.", rich_help_panel=RARE),
 ]
 PackageArgument = Annotated[
     str,
     typer.Argument(
         metavar="PACKAGE", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package."
-    ),
-]
-FormatOption = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides.",
-        rich_help_panel=RARE,
     ),
 ]
 ProductsOption = Annotated[
@@ -79,55 +55,6 @@ ProductsOption = Annotated[
         "--params",
         help="Parameters file: section ingest, what the files do not say and which points to leave out.",
         rich_help_panel=RARE,
-    ),
-]
-SureOption = Annotated[
-    float | None,
-    typer.Option(
-        "--min-quadrant-confidence",
-        min=0,
-        max=1,
-        rich_help_panel=RARE,
-        help="Judge a building where, if it is damaged, its quadrant is right with this probability at least; the less "
-        "probable damage is, the less is asked. 0: judge all. Else as the model's package says.",
-    ),
-]
-RateOption = Annotated[
-    str,
-    typer.Option(
-        "--damage-rate",
-        metavar="RATE|auto",
-        help="Share of the buildings that are damaged, as 0.02 for 2 %; auto: estimate it from all answers.",
-    ),
-]
-RateByOption = Annotated[
-    Literal["city", "place"],
-    typer.Option(
-        "--damage-rate-by",
-        rich_help_panel=RARE,
-        help="city: one estimated share for all buildings; place: where damage gathers, the neighbours tell a share.",
-    ),
-]
-CausesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--causes",
-        metavar="FILE",
-        rich_help_panel=RARE,
-        help="What may have caused damage (tunnels, excavations, wells): lines, polygons or points. Near to it, the "
-        "share of damaged buildings is another. See docs/causes.md.",
-    ),
-]
-SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="DATE", help="Leave out the epochs before this day, as 2022-01-31.", rich_help_panel=RARE
-    ),
-]
-UntilOption = Annotated[
-    str | None,
-    typer.Option(
-        "--until", metavar="DATE", help="Leave out the epochs after this day, as 2024-06-30.", rich_help_panel=RARE
     ),
 ]
 VerifyKeyOption = Annotated[
@@ -159,24 +86,80 @@ WorkersOption = Annotated[
 ]
 
 
-def reading_of(
-    params: Path | None,
-    format_: str | None,
-    id_column: str | None = None,
-    layer: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-) -> Reading:
-    """Return how files are read: what a params file and the options say of them.
+USUAL = {
+    "id_column",
+    "damage_rate",
+    "host",
+    "port",
+    "model",
+    "restoration_model",
+    "folder",
+    "processes",
+    "jobs",
+    "score_folder",
+    "log_format",
+}
+"""Fields whose options stand above `RARE`."""
+METAVARS = {
+    "basemap": "URL",
+    "score_folder": "FOLDER",
+    "verify_key": "PUBLIC.pem",
+    "format": "FORMAT",
+    "id_column": "NAME",
+    "layer": "NAME",
+    "since": "DATE",
+    "until": "DATE",
+    "damage_rate": "RATE|auto",
+}
+BOUNDS = {"ge": "min", "le": "max"}
+"""Bound of a field -> argument of `typer.Option`."""
 
-    Raises:
-        InputError: the params file is refused, or `since` and `until` are no window.
+
+class Without(frozenset[str]):
+    """Names of the fields that a command leaves as they are by default: `Annotated[MODEL, Without({"since"})]`."""
+
+
+def _option(name: str, field: FieldInfo) -> Any:
+    """Return the option of the command line for a field: that in its annotation, or one made of what it says."""
+    option = next((one for one in field.metadata if isinstance(one, OptionInfo)), None) or typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=field.description,
+        metavar=METAVARS.get(name),
+        rich_help_panel=None if name in USUAL else RARE,
+        **{BOUNDS[bound]: getattr(one, bound) for one in field.metadata for bound in BOUNDS if hasattr(one, bound)},
+    )
+    default = Parameter.empty if field.is_required() else field.default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[field.annotation, option])
+
+
+def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that takes the fields of each model among a function's arguments as options.
+
+    Args:
+        function: with arguments annotated by a pydantic model, perhaps `Without` some of its fields.
     """
-    from plumbline.sources.city.in_memory import Reading
-    from plumbline.sources.city.window import parse_window
+    own: list[Parameter] = []
+    models: dict[str, tuple[type[BaseModel], list[Parameter]]] = {}
+    for parameter in signature(function, eval_str=True).parameters.values():
+        kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            left_out = next((note for note in notes if isinstance(note, Without)), ())
+            options = [_option(name, field) for name, field in kind.model_fields.items() if name not in left_out]
+            models[parameter.name] = kind, options
+        else:
+            own.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
-    window = parse_window(since, until)
-    return Reading(load_ingest(params) if params else Ingest(), format_, id_column, layer, window)
+    @wraps(function)
+    def command(**values: Any) -> Any:
+        for name, (kind, options) in models.items():
+            # The command line has checked them.
+            values[name] = kind.model_construct(**{option.name: values.pop(option.name) for option in options})
+        return function(**values)
+
+    added = [option for _, options in models.values() for option in options]
+    needed = [option for option in added if option.default is Parameter.empty]
+    command.__signature__ = Signature([*needed, *own, *(one for one in added if one not in needed)])  # type: ignore[attr-defined]
+    return command
 
 
 class OnceCommand(TyperCommand):
@@ -201,8 +184,14 @@ class Commands(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = OnceCommand, **about: Any
     ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """Make a command of a function, see `typer.Typer.command`."""
-        return super().command(name, cls=cls, **about)
+        """Make a command of a function, see `typer.Typer.command` and `with_options`."""
+        make = super().command(name, cls=cls, **about)
+
+        def made(function: CommandFunctionType) -> CommandFunctionType:
+            make(with_options(function))
+            return function
+
+        return made
 
 
 class PointsCommand(OnceCommand):

@@ -11,18 +11,15 @@ from rich.table import Table
 from plumbline.cli.options import (
     RARE,
     Commands,
-    FormatOption,
     PackageOption,
     PointsCommand,
     PointsOption,
     ProductsOption,
-    SinceOption,
-    UntilOption,
     VerifyKeyOption,
     print_table,
-    reading_of,
 )
 from plumbline.core.errors import InputError
+from plumbline.params import PointsOptions
 
 app = Commands()
 fields = Commands(help="Models of fields: their adapters, listed and merged.", no_args_is_help=True)
@@ -38,6 +35,7 @@ AREAS = (".gpkg", ".geojson")
 def restore(
     points: PointsOption,
     output: Annotated[Path, typer.Option(help="Cloud Optimized GeoTIFF to write.")],
+    options: PointsOptions,
     steps: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, help="Steps of restoring; without it, as the package was calibrated."),
@@ -70,9 +68,6 @@ def restore(
     workers: Annotated[
         int, typer.Option(min=1, max=1024, help="Processes; for an extent of many windows.", rich_help_panel=RARE)
     ] = 1,
-    format_: FormatOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -87,6 +82,7 @@ def restore(
     from plumbline.fields.restore.plan import Asked
     from plumbline.fields.restore.restore import restore as run
     from plumbline.release.resolve import resolve_fields
+    from plumbline.serve.options import make_reading
     from plumbline.sources.city.files import point_files
 
     asked = Asked(steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None)
@@ -95,7 +91,7 @@ def restore(
         resolve_fields(model, verify_key),
         output,
         asked,
-        reading_of(params, format_, since=since, until=until),
+        make_reading(options, params),
         buildings,
         buildings_output,
         picture,

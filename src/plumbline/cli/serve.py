@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
+from plumbline.cli.judging import Judging
 from plumbline.cli.options import (
     PARAMS,
     RARE,
-    AdapterOption,
     BuildingsOption,
-    CausesOption,
     Commands,
-    FormatOption,
-    IdColumnOption,
-    LayerOption,
-    PackageOption,
     ParamsOption,
     PointsCommand,
     PointsOption,
     ProductsOption,
-    RateByOption,
-    RateOption,
-    SinceOption,
-    SureOption,
-    UntilOption,
     VerifyKeyOption,
+    Without,
     WorkersOption,
-    reading_of,
 )
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError, SignatureRefused
@@ -43,6 +31,7 @@ from plumbline.params import (
     Package,
     Params,
     Prepare,
+    ReadingOptions,
     Score,
     is_partial,
     load_ingest,
@@ -53,46 +42,17 @@ from plumbline.params import (
 app = Commands()
 
 
-@contextmanager
-def package_folder(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
-    """Yield the folder of the package; with an adapter, a temporary merged package."""
-    from plumbline.release.resolve import resolve_model
-
-    if adapter is None:
-        yield resolve_model(model, verify_key=verify_key)
-        return
-    if verify_key is not None:
-        raise InputError(
-            f"--adapter {adapter} with --verify-key: an adapter changes the model and has no signature. "
-            "Merge it (`plumbline adapters merge`), package the result and sign that, or leave one of the two out."
-        )
-    need("torch", "--adapter")
-    from plumbline.serve.adapt import merge
-
-    with TemporaryDirectory() as folder:
-        merge(adapter, model, Path(folder) / adapter)
-        yield Path(folder) / adapter
-
-
 @app.command(
     cls=PointsCommand,
     epilog="Example: `plumbline predict --points A.zip B.zip --buildings F.geojson --output OUT.gpkg --map MAP.html`",
 )
 def predict(
-    points: PointsOption,
-    buildings: BuildingsOption,
+    judging: Judging,
     output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
-    model: PackageOption = "pretrained",
-    id_column: IdColumnOption = None,
-    damage_rate: RateOption = "auto",
-    causes: CausesOption = None,
     artifact: Annotated[
         str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.", rich_help_panel=RARE)
     ] = None,
-    adapter: AdapterOption = None,
-    layer: LayerOption = None,
-    format_: FormatOption = None,
     basemap: Annotated[
         str | None,
         typer.Option(
@@ -101,29 +61,16 @@ def predict(
             rich_help_panel=RARE,
         ),
     ] = None,
-    min_quadrant_confidence: SureOption = None,
-    damage_rate_by: RateByOption = "place",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    verify_key: VerifyKeyOption = None,
-    params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
-    from plumbline.serve.base_rate import given_rate
-    from plumbline.serve.options import Options
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
-    from plumbline.sources.city.files import point_files
 
     check_output(output)
-    if adapter is not None and artifact is not None:
+    if judging.adapter is not None and artifact is not None:
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
-    reading = reading_of(params, format_, id_column, layer, since, until)
-    by_place = damage_rate_by == "place"
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
-    files = point_files(points)
-    with package_folder(model, adapter, verify_key) as package:
-        run(files, buildings, package, output, map_path, options, artifact, basemap)
+    with judging.request() as request:
+        run(replace(request, artifact=artifact), output, map_path, basemap)
 
 
 @app.command(epilog="Example: `plumbline inspect A.zip B.zip F.geojson --output LOOK.html`")
@@ -131,24 +78,22 @@ def inspect(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Point products and footprints, in any order.")
     ],
+    options: Annotated[ReadingOptions, Without({"since", "until"})],
     output: Annotated[
         Path | None, typer.Option(help="Also write it here, .html with pictures, or .json.", metavar="FILE")
     ] = None,
-    id_column: IdColumnOption = None,
-    layer: LayerOption = None,
-    format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Say what files are, how they are understood, and what is doubtful, before a model judges by them."""
     from rich.console import Console
 
     from plumbline.serve.inspect import check_report, look, print_text, write_report
+    from plumbline.serve.options import make_reading
     from plumbline.sources.city.files import point_files
 
     if output is not None:
         check_report(output)
-    reading = reading_of(params, format_, id_column, layer)
-    findings = look(point_files(files, "FILE", footprints=True), reading)
+    findings = look(point_files(files, "FILE", footprints=True), make_reading(options, params))
     print_text(findings, Console(soft_wrap=True, highlight=False))
     if output is not None:
         write_report(findings, output)
@@ -162,42 +107,21 @@ def inspect(
     "--output REASONS.gpkg --plan PLAN.html`",
 )
 def explain(
-    points: PointsOption,
-    buildings: BuildingsOption,
+    judging: Judging,
     output: Annotated[Path, typer.Option(help="Scatterers: .csv, .gpkg, .geojson or .parquet.")],
     building: Annotated[
         list[str] | None, typer.Option(help="building_id to explain; give more by repeating. All judged ones without.")
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
-    model: PackageOption = "pretrained",
-    id_column: IdColumnOption = None,
-    damage_rate: RateOption = "auto",
-    causes: CausesOption = None,
-    adapter: AdapterOption = None,
-    layer: LayerOption = None,
-    format_: FormatOption = None,
-    min_quadrant_confidence: SureOption = None,
-    damage_rate_by: RateByOption = "place",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    verify_key: VerifyKeyOption = None,
-    params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
     need("torch", "explain")
-    from plumbline.serve.base_rate import given_rate
     from plumbline.serve.explain.run import explain as run
-    from plumbline.serve.options import Options
     from plumbline.serve.predictions import check_output
-    from plumbline.sources.city.files import point_files
 
     check_output(output)
-    reading = reading_of(params, format_, id_column, layer, since, until)
-    by_place = damage_rate_by == "place"
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
-    files = point_files(points)
-    with package_folder(model, adapter, verify_key) as package:
-        run(files, buildings, package, output, building or (), plan, options)
+    with judging.request() as request:
+        run(request, output, building or (), plan)
 
 
 @app.command(
@@ -205,8 +129,7 @@ def explain(
     epilog="Example: `plumbline report --points A.zip B.zip --buildings F.geojson --top 50 --output REPORT.pdf`",
 )
 def report(
-    points: PointsOption,
-    buildings: BuildingsOption,
+    judging: Judging,
     output: Annotated[Path, typer.Option(help="Report: .pdf (needs the extra `report`) or .html.")],
     building: Annotated[
         list[str] | None,
@@ -221,35 +144,15 @@ def report(
             metavar="FILE", help="YAML file with texts for the first page: project, client, author and address; any."
         ),
     ] = None,
-    model: PackageOption = "pretrained",
-    id_column: IdColumnOption = None,
-    damage_rate: RateOption = "auto",
-    causes: CausesOption = None,
-    adapter: AdapterOption = None,
-    layer: LayerOption = None,
-    format_: FormatOption = None,
-    min_quadrant_confidence: SureOption = None,
-    damage_rate_by: RateByOption = "place",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    verify_key: VerifyKeyOption = None,
-    params: ProductsOption = None,
 ) -> None:
     """Write a report for print: a map, a list, and a page for each building; the list for spreadsheets beside it."""
-    from plumbline.serve.base_rate import given_rate
-    from plumbline.serve.options import Options
     from plumbline.serve.report.run import TOP
     from plumbline.serve.report.run import report as run
-    from plumbline.sources.city.files import point_files
 
     if building and top is not None:
         raise InputError(f"--top {top} with --building: the report holds either the named buildings or the first ones.")
-    reading = reading_of(params, format_, id_column, layer, since, until)
-    by_place = damage_rate_by == "place"
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
-    files = point_files(points)
-    with package_folder(model, adapter, verify_key) as package:
-        run(files, buildings, package, output, building or (), top or TOP, options, about=about)
+    with judging.request() as request:
+        run(request, output, building or (), top or TOP, about)
 
 
 @app.command(
@@ -261,12 +164,8 @@ def adapt(
     buildings: BuildingsOption,
     labels: Annotated[Path, typer.Option(help="Severity and quadrant of 20 or more of the buildings: csv.")],
     name: Annotated[str, typer.Option(help="Of the adapter; it is written to adapters/NAME.")],
+    options: ReadingOptions,
     model: Annotated[str, typer.Option(help="`pretrained`, or the folder of a trained model.")] = "pretrained",
-    id_column: IdColumnOption = None,
-    layer: LayerOption = None,
-    format_: FormatOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     params: Annotated[
         Path | None,
         typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.", rich_help_panel=RARE),
@@ -275,11 +174,12 @@ def adapt(
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""
     need("torch", "adapt")
     from plumbline.serve.adapt import adapt as run
+    from plumbline.serve.options import make_reading
     from plumbline.sources.city.files import point_files
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None
-    reading = reading_of(params, format_, id_column, layer, since, until)
+    reading = make_reading(options, params)
     run(point_files(points), buildings, labels, model, name, section or Adapt(), prepare, reading)
 
 

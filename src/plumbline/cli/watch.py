@@ -9,29 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from plumbline.cli.options import (
-    AdapterOption,
-    BuildingsOption,
-    CausesOption,
-    Commands,
-    FormatOption,
-    IdColumnOption,
-    LayerOption,
-    PackageOption,
-    PointsCommand,
-    PointsOption,
-    ProductsOption,
-    RateByOption,
-    RateOption,
-    SinceOption,
-    SureOption,
-    UntilOption,
-    VerifyKeyOption,
-    print_table,
-    reading_of,
-)
-from plumbline.cli.serve import package_folder
+from plumbline.cli.judging import Judging
+from plumbline.cli.options import Commands, PointsCommand, PointsOption, ProductsOption, Without, print_table
 from plumbline.core.errors import InputError
+from plumbline.params import PointsOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,41 +26,20 @@ app = Commands()
     "--output REPLAY.gpkg`",
 )
 def replay(
-    points: PointsOption,
-    buildings: BuildingsOption,
+    judging: Judging,
     every: Annotated[str, typer.Option(metavar="DAYS", help="Step from the last epoch back, as 180d.")],
     output: Annotated[Path, typer.Option(help="Table of the buildings: .csv, .gpkg, .geojson or .parquet.")],
     threshold: Annotated[float, typer.Option(min=0, max=1, help="A building is flagged from this p_damaged on.")] = 0.5,
-    model: PackageOption = "pretrained",
-    id_column: IdColumnOption = None,
-    damage_rate: RateOption = "auto",
-    causes: CausesOption = None,
-    adapter: AdapterOption = None,
-    layer: LayerOption = None,
-    format_: FormatOption = None,
-    min_quadrant_confidence: SureOption = None,
-    damage_rate_by: RateByOption = "place",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    verify_key: VerifyKeyOption = None,
-    params: ProductsOption = None,
 ) -> None:
     """Judge every footprint as of past dates: when it would have been flagged, and how many flags to expect."""
-    from plumbline.serve.base_rate import given_rate
-    from plumbline.serve.options import Options
     from plumbline.serve.predictions import check_output
     from plumbline.serve.replay import Watch
     from plumbline.serve.replay import replay as run
-    from plumbline.sources.city.files import point_files
 
     check_output(output)
     watch = Watch(_step(every), threshold)
-    reading = reading_of(params, format_, id_column, layer, since, until)
-    by_place = damage_rate_by == "place"
-    options = Options(reading, min_quadrant_confidence, given_rate(damage_rate), causes, by_place)
-    files = point_files(points)
-    with package_folder(model, adapter, verify_key) as package:
-        run(files, buildings, package, output, watch, options)
+    with judging.request() as request:
+        run(request, output, watch)
 
 
 def _step(text: str) -> int:
@@ -106,6 +66,7 @@ def section(
     ],
     points: PointsOption,
     output: Annotated[Path, typer.Option(metavar="FILE", help="Table of what lies along the line: .csv.")],
+    options: PointsOptions,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: .svg.")] = None,
     predictions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of `plumbline predict`: the buildings that the line crosses.")
@@ -114,16 +75,18 @@ def section(
     within: Annotated[
         float, typer.Option(min=0.1, max=10_000, help="Points up to this far from the line count, m.")
     ] = 25,
-    format_: FormatOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Cut a cross section: points, buildings and a field along a line, as a table and a picture."""
+    from plumbline.serve.options import make_reading
     from plumbline.serve.place.section import cut
 
-    reading = reading_of(params, format_, None, None, since, until)
-    cut(line, points, output, picture, predictions, field, within, reading)
+    cut(line, points, output, picture, predictions, field, within, make_reading(options, params))
+
+
+NOT_IN_COMPARE = Without(
+    {"since", "until", "causes", "adapter", "min_quadrant_confidence", "damage_rate_by", "verify_key"}
+)
 
 
 @app.command(
@@ -132,8 +95,7 @@ def section(
     "--output COMPARE.csv`",
 )
 def compare(
-    points: PointsOption,
-    buildings: BuildingsOption,
+    judging: Annotated[Judging, NOT_IN_COMPARE],
     levelling: Annotated[
         Path, typer.Option(metavar="FILE", help="Levelled heights or settlements of points at dates: csv.")
     ],
@@ -149,25 +111,13 @@ def compare(
     labels: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write levelled severities as labels of `adapt`: .csv.")
     ] = None,
-    model: PackageOption = "pretrained",
-    id_column: IdColumnOption = None,
-    damage_rate: RateOption = "auto",
-    layer: LayerOption = None,
-    format_: FormatOption = None,
-    params: ProductsOption = None,
 ) -> None:
     """Compare settlement, tilt and strain by radar with those by levelling."""
-    from plumbline.serve.base_rate import given_rate
     from plumbline.serve.compare.agreement import sentence
     from plumbline.serve.compare.run import compare as run
-    from plumbline.serve.options import Options
-    from plumbline.sources.city.files import point_files
 
-    options = Options(reading_of(params, format_, id_column, layer), damage_rate=given_rate(damage_rate))
-    with package_folder(model, None, None) as package:
-        compared = run(
-            point_files(points), buildings, levelling, package, output, labels, map_path, levelling_std_mm, options
-        )
+    with judging.request() as request:
+        compared = run(request, levelling, output, labels, map_path, levelling_std_mm)
     print_table(_gist(compared.table))
     typer.echo(sentence(compared))
 

@@ -18,6 +18,7 @@ from plumbline.params.load import (
     load_section,
     parse_params,
 )
+from plumbline.params.options import JudgingOptions, PointsOptions, ReadingOptions
 from plumbline.params.prepare import Audit, Prepare, RecordedPrepare, without_audit
 from plumbline.params.section import Section
 from plumbline.params.serve import Adapt, Score, Tidy
@@ -39,12 +40,15 @@ __all__ = [
     "Gate",
     "Gates",
     "Ingest",
+    "JudgingOptions",
     "Model",
     "Optimise",
     "Package",
     "Params",
+    "PointsOptions",
     "Prepare",
     "Product",
+    "ReadingOptions",
     "RecordedPrepare",
     "Score",
     "Section",

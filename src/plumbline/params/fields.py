@@ -85,7 +85,7 @@ class TrainFields(FitOptions):
     """Steps of restoring by which an epoch is judged."""
 
 
-class AdapterFields(FitOptions):
+class AdapterFields(TrainFields):
     """Training of one low-rank adapter for each domain."""
 
     domains: list[AdapterDomain] = ["noise", "atmosphere", "unwrapping", "sparse"]
@@ -96,11 +96,7 @@ class AdapterFields(FitOptions):
     """Share of the epochs after which `unfreeze` is trained as well."""
     unfreeze: list[str] = ["conv_in", "conv_out"]
     """Modules of the base that are trained late, by name."""
-    crop: int = Field(default=64, ge=16, le=512)
     crops_a_scene: int = Field(default=8, ge=1, le=1000)
-    loss: Literal["mse", "l1", "charbonnier"] = "mse"
-    regression_share: Fraction = 0.1
-    tune_steps: int = Field(default=8, ge=1, le=1000)
 
     @model_validator(mode="after")
     def _in_one_process(self) -> Self:

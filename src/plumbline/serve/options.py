@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.params import Prepare
+from plumbline.params import Ingest, JudgingOptions, PointsOptions, Prepare, ReadingOptions, load_ingest
+from plumbline.serve.base_rate import given_rate
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
+from plumbline.sources.city.window import parse_window
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,35 @@ class Options:
 
 AS_RELEASED = Options()
 """Everything as the files and the package say."""
+
+
+def make_reading(asked: PointsOptions, params: Path | None = None) -> Reading:
+    """Return how files are read.
+
+    Args:
+        asked: options of the command line or the HTTP form. params: file with a section `ingest`.
+
+    Raises:
+        InputError: the params file is refused, or `since` and `until` are no window.
+    """
+    window = parse_window(asked.since, asked.until)
+    ingest = load_ingest(params) if params else Ingest()
+    if isinstance(asked, ReadingOptions):
+        return Reading(ingest, asked.format, asked.id_column, asked.layer, window)
+    return Reading(ingest, asked.format, window=window)
+
+
+def make_options(asked: JudgingOptions, params: Path | None = None, causes: Path | None = None) -> Options:
+    """Return how a city is read and judged.
+
+    Args:
+        asked, params: as for `make_reading`. causes: vector file, see `causes.read_causes`.
+
+    Raises:
+        InputError: as `make_reading`, or the damage rate is no share.
+    """
+    reading, rate = make_reading(asked, params), given_rate(asked.damage_rate)
+    return Options(reading, asked.min_quadrant_confidence, rate, causes, asked.damage_rate_by == "place")
 
 
 NAMED = 10

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
@@ -129,16 +129,16 @@ def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.floa
     return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Refuse an output path that cannot be written, before any work is done.
 
     Raises:
-        InputError: another suffix than the four, a folder of that name, or a parent folder that is missing or
+        InputError: another suffix than `suffixes`, a folder of that name, or a parent folder that is missing or
             not writable.
     """
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in suffixes:
         found = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
-        raise InputError(f"{path}: {found} found. The suffix chooses the format; use one of {', '.join(SUFFIXES)}.")
+        raise InputError(f"{path}: {found} found. The suffix chooses the format; use one of {', '.join(suffixes)}.")
     check_writable(path)
 
 
@@ -158,18 +158,36 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: S
         InputError: as `check_output`, or the disk refused.
         ValueError: the table breaks the contract; the message names column and building.
     """
+
+    def add(geopackage: Path) -> None:
+        add_styles(geopackage, {PREDICTIONS: predictions_style(PREDICTIONS), **add_layers(geopackage, layers)})
+        describe(geopackage)
+
     check_output(path)
-    table = _checked(predictions)
+    write_table(_checked(predictions), path, PREDICTIONS, add)
+
+
+def write_table(
+    table: geopandas.GeoDataFrame, path: Path, layer: str, add: Callable[[Path], None] | None = None
+) -> None:
+    """Write a table of footprints, atomically, in the format of the path's suffix, see `write_predictions`.
+
+    Args:
+        table: any columns, and the footprint. path: file to write. layer: its name in a GeoPackage.
+        add: puts into a GeoPackage what it has besides.
+
+    Raises:
+        InputError: the disk refused.
+    """
     suffix = path.suffix.lower()
     try:
         with atomic_file(path) as temporary:
             if suffix == ".csv":
                 table.to_wkt().to_csv(temporary, index=False)
             elif suffix == ".gpkg":
-                table.to_file(temporary, driver="GPKG", layer=PREDICTIONS)
-                styles = {PREDICTIONS: predictions_style(PREDICTIONS), **add_layers(temporary, layers)}
-                add_styles(temporary, styles)
-                describe(temporary)
+                table.to_file(temporary, driver="GPKG", layer=layer)
+                if add is not None:
+                    add(temporary)
             elif suffix == ".geojson":
                 temporary.write_text(geojson_text(table), encoding="utf-8")
             else:
@@ -274,33 +292,43 @@ def check_inputs(paths: Sequence[Path]) -> None:
             raise InputError(f"{path}: no such file.")
 
 
-def check_outputs(
-    output: Path, page: Path | None, inputs: Sequence[Path], package: Path, also: Sequence[Path] = (), what: str = "map"
-) -> None:
+class Outputs(NamedTuple):
+    """Files that a command writes."""
+
+    table: Path
+    """Its main output."""
+    page: Path | None = None
+    """HTML file, if one is wanted."""
+    beside: Sequence[Path] = ()
+    """Further files."""
+    page_name: str = "map"
+    """Name of the page in messages."""
+    suffixes: Sequence[str] = SUFFIXES
+    """That the main output may have."""
+
+
+def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> None:
     """Refuse outputs that cannot be written, or would overwrite inputs.
 
     Args:
-        output: table; see `check_output`.
-        page: HTML file, if one is wanted. what: its name in messages.
-        inputs: files that are read.
-        package: model package that is read.
-        also: further files that are written beside `output`.
+        outputs: files that are written. inputs: files that are read. package: model package that is read.
 
     Raises:
         InputError: an output lies in the package, is an input or another output, has a suffix that says another
             format, or a folder that is not there; or it is a GeoPackage with layers of somebody else.
     """
-    check_output(output)
-    _check_layers(output)
-    written = [output, *also, *([page] if page else [])]
-    for path in written:
+    table, page = outputs.table, outputs.page
+    check_output(table, outputs.suffixes)
+    _check_layers(table)
+    others = [*outputs.beside, *([page] if page else [])]
+    for path in (table, *others):
         if package.resolve() in path.resolve().parents:
             raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
         if path.resolve() in {other.resolve() for other in inputs}:
             raise InputError(f"{path}: is one of the inputs, which would be overwritten. Give another output.")
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{page}: the {what} is an HTML file; give a name that ends in .html.")
-    for path in written[1:]:
+        raise InputError(f"{page}: the {outputs.page_name} is an HTML file; give a name that ends in .html.")
+    for path in others:
         check_writable(path)
 
 

@@ -6,7 +6,6 @@ Shape legend: F footprints, D dates.
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,21 +16,17 @@ import geopandas
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pyogrio.errors import DataLayerError, DataSourceError
 from scipy import stats
 
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, why_unwritten
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.scatterers import check_epochs
 from plumbline.serve.columns import has_answer
-from plumbline.serve.judgement import OpenModel, answer, open_model
-from plumbline.serve.options import AS_RELEASED, Options
-from plumbline.serve.predictions import BUILDINGS, check_inputs, check_outputs, geojson_text
-from plumbline.sources.city.in_memory import SHORT_DAYS, CityInMemory, read_city_files
+from plumbline.serve.predictions import BUILDINGS, Outputs, write_table
+from plumbline.serve.request import OpenCity, Request, open_city
+from plumbline.sources.city.in_memory import SHORT_DAYS
 from plumbline.sources.city.window import Window
-from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.epochs import DAYS_A_YEAR, TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
@@ -47,40 +42,28 @@ class Watch(NamedTuple):
     threshold: float = 0.5
 
 
-def replay(
-    points: Sequence[AnyFile],
-    buildings: Path,
-    package: Path,
-    output: Path,
-    watch: Watch,
-    options: Options = AS_RELEASED,
-    artifact: str | None = None,
-) -> geopandas.GeoDataFrame:
+def replay(request: Request, output: Path, watch: Watch) -> geopandas.GeoDataFrame:
     """Judge every footprint as of each date, and write when it was first flagged.
 
     Args:
-        points: product files, each one track. buildings: footprints. package: model package folder.
+        request: what is judged.
         output: table, see `replay_table`; the suffix names the format.
-        watch: dates and threshold. options: how the files are read and the answers judged.
-        artifact: model of the package; its default without.
+        watch: dates and threshold.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    inputs = [*(as_file(file).path for file in points), buildings, *options.files]
-    check_inputs(inputs)
-    check_outputs(output, None, inputs, package)
-    model = open_model(package, artifact)
-    city = read_city_files(points, buildings, options.reading, folder=output.absolute().parent)
-    check_epochs(city.points, TREND_EPOCHS)
-    dates = judged_dates(city.points, watch.every_days)
-    judged = list(_judge(city, dates, model, watch.threshold, options))
+    opened = open_city(request, Outputs(output))
+    points = opened.city.points
+    check_epochs(points, TREND_EPOCHS)
+    dates = judged_dates(points, watch.every_days)
+    judged = list(_judge(opened, dates, watch.threshold))
     p_damaged = np.column_stack([one.p_damaged_F for one in judged])
     first = first_flags(p_damaged, watch.threshold)
-    table = replay_table(city.footprints, dates, p_damaged, first, model.about.version)
-    write_replay(table, output)
+    table = replay_table(opened.city.footprints, dates, p_damaged, first, opened.model.about.version)
+    write_table(table, output, BUILDINGS)
     _say_rate(first, p_damaged, watch)
-    _say_doubts(judged, options)
+    _say_doubts(judged, opened.options.damage_rate is not None)
     return table
 
 
@@ -117,15 +100,14 @@ class _AsOf(NamedTuple):
     unsure_where: int
 
 
-def _judge(
-    city: CityInMemory, dates: Sequence[np.datetime64], model: OpenModel, threshold: float, options: Options
-) -> Iterator[_AsOf]:
+def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -> Iterator[_AsOf]:
     """Judge as of each date, with a line in the log."""
+    city = opened.city
     ever = np.zeros(len(city.footprints), bool)
     said: set[str] = set()
     for day in track(dates, len(dates), "replay"):
         with _without_repeats(said):
-            judged = answer(replace(city, points=until(city.points, day)), model, options).judged
+            judged = opened._replace(city=replace(city, points=until(city.points, day))).answer().judged
         p_damaged_F = judged.table["p_damaged"].where(has_answer(judged.table)).to_numpy(float)
         flagged = p_damaged_F >= threshold
         log.info(
@@ -198,27 +180,6 @@ def replay_table(
     return table.astype({"building_id": "str", "first_flagged": "str", "days_before_end": "Int64"})
 
 
-def write_replay(table: geopandas.GeoDataFrame, path: Path) -> None:
-    """Write the table, atomically, in the format of the suffix, as `write_predictions` does.
-
-    Raises:
-        InputError: the disk refused.
-    """
-    suffix = path.suffix.lower()
-    try:
-        with atomic_file(path) as temporary:
-            if suffix == ".csv":
-                table.to_wkt().to_csv(temporary, index=False)
-            elif suffix == ".gpkg":
-                table.to_file(temporary, driver="GPKG", layer=BUILDINGS)
-            elif suffix == ".geojson":
-                temporary.write_text(geojson_text(table), encoding="utf-8")
-            else:
-                table.to_parquet(temporary, index=False)
-    except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
-        raise InputError(f"{path}: could not be written ({why_unwritten(error, path)}).") from error
-
-
 def _say_rate(first: Index, p_FD: Float, watch: Watch) -> None:
     """Log how many buildings are flagged after the first date; each later date that judges one stands for a step."""
     flags, years = int((first > 0).sum()), np.isfinite(p_FD[:, 1:]).sum() * watch.every_days / DAYS_A_YEAR
@@ -232,10 +193,10 @@ def _say_rate(first: Index, p_FD: Float, watch: Watch) -> None:
         )
 
 
-def _say_doubts(judged: Sequence[_AsOf], options: Options) -> None:
+def _say_doubts(judged: Sequence[_AsOf], is_rate_given: bool) -> None:
     """Log what the flags depend on besides the points: the estimated share, and buildings without a judgement."""
     rates = [one.damage_rate for one in judged]
-    if options.damage_rate is None and len(rates) > 1:
+    if not is_rate_given and len(rates) > 1:
         log.info(
             "The share of damaged buildings was estimated anew at each date (%.1f to %.1f %%), and every p_damaged "
             "follows it. To compare dates, give it: --damage-rate 0.01",

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from fastapi import Form, UploadFile
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from plumbline.fields.restore.field import FORM
-from plumbline.params.ingest import Format
+from plumbline.params import JudgingOptions, PointsOptions, ReadingOptions
 from plumbline.serve.report.about import About
 
-Text = Annotated[str | None, Field(max_length=200)]
-Day = Annotated[str | None, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", json_schema_extra={"format": "date"})]
 
-
-class PointsForm(BaseModel):
+class PointsForm(PointsOptions):
     """Points, and how they are read; another field is refused."""
 
     model_config = ConfigDict(extra="forbid")
     points: list[UploadFile] = Field(description="Point products, each one track.")
     params: UploadFile | None = Field(None, description="Section `ingest` as YAML.")
-    format: Format | None = None
-    layer: Text = None
-    since: Day = Field(None, description="Leave out the epochs before this day.")
-    until: Day = Field(None, description="Leave out the epochs after this day.")
 
 
-class BuildingsForm(PointsForm):
+class BuildingsForm(PointsForm, ReadingOptions):
     """Points and the footprints of buildings: the form of `tensors`."""
 
     buildings: list[UploadFile] = Field(description="Footprints; of a Shapefile all parts.")
-    id_column: Text = None
 
 
-class PredictForm(BuildingsForm, About):
+class PredictForm(BuildingsForm, JudgingOptions, About):
     """Form of `predict`; its last fields are the texts of the report's first page."""
 
     causes: UploadFile | None = Field(None, description="What may have caused damage: one vector file.")
-    damage_rate: str = Field("auto", max_length=30, description="A share, as 0.02, or `auto`.")
-    damage_rate_by: Literal["city", "place"] = "place"
-    min_quadrant_confidence: float | None = Field(None, ge=0, le=1)
     artifact: Literal["pruned", "fp16", "int8"] | None = None
     building: list[str] = Field([], description="`building_id` in the report (PDF); else the first 20 of the list.")
 
@@ -49,6 +38,7 @@ class RestoreForm(PointsForm):
     """Form of `restore`."""
 
     buildings: list[UploadFile] = Field([], description="Footprints, to read the field off.")
+    layer: str | None = Field(None, max_length=200, description="Layer of the footprints' file, where it has several.")
     num_inference_steps: int | None = Field(
         None, ge=1, le=50, description="Without it, as the model was calibrated; so for `samples`."
     )

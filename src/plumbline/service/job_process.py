@@ -15,7 +15,7 @@ from plumbline.core.errors import InputError, PlumblineError, refused_by_disk
 from plumbline.core.extras import is_installed
 from plumbline.core.files import read_json, write_json
 from plumbline.core.jobs import die_with_parent
-from plumbline.params import Ingest, load_ingest
+from plumbline.params import JudgingOptions, ReadingOptions
 from plumbline.serve.predictions import write_text
 from plumbline.service.job_store import (
     CAUSES,
@@ -92,16 +92,15 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.judgement import answer, open_model
     from plumbline.serve.layers import further_layers
     from plumbline.serve.map.document import make_document
-    from plumbline.serve.options import Options, rows_named
+    from plumbline.serve.options import make_options, rows_named
     from plumbline.serve.predictions import write_predictions
     from plumbline.serve.report.about import About
     from plumbline.serve.report.run import TOP, report_of, write_report
 
     given = task["options"]
-    city, buildings, reading = _read_city(folder, task)
+    city, buildings = _read_city(folder, task)
     causes = next((folder / CAUSES).iterdir(), None) if (folder / CAUSES).is_dir() else None
-    by_place = given.get("damage_rate_by") != "city"
-    options = Options(reading, given.get("min_quadrant_confidence"), given.get("damage_rate"), causes, by_place)
+    options = make_options(JudgingOptions.model_validate(given), _params(folder), causes)
     model = open_model(Path(task["package"]), given.get("artifact"))
     chosen = given["building"]
     if chosen:
@@ -127,7 +126,7 @@ def _tensors(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.service.tensors import make_tensors
 
     about = verify_package(Path(task["package"]))
-    city, buildings, _ = _read_city(folder, task)
+    city, buildings = _read_city(folder, task)
     prepared = prepare_buildings(city.points, city.footprints, about.prepare, shown=True)
     if len(prepared.sequences) > task["tensor_buildings"]:
         raise InputError(
@@ -179,8 +178,8 @@ def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> 
         write_text(page_html(document), folder / RESULTS / MAP)
 
 
-def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path, Reading]:
-    """Read points and footprints, and refuse too many; return them, the footprints' file, and how they were read."""
+def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
+    """Read points and footprints, and refuse too many; return them, and the footprints' file."""
     from plumbline.sources.city.in_memory import Say, read_city_files
 
     points, buildings, reading = _inputs(folder, task["options"])
@@ -193,20 +192,21 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path, 
         raise InputError(
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
         )
-    return city, buildings, reading
+    return city, buildings
 
 
 def _inputs(folder: Path, given: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
     """Return points, footprints and how they are read; strangers have sent them."""
-    from plumbline.sources.city.in_memory import Reading
-    from plumbline.sources.city.window import parse_window
+    from plumbline.serve.options import make_reading
     from plumbline.sources.points.formats.hdf5 import probe_first
 
     probe_first()
-    ingest = load_ingest(folder / PARAMS) if (folder / PARAMS).exists() else Ingest()
-    window = parse_window(given.get("since"), given.get("until"))
-    reading = Reading(ingest, given.get("format"), given.get("id_column"), given.get("layer"), window)
+    reading = make_reading(ReadingOptions.model_validate(given), _params(folder))
     return sorted((folder / POINTS).iterdir()), buildings_file(folder), reading
+
+
+def _params(folder: Path) -> Path | None:
+    return folder / PARAMS if (folder / PARAMS).exists() else None
 
 
 def _check_size(tracks: list[Track], task: dict[str, Any]) -> None:

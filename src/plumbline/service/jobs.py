@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from plumbline.core.console import request_id
 from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import parse_box
-from plumbline.serve.base_rate import given_rate
+from plumbline.serve.options import make_options, make_reading
 from plumbline.service import job_store as job_files
 from plumbline.service.forms import AS_FORM, FILES, BuildingsForm, PredictForm, RestoreForm
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status
@@ -29,7 +29,6 @@ from plumbline.service.openapi import BUILDING, GEOJSON
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
 from plumbline.service.settings import Limits
 from plumbline.service.tensors import Tensors
-from plumbline.sources.city.window import parse_window
 
 AnyForm = BuildingsForm | RestoreForm
 FULL_SECONDS = 30
@@ -93,7 +92,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
         if store.counts()["queued"] >= limits.queue:
             raise _full(meters, limits)
-        options = form.model_dump(exclude=FILES) | options | parse_window(form.since, form.until).record()
+        _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)  # refuses what makes no sense
+        options = form.model_dump(exclude=FILES) | options
         job = job_files.new_id()
         job_files.store_uploads(root, job, form.points, form.buildings, form.params, causes)
         folder = root / job_files.JOBS / job
@@ -134,7 +134,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 
     @router.post("/predict", summary="Judge buildings", **files)
     def predict(request: Request, form: Annotated[PredictForm, AS_FORM]) -> Response:
-        return accept(request, "predict", form, {"damage_rate": given_rate(form.damage_rate)})
+        return accept(request, "predict", form, {})
 
     @router.post("/restore", summary="Restore a field", **files)
     def restore(request: Request, form: Annotated[RestoreForm, AS_FORM]) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
@@ -19,26 +19,21 @@ class Limits(BaseModel):
     """Limits of one service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    upload_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 2048
-    """Of one request, MB."""
-    files: Annotated[int, Field(ge=1, le=1000)] = 40
-    """Of one request."""
-    points: Annotated[int, Field(ge=1)] = 5_000_000
-    """Of one job, over all its products."""
-    footprints: Annotated[int, Field(ge=1)] = 500_000
-    jobs: Annotated[int, Field(ge=1, le=1000)] = 1
-    """That run at once, over all processes of the service."""
-    queue: Annotated[int, Field(ge=0, le=100_000)] = 32
-    """Jobs that wait; more are refused with 429."""
-    job_memory_mb: Annotated[int, Field(ge=256)] = 8192
-    job_minutes: Annotated[float, Field(gt=0)] = 120.0
-    keep_hours: Annotated[float, Field(gt=0)] = 24.0
-    """Files of a job that has ended are removed after as many hours."""
-    infer_at_once: Annotated[int, Field(ge=1, le=10_000)] = 32
+    jobs: int = Field(default=1, ge=1, le=1000, description="Jobs that run at once; the others wait.")
+    queue: int = Field(default=32, ge=0, le=100_000, description="Jobs that may wait; more are refused with 429.")
+    upload_mb: int = Field(default=2048, ge=1, le=1_000_000, description="Largest request, MB.")
+    files: int = Field(default=40, ge=1, le=1000)
+    """Largest number of files of a request."""
+    points: int = Field(default=5_000_000, ge=1, description="Most points of a job, over all its products.")
+    footprints: int = Field(default=500_000, ge=1, description="Most footprints of a job.")
+    job_memory_mb: int = Field(default=8192, ge=256, description="Most memory of a job, MB.")
+    job_minutes: float = Field(default=120.0, gt=0, description="Longest time of a job, minutes.")
+    keep_hours: float = Field(default=24.0, gt=0, description="Time for which files of ended jobs are kept, hours.")
+    infer_at_once: int = Field(default=32, ge=1, le=10_000)
     """Requests for tensors that run or wait in one process; more are refused with 503."""
-    infer_mb: Annotated[int, Field(ge=1, le=10_000)] = 256
-    """Of one request for tensors, MB."""
-    tensor_buildings: Annotated[int, Field(ge=1)] = 2000
+    infer_mb: int = Field(default=256, ge=1, le=10_000)
+    """Largest request for tensors, MB."""
+    tensor_buildings: int = Field(default=2000, ge=1)
     """Most buildings whose tensors are given at once. As JSON they stay below `infer_mb`."""
 
 
@@ -46,26 +41,31 @@ class Settings(BaseModel):
     """Settings of one service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    folder: Path
-    """Holds uploads, results and the list of jobs."""
-    host: str = LOOPBACK
-    port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    processes: Annotated[int, Field(ge=1, le=64)] = 1
-    model: str = "pretrained"
-    """Of diagnosis: `pretrained`, `champion` or the folder of a package."""
-    restoration_model: str = "pretrained"
+    host: str = Field(default=LOOPBACK, description="Address; one that others can reach needs a token.")
+    port: int = Field(default=8000, ge=0, le=65535)
+    model: str = Field(
+        default="pretrained", description="Of diagnosis: `pretrained`, `champion`, or the folder of a package."
+    )
+    restoration_model: str = Field(default="pretrained", description="Of restoration, in the same way.")
+    folder: Path = Field(default=Path(".plumbline/service"), description="Holds uploads, results and the list of jobs.")
+    processes: int = Field(default=1, ge=1, le=64, description="Processes that answer requests.")
+    score_folder: Path | None = Field(
+        default=None, description="Results of `plumbline score` (data/score), whose drift /metrics then shows."
+    )
+    log_format: LogFormat = Field(
+        default="text", description="Form of the log; json: one object a line, also for each request."
+    )
+    verify_key: Path | None = Field(
+        default=None, description="Public key: refuse packages that are not signed with it, or were altered since."
+    )
+    basemap: str | None = Field(
+        default=None,
+        description="Address of a base map for the web page, with {z}, {x} and {y}; without, it needs no network.",
+    )
     tokens: tuple[SecretStr, ...] = ()
     """Each sees its own jobs only. Without any, everybody may ask and sees all."""
-    verify_key: Path | None = None
-    """Public key; packages that it does not verify are refused."""
-    poll_seconds: Annotated[float, Field(gt=0)] = 5.0
+    poll_seconds: float = Field(default=5.0, gt=0)
     """Between two looks for another champion."""
-    basemap: str | None = None
-    """Address of a base map for the web page; none by default, so that the page loads nothing from elsewhere."""
-    score_folder: Path | None = None
-    """Results of `plumbline score`, whose drift `/metrics` shows; None: no drift is shown."""
-    log_format: LogFormat = "text"
-    """Form of the log; `json` also writes a line for each request."""
     limits: Limits = Limits()
 
     @field_validator("tokens")

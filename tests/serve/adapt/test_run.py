@@ -23,6 +23,7 @@ from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.adapt import merge
 from plumbline.serve.predict import predict
+from plumbline.serve.request import Request
 from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
 from plumbline.train.monitor.record import hardware
@@ -140,7 +141,7 @@ def test_one_model_is_exported_over_nothing_of_others(merged, tmp_path):
 def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
     from plumbline.release.promotion import promote  # loads MLflow
 
-    table = predict(tiny.products(), tiny.footprints, merged, tmp_path / "said.csv")
+    table = predict(Request(tiny.products(), tiny.footprints, merged), tmp_path / "said.csv")
     assert set(table["model_version"]) == {read_json(merged / "manifest.json")["version"]}
     with pytest.raises(GateRefused, match="'not asked', not 'pass'"):
         promote(merged, lambda candidate, champion: None)
@@ -165,7 +166,7 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path, m
     given = (*points, "--buildings", tiny.footprints, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")
     ended = run_cli("predict", *given, "--adapter", "athens", cwd=project)
     assert ended.code == 0, ended.err
-    predict(tiny.products(), tiny.footprints, merged, tmp_path / "merged.csv")
+    predict(Request(tiny.products(), tiny.footprints, merged), tmp_path / "merged.csv")
     assert (tmp_path / "said.csv").read_text() == (tmp_path / "merged.csv").read_text()
     ended = run_cli("predict", *given, "--adapter", "athens", "--artifact", "int8", cwd=project)
     assert (ended.code, ended.err) == (

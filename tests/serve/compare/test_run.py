@@ -11,8 +11,9 @@ import pytest
 import shapely
 
 from plumbline.core.errors import InputError
+from plumbline.pretrained import PACKAGE
 from plumbline.serve.compare.run import place_points
-from plumbline.serve.options import Options
+from plumbline.serve.request import Request
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.crs import GLOBE, transformer
@@ -145,7 +146,7 @@ def test_points_are_placed_by_degrees_metres_or_name(city, levels):
         read = Levelling(
             Path("l.csv"), own["point"].to_numpy(object), building, place, np.zeros(2, "M8[D]"), values, values
         )
-        placed = place_points(read, city, BASE / "fp.gpkg", Options())
+        placed = place_points(read, city, Request([], BASE / "fp.gpkg", PACKAGE))
         assert placed.row.tolist() == expected.tolist()
         near = np.isfinite(placed.xy).all(1)
         np.testing.assert_allclose(placed.xy[near], metres[near], atol=0.01)

@@ -27,6 +27,7 @@ from plumbline.serve.columns import ASKED, WHOLE
 from plumbline.serve.explain import attribution
 from plumbline.serve.explain.run import buildings_path, explain
 from plumbline.serve.predictions import read_predictions
+from plumbline.serve.request import Request
 from plumbline.sources.city.in_memory import read_tracks
 from tests.prepare.made import PARAMS, make_scene
 from tests.tiny import City, run_cli
@@ -187,7 +188,8 @@ def test_blocks_and_company_change_nothing(city, tmp_path, scatterers, judged, m
     """And points between two buildings stay with the nearer one, whether that is asked for or not."""
     monkeypatch.setattr(attribution, "CELLS", 2)
     chosen = judged.index[::3].tolist()
-    some = explain(city.products(), city.footprints, pretrained.PACKAGE, tmp_path / "out.parquet", chosen).scatterers
+    request = Request(city.products(), city.footprints, pretrained.PACKAGE)
+    some = explain(request, tmp_path / "out.parquet", chosen).scatterers
     wanted = scatterers[scatterers["building_id"].isin(chosen)]
     key = ["building_id", "track", "point_id"]
     assert some[key].to_numpy().tolist() == wanted[key].to_numpy().tolist()
@@ -282,7 +284,7 @@ def test_the_table_of_buildings_overwrites_no_input(city, tmp_path):
     copy = tmp_path / "e_buildings.csv"
     copy.write_bytes(city.footprints.read_bytes())
     with pytest.raises(InputError, match=r"e_buildings\.csv: is one of the inputs"):
-        explain(city.products(), copy, pretrained.PACKAGE, tmp_path / "e.csv")
+        explain(Request(city.products(), copy, pretrained.PACKAGE), tmp_path / "e.csv")
     assert copy.read_bytes() == city.footprints.read_bytes()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.serve.layers import scatterer_layers
-from plumbline.serve.predictions import check_outputs, read_predictions, write_predictions
+from plumbline.serve.predictions import Outputs, check_outputs, read_predictions, write_predictions
 from tests.prepare.made import EPOCHS, make_track
 from tests.serve.test_predictions import assert_same, predictions
 
@@ -91,12 +91,12 @@ def test_our_own_file_may_be_written_again_and_another_with_such_layers_not(tmp_
     path = tmp_path / "out.gpkg"
     written = table()
     for _ in range(2):
-        check_outputs(path, None, [], tmp_path / "package")
+        check_outputs(Outputs(path), [], tmp_path / "package")
         write_predictions(written, path, layers_of(written))
     other = tmp_path / "other.gpkg"
     written[["geometry"]].to_file(other, layer="scatterers_mine")
     with pytest.raises(InputError, match="has the layers scatterers_mine, which would be lost"):
-        check_outputs(other, None, [], tmp_path / "package")
+        check_outputs(Outputs(other), [], tmp_path / "package")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".geojson", ".parquet"])

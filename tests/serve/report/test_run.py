@@ -12,7 +12,8 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.pretrained import PACKAGE
-from plumbline.serve.report.run import MOST, as_html, as_pdf, check_report, report_of, write_sheet
+from plumbline.serve.predictions import check_outputs
+from plumbline.serve.report.run import MOST, as_html, as_pdf, outputs_of, report_of, write_sheet
 from plumbline.serve.report.words import LONGEST_TEXT
 from tests.serve.report.conftest import CASE
 from tests.tiny import run_cli
@@ -102,7 +103,7 @@ def test_the_page_holds_each_building(made):
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("r.docx", r"ends in \.pdf or \.html"),
+        ("r.docx", r"use one of \.pdf, \.html"),
         ("nowhere/r.pdf", "nothing can be written into .*nowhere"),
         ("in.html", "one of the inputs"),
         ("points.html", "points_list.csv: is one of the inputs"),
@@ -110,7 +111,7 @@ def test_the_page_holds_each_building(made):
 )
 def test_an_output_that_cannot_be_is_refused(tmp_path, output, said):
     with pytest.raises(InputError, match=said):
-        check_report(tmp_path / output, [tmp_path / "in.html", tmp_path / "points_list.csv"], PACKAGE)
+        check_outputs(outputs_of(tmp_path / output), [tmp_path / "in.html", tmp_path / "points_list.csv"], PACKAGE)
 
 
 def test_top_and_named_buildings_exclude_each_other(footprints, tmp_path):

@@ -10,6 +10,7 @@ import shapely
 from plumbline.pretrained import PACKAGE
 from plumbline.serve.options import Options
 from plumbline.serve.predict import predict
+from plumbline.serve.request import Request
 from plumbline.sources.city.in_memory import Reading
 from plumbline.sources.footprints.buildings import read_buildings
 
@@ -30,7 +31,7 @@ def base() -> geopandas.GeoDataFrame:
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory) -> geopandas.GeoDataFrame:
-    return predict(POINTS, BASE / "fp.gpkg", PACKAGE, tmp_path_factory.mktemp("base") / "out.csv")
+    return predict(Request(POINTS, BASE / "fp.gpkg", PACKAGE), tmp_path_factory.mktemp("base") / "out.csv")
 
 
 def test_texts_in_utf_8_without_a_cpg_are_as_they_were_written(base, caplog):
@@ -51,9 +52,8 @@ def test_google_open_buildings_are_at_the_same_place_without_a_crs_in_the_file(b
 @pytest.mark.parametrize("folder", OTHERS)
 def test_the_answer_is_the_same_one(answer, tmp_path, folder):
     name, ids = OTHERS[folder]
-    other = predict(
-        POINTS, CASES / folder / name, PACKAGE, tmp_path / "out.csv", options=Options(Reading(id_column=ids))
-    )
+    options = Options(Reading(id_column=ids))
+    other = predict(Request(POINTS, CASES / folder / name, PACKAGE, options), tmp_path / "out.csv")
     assert other["status"].tolist() == answer["status"].tolist()
     assert other["quadrant"].tolist() == answer["quadrant"].tolist()
     np.testing.assert_allclose(other["severity_permille"], answer["severity_permille"], atol=FEWER_DIGITS)

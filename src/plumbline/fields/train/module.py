@@ -24,7 +24,7 @@ from plumbline.fields.prepare.conditions import (
     mirrored,
     mirrored_field,
 )
-from plumbline.params.fields import AdapterFields, TrainFields
+from plumbline.params.fields import TrainFields
 from plumbline.train.distributed.strategies import gather
 from plumbline.train.fit.fitting import Fitting
 
@@ -68,7 +68,7 @@ class CropData(LightningDataModule):
 
     steps_vary = True
 
-    def __init__(self, train: SceneSet, tune: SceneSet, params: TrainFields | AdapterFields) -> None:
+    def __init__(self, train: SceneSet, tune: SceneSet, params: TrainFields) -> None:
         """Check scenes and crop size, and set up the data.
 
         Raises:
@@ -112,9 +112,7 @@ class CropData(LightningDataModule):
         return DataLoader(Crops(self.tune, self.params.crop, batches), batch_size=None)
 
 
-def drawn_rows(
-    scenes: SceneSet, params: TrainFields | AdapterFields, epoch: int, drawn: NDArray[np.intp]
-) -> NDArray[np.int64]:
+def drawn_rows(scenes: SceneSet, params: TrainFields, epoch: int, drawn: NDArray[np.intp]) -> NDArray[np.int64]:
     """Draw (N, 4) scene, row, column and mirror of each example of an epoch, from the seed and the epoch alone."""
     rng = np.random.default_rng([params.seed, epoch])
     count = len(drawn) * params.crops_a_scene
@@ -154,11 +152,11 @@ class FieldOptimisation(Fitting):
     metrics: ClassVar[tuple[str, ...]] = ("score", "rmse_mm", "rmse_ratio")
     network: ClassVar[str] = "model.unet"
 
-    def __init__(self, model: FieldDenoiser, params: TrainFields | AdapterFields, section: str = "train") -> None:
+    def __init__(self, model: FieldDenoiser, params: TrainFields, section: str = "train") -> None:
         """Set up the run. `section`: name of the section that `params` is, for messages."""
         super().__init__(params, params, section)
         self.model = model
-        self.params: TrainFields | AdapterFields = params
+        self.params: TrainFields = params
         self._seen: list[NDArrayList] = []
 
     def parameter_counts(self) -> dict[str, int]:

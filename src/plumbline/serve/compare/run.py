@@ -26,14 +26,14 @@ from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table, raised
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
 from plumbline.serve.compare.misread import misread
-from plumbline.serve.judgement import answer, open_model, say_unjudged
+from plumbline.serve.judgement import say_unjudged
 from plumbline.serve.map.page import check_page, write_map
-from plumbline.serve.options import AS_RELEASED, Options
-from plumbline.serve.predictions import COMPARED, LEVELLING, check_inputs, check_outputs, write_text
-from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
+from plumbline.serve.predictions import COMPARED, LEVELLING, Outputs, write_text
+from plumbline.serve.request import Request, open_city
+from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.window import parse_window
 from plumbline.sources.crs import GLOBE, transformer
-from plumbline.sources.files.opened import AnyFile, as_file, fits
+from plumbline.sources.files.opened import fits
 from plumbline.sources.levelling import Levelling, read_levelling
 from plumbline.sources.points.epochs import TREND_EPOCHS
 
@@ -61,39 +61,32 @@ class Placed(NamedTuple):
 
 
 def compare(
-    points: Sequence[AnyFile],
-    buildings: Path,
+    request: Request,
     levelling: Path,
-    package: Path,
     output: Path,
     labels: Path | None = None,
     map_path: Path | None = None,
     std_mm: float = STD_MM,
-    options: Options = AS_RELEASED,
 ) -> Compared:
     """Compare radar and levelling over their common period, and write the table and a picture beside it.
 
     Args:
-        points: product files, each one track. buildings: footprints. levelling: table, see `read_levelling`.
-        package: model package folder. output: .csv or .gpkg; the picture has its name and .svg.
+        request: what is judged. levelling: table, see `read_levelling`.
+        output: .csv or .gpkg; the picture has its name and .svg.
         labels: csv for `adapt` to write. map_path: HTML map to write, with the levelled points as a layer.
-        std_mm: of a height without an error. options: as of `predict`.
+        std_mm: of a height without an error.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    inputs = [*(as_file(file).path for file in points), buildings, levelling, *options.files]
     picture = output.with_suffix(".svg")
-    check_inputs(inputs)
-    if output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{output}: suffix '{output.suffix}' found. Use one of {', '.join(SUFFIXES)}.")
-    check_outputs(output, map_path, inputs, package, [picture, *([labels] if labels else [])])
     if map_path is not None:
         check_page()
     read = read_levelling(levelling)
-    model = open_model(package)
-    city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
-    placed = place_points(read, city, buildings, options)
+    beside = [picture, *([labels] if labels else [])]
+    opened = open_city(request, Outputs(output, map_path, beside, suffixes=SUFFIXES), [levelling])
+    city = opened.city
+    placed = place_points(read, city, request)
     epochs = np.concatenate([track.epochs for track in city.points])
     period, wrong = sound(read, common_period(read, epochs.min(), epochs.max(), std_mm), placed)
     houses = houses_of(period, placed.row, placed.xy, city.footprints)
@@ -104,7 +97,7 @@ def compare(
         )
     log.info("compared from %s to %s: %d levelled buildings", period.begin, period.end, len(houses))
     city = within(city, period)
-    answered = answer(city, model, options, areas=map_path is not None)
+    answered = opened._replace(city=city).answer(areas=map_path is not None)
     judged = answered.judged
     say_unjudged(judged)
     compared = compare_houses(houses, judged.table, answered.prepared.whole, period)._replace(left_out=wrong)
@@ -112,8 +105,8 @@ def compare(
     write_compared(compared, levelled, output)
     write_text(draw(compared), picture)
     if map_path is not None:
-        title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
-        write_map(judged._replace(levelling=levelled), city.points, map_path, title, owners=owners)
+        owners = answered.prepared.owners
+        write_map(judged._replace(levelling=levelled), city.points, map_path, request.title, owners=owners)
     if labels is not None:
         write_labels(houses, compared, labels)
     return compared
@@ -143,15 +136,15 @@ def within(city: CityInMemory, period: Period) -> CityInMemory:
     return replace(city, points=[window.cut(track.name, track, TREND_EPOCHS) for track in city.points])
 
 
-def place_points(read: Levelling, city: CityInMemory, buildings: Path, options: Options) -> Placed:
+def place_points(read: Levelling, city: CityInMemory, request: Request) -> Placed:
     """Assign levelled points to footprints: by `building_id`, else the one that holds them or is within `REACH_M`.
 
     Raises:
         InputError: a building is unknown, or no point is near to any.
     """
-    shapes = city.footprints.geometry.to_numpy()
+    shapes, buildings = city.footprints.geometry.to_numpy(), request.buildings
     tree = shapely.STRtree(shapes)
-    tried = [(crs, _moved(read, crs, str(city.footprints.crs))) for crs in _possible(read, city, buildings, options)]
+    tried = [(crs, _moved(read, crs, str(city.footprints.crs))) for crs in _possible(read, city, request)]
     near = [(crs, xy, _nearest(tree, xy)) for crs, xy in tried]
     crs, xy, row = max(near, key=lambda one: int((one[2] >= 0).sum()))
     row = _by_name(read, row, city.footprints["building_id"].tolist(), buildings)
@@ -174,15 +167,16 @@ def place_points(read: Levelling, city: CityInMemory, buildings: Path, options: 
     return Placed(row, np.where(astray[:, None], np.nan, xy))
 
 
-def _possible(read: Levelling, city: CityInMemory, buildings: Path, options: Options) -> list[str]:
+def _possible(read: Levelling, city: CityInMemory, request: Request) -> list[str]:
     """Return the CRSs that the coordinates may be in: stated, degrees, the city's, that of the footprints' file."""
-    stated = (about.crs for pattern, about in options.reading.ingest.footprints.items() if fits(read.path, pattern))
+    described = request.options.reading.ingest.footprints
+    stated = (about.crs for pattern, about in described.items() if fits(read.path, pattern))
     crs = next((one for one in stated if one), None)
     if crs is not None or read.is_degrees:
         return [crs or GLOBE]
     found = [str(city.footprints.crs)]
     with suppress(DataSourceError, DataLayerError, ProjError):
-        own = pyogrio.read_info(buildings)["crs"]
+        own = pyogrio.read_info(request.buildings)["crs"]
         found += [own] if own and CRS(own).is_projected else []
     return found
 

@@ -26,11 +26,11 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.columns import ANSWERED_REASONS, has_answer
 from plumbline.serve.explain.attribution import Moved, Reasons, reasons
 from plumbline.serve.explain.page import write_page
-from plumbline.serve.judgement import Judged, answer, open_model, say_damaged
-from plumbline.serve.options import AS_RELEASED, Options, rows_named
-from plumbline.serve.predictions import BUILDINGS, SCATTERERS, check_inputs, check_outputs
-from plumbline.sources.city.in_memory import Say, read_city_files
-from plumbline.sources.files.opened import AnyFile, as_file
+from plumbline.serve.judgement import Judged, say_damaged
+from plumbline.serve.options import rows_named
+from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs
+from plumbline.serve.request import Request, open_city
+from plumbline.sources.city.in_memory import Say
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
@@ -202,46 +202,32 @@ class Explained(NamedTuple):
     """All of them; see `building_table`."""
 
 
-def explain(
-    points: Sequence[AnyFile],
-    buildings: Path,
-    package: Path,
-    output: Path,
-    chosen: Sequence[str] = (),
-    plan: Path | None = None,
-    options: Options = AS_RELEASED,
-) -> Explained:
+def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Path | None = None) -> Explained:
     """Write the reasons of the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
     Args:
-        points: product files, each one track.
-        buildings: footprints.
-        package: model package folder; its default model answers, and its network in float32 is explained.
+        request: what is judged. The package's network in float32 is explained.
         output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
         chosen: `building_id` of those to explain; all that have an answer without.
         plan: HTML file.
-        options: as of `predict`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     beside = buildings_path(output)
-    inputs = [*(as_file(file).path for file in points), buildings, *options.files]
-    check_inputs(inputs)
-    check_outputs(output, plan, inputs, package, [beside] if beside else [], "plan")
-    model, network = open_model(package), load_network(package)
-    city = read_city_files(points, buildings, options.reading, Say.OFFSET, output.absolute().parent)
-    footprints = city.footprints
+    network = load_network(request.package)  # before the city: that takes longer to read
+    opened = open_city(request, Outputs(output, plan, [beside] if beside else [], "plan"), say=Say.OFFSET)
+    footprints = opened.city.footprints
     names = footprints["building_id"].to_numpy(object)
-    rows = rows_named(names, chosen, buildings) if chosen else np.arange(len(names))
-    judged, prepared = answer(city, model, options)
+    rows = rows_named(names, chosen, request.buildings) if chosen else np.arange(len(names))
+    judged, prepared = opened.answer()
     say_damaged(judged)
     answered = has_answer(judged.table)
     place = np.flatnonzero(answered[prepared.footprint] & np.isin(prepared.footprint, rows))
     sequences = prepared.sequences.take(place)
     found = reasons(network, sequences)
-    _tell(footprints["building_id"].iloc[rows], judged, reason_sentences(options.limits(model.prepare)))
-    of_rows = product_points(prepared, place, city.points)
+    _tell(footprints["building_id"].iloc[rows], judged, reason_sentences(opened.options.limits(opened.model.prepare)))
+    of_rows = product_points(prepared, place, opened.city.points)
     shown = rows if chosen else rows[answered[rows]]
     table = pd.DataFrame(judged.table.drop(columns="geometry")).iloc[shown].reset_index(drop=True)
     whole = Explained(
@@ -252,8 +238,8 @@ def explain(
             # Drawn before the tables are written and put in its place after: all files or none.
             drawn = staged.enter_context(atomic_file(plan))
             why = pd.Series(judged.explanation[shown])
-            title = f"Plumbline: {buildings.stem}"
-            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, why, judged.rate, judged.courses)
+            about = request.title, why, judged.rate, judged.courses
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, *about)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
 

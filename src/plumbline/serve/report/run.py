@@ -17,15 +17,15 @@ from jinja2 import Environment, StrictUndefined
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
-from plumbline.core.files import check_writable, told_unwritten, write_bytes
-from plumbline.serve.judgement import Answered, answer, open_model, say_damaged, say_unjudged
-from plumbline.serve.options import AS_RELEASED, Options, rows_named
-from plumbline.serve.predictions import check_inputs
+from plumbline.core.files import told_unwritten, write_bytes
+from plumbline.serve.judgement import Answered, say_damaged, say_unjudged
+from plumbline.serve.options import rows_named
+from plumbline.serve.predictions import Outputs
 from plumbline.serve.report.about import NO_ABOUT, About, read_about
 from plumbline.serve.report.content import Report, list_order, make_report
 from plumbline.serve.report.listing import sheet_rows
-from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
-from plumbline.sources.files.opened import AnyFile, as_file
+from plumbline.serve.request import Request, open_city
+from plumbline.sources.city.in_memory import CityInMemory
 
 SUFFIXES = (".pdf", ".html")
 TOP, MOST = 20, 500
@@ -34,44 +34,31 @@ HERE = Path(__file__).parent
 
 
 def report(
-    points: Sequence[AnyFile],
-    buildings: Path,
-    package: Path,
-    output: Path,
-    chosen: Sequence[str] = (),
-    top: int = TOP,
-    options: Options = AS_RELEASED,
-    *,
-    about: Path | None = None,
+    request: Request, output: Path, chosen: Sequence[str] = (), top: int = TOP, about: Path | None = None
 ) -> Report:
     """Judge every footprint as `predict` does, and write the report of some; beside it the sheet of all.
 
     Args:
-        points: product files, each one track.
-        buildings: footprints.
-        package: model package folder.
+        request: what is judged.
         output: `.pdf` or `.html`.
         chosen: `building_id` of those in the report; without any, those most probably damaged.
         top: how many of these.
-        options: as of `predict`.
         about: YAML file with texts for the first page, see `read_about`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    inputs = [*(as_file(file).path for file in points), buildings, *options.files]
-    check_inputs(inputs)
     texts = NO_ABOUT if about is None else read_about(about)
-    inputs += [] if about is None else [about]
-    check_report(output, inputs, package)
-    model = open_model(package)
-    city = read_city_files(points, buildings, options.reading, Say.ALL, output.absolute().parent)
+    sheet = sheet_path(output)
+    if output.suffix.lower() == ".pdf":
+        need("report", "report --output FILE.pdf", "An .html needs nothing more.")
+    opened = open_city(request, outputs_of(output), [] if about is None else [about])
+    city, buildings = opened.city, request.buildings
     if chosen:
         rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
-    answered = answer(city, model, options)
+    answered = opened.answer()
     say_unjudged(answered.judged)
     say_damaged(answered.judged)
-    sheet = sheet_path(output)
     made = report_of(answered, city, buildings, chosen, top, about=texts, sheet=sheet.name)
     write_report(made, output)
     write_sheet(answered, made, sheet)
@@ -102,26 +89,6 @@ def report_of(
     return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about=about, sheet=sheet)
 
 
-def check_report(output: Path, inputs: Sequence[Path], package: Path) -> None:
-    """Refuse an output that cannot be written, or would overwrite an input.
-
-    Raises:
-        InputError: the suffix, the folder or the name is wrong, or the PDF writer is not installed.
-    """
-    if output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {output}: a report ends in .pdf or .html. Give another name.")
-    if package.resolve() in output.resolve().parents:
-        raise InputError(f"{output}: is inside the model package, which must stay as it is. Give another folder.")
-    read = {path.resolve() for path in inputs}
-    for written in (output, sheet_path(output)):
-        if written.resolve() in read:
-            raise InputError(f"{written}: is one of the inputs, which would be overwritten. Give another output.")
-    check_writable(output)
-    check_writable(sheet_path(output))
-    if output.suffix.lower() == ".pdf":
-        need("report", "report --output FILE.pdf", "An .html needs nothing more.")
-
-
 def write_report(made: Report, output: Path) -> None:
     """Write the report, atomically, in the format of the suffix.
 
@@ -134,6 +101,11 @@ def write_report(made: Report, output: Path) -> None:
         write_bytes(output, content)
     took = time.monotonic() - begin
     log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(made.pages), len(content) / 1e6, took)
+
+
+def outputs_of(output: Path) -> Outputs:
+    """Return the files of a report: itself and its sheet."""
+    return Outputs(output, beside=[sheet_path(output)], suffixes=SUFFIXES)
 
 
 def sheet_path(output: Path) -> Path:
