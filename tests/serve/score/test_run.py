@@ -295,12 +295,12 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
     town.deliver("c_unlucky")
     town.deliver("d_undone")
     town.deliver("e_lucky")
-    real_plan, real_publish = run.plan_delivery, run.publish
+    real_plan, real_publish = run.plan_reading, run.publish
 
-    def plan(delivery, params):
+    def plan(delivery, footprints, params):
         if delivery.name == "a_unlucky":
             raise KeyError("nobody thought of this")
-        return real_plan(delivery, params)
+        return real_plan(delivery, footprints, params)
 
     def publish(reading, tiles, *rest):
         if reading.delivery.name == "c_unlucky":
@@ -310,7 +310,7 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
         return real_publish(reading, tiles, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "plan_delivery", plan)
+        patch.setattr(run, "plan_reading", plan)
         patch.setattr(run, "publish", publish)
         ended = town.score()
     assert ended.code == 1
