@@ -266,7 +266,7 @@ KINDS = {
     # Steps too small to change a weight: the score stays, and the rate halves before the cut.
     "plateau": {"patience": 6, "gradient_clip": 1e-30, "weight_decay": 0.0},
     "cosine": {"schedule": "cosine", "warmup_epochs": 1.5, "ema_decay": 0.9},
-    "accumulation": {"accumulate": 3, "batch_size": 12, "tokens": 200, "ema_decay": 0.9},
+    "accumulation": {"accumulate": 3, "batch_size": 12, "ema_decay": 0.9},
     "curriculum": {"curriculum": {"medium": 2, "hard": 3}, "balance": "oversample", "precision": "bf16"},
 }
 
@@ -384,15 +384,6 @@ def test_a_curriculum_that_the_data_do_not_have_holds_nothing_up(work, said):
     assert line == (
         "WARNING train.curriculum: no building is of a level that begins after epoch 1; from then on all are drawn."
     )
-
-
-def test_buildings_that_are_longer_than_a_batch_may_be_are_told_of(work, said):
-    save_shards([make_sequences(20, shortest=24)], Path("data/prepare/train"))
-    run(epochs=1, tokens=20)
-    assert "WARNING train.tokens: 20 found, and the longest building has 24 scatterers" in "\n".join(said)
-    said.clear()
-    run("other", epochs=1, tokens=24)
-    assert not any("tokens" in line for line in said)
 
 
 def test_batch_norms_are_joined_over_processes_where_there_are_any(work, monkeypatch):
@@ -670,12 +661,6 @@ def test_run_key_tells_data_settings_other_inputs_and_forms_apart(tmp_path, monk
     # A checkpoint of other code, whose optimiser holds something else, cannot be gone on with.
     monkeypatch.setattr("plumbline.train.stage.FORM", 1)
     assert run_key("a", plain) not in keys
-
-
-def test_a_run_that_an_alarm_stopped_goes_on_under_another_bound(work, said):
-    with pytest.raises(InputError, match="gradient"):
-        run(epochs=3, alarms={"gradient_norm": 1e-6, "action": "stop"})
-    run(epochs=3, alarms={"gradient_norm": 1e9, "action": "stop"})
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from plumbline.core.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.data.balance import building_weights
 from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, is_resident
-from plumbline.train.data.perturb import building_weights
 from plumbline.train.data.sampler import Example, Examples, ShareSampler
 from plumbline.train.distributed.strategies import gather
 
@@ -62,21 +62,13 @@ class Data(LightningDataModule):
         self.first_epoch = first_epochs(train, optimise, section)
         self.complete = 0 if self.first_epoch is None else int(self.first_epoch.max())
         """the first epoch, counted from 0, in which all buildings are drawn"""
-        self.steps_vary = bool(optimise.tokens) or self.complete > 0
+        self.steps_vary = self.complete > 0
         """whether epochs may differ in their number of steps"""
         if self.complete < optimise.curriculum.complete:
             log.warning(
                 "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",
                 section,
                 self.complete + 1,
-            )
-        longest = int(np.max(np.asarray(train.length), initial=0))
-        if 0 < optimise.tokens < longest:
-            log.warning(
-                "%s.tokens: %d found, and the longest building has %d scatterers: longer ones are batches alone.",
-                section,
-                optimise.tokens,
-                longest,
             )
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
@@ -117,13 +109,11 @@ class Data(LightningDataModule):
             self.batch_size,
             self.seed,
             self.weight,
-            tokens=self.optimise.tokens,
             shares=self.optimise.accumulate * trainer.world_size,
             first_epoch=self.first_epoch,
         )
         # As the trainer itself counts for samplers: where a run is gone on with, `current_epoch` is still one behind.
         steps.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
-        self.tables[0].sampler = steps
         deal = ShareSampler(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)

@@ -120,7 +120,7 @@ BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
 BATCH_SIZE, RECORDED, SETTINGS = "batch_size.json", "records.json", "settings.json"
 """Files beside the checkpoints: the size that was found, where the curves are, and the params."""
-FREE = ("alarms", "device_stats", "profile", "strategy", "devices", "nodes")
+FREE = ("profile", "strategy", "devices", "nodes")
 """Keys of section `train` that change no weight: with others a run is gone on with."""
 NAMED = 4
 """Params that two runs differ in, said at most."""

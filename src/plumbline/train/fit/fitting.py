@@ -110,7 +110,7 @@ class Fitting(LightningModule):
         """Clip by the norm, and look at it before the weights change.
 
         Raises:
-            InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
+            InputError: loss or gradient is no finite number.
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self.step_losses[-self.optimise.accumulate :])

@@ -187,7 +187,7 @@ def run(
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        *monitors(losses, WORK / "runs" / label / "train.jsonl", module.last, module.section),
+        *monitors(WORK / "runs" / label / "train.jsonl", module.section),
         best,
         newest,  # behind `best`, whose state is in it
         Patience(
