@@ -27,10 +27,10 @@ from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.record import write_history
 
-FORM = 2
+FORM = 3
 """Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.
 
-2: the key's bias of attention is not trained.
+2: the key's bias of attention is not trained. 3: batch size and places of the curves are in it.
 """
 
 

@@ -77,8 +77,8 @@ def test_little_memory_makes_small_batches(monkeypatch, said):
 def test_a_resumed_run_keeps_the_size_that_was_found(work, monkeypatch):
     with pytest.raises(Killed):
         run(dies_before=1, batch_size="auto")
-    (remembered,) = Path(".plumbline/checkpoints").glob("*/batch_size.json")
-    found = json.loads(remembered.read_text())
+    (last,) = Path(".plumbline/checkpoints").glob("*/last.ckpt")
+    found = torch.load(last, weights_only=True)["batch_size"]
     monkeypatch.setattr(auto_batch_size, "SMALLEST", 4 * found)
     run(batch_size="auto")
     assert json.loads(Path("out/record.json").read_text())["batch_size"] == found

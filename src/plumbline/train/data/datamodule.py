@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch.utils.data import DataLoader
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
@@ -39,7 +37,6 @@ class Data(LightningDataModule):
         losses: Train,
         seed: int,
         batch_size: int,
-        remember: Path | None = None,
         resumed: bool = False,
         section: str = "train",
     ) -> None:
@@ -48,7 +45,6 @@ class Data(LightningDataModule):
         Args:
             train, tune, optimise, losses, seed: of the run.
             batch_size: buildings a share; of several processes the least counts.
-            remember: file to write that into, for a run that is interrupted.
             resumed: whether this process goes on from a checkpoint.
             section: of the params, that `optimise` is; for messages.
 
@@ -57,7 +53,7 @@ class Data(LightningDataModule):
         """
         super().__init__()
         self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
-        self.seed, self.batch_size, self.remember, self.resumed = seed, batch_size, remember, resumed
+        self.seed, self.batch_size, self.resumed = seed, batch_size, resumed
         self.section = section
         self.first_epoch = first_epochs(train, optimise, section)
         self.complete = 0 if self.first_epoch is None else int(self.first_epoch.max())
@@ -91,8 +87,6 @@ class Data(LightningDataModule):
         device = trainer.strategy.root_device
         # Found by free memory, it may differ; with different ones the processes would wait for each other for ever.
         self.batch_size = min(gather(self.batch_size))
-        if self.remember and trainer.is_global_zero:
-            write_json(self.remember, self.batch_size)
         resident = is_resident(self.train, self.losses, device)
         if resident:
             self.tables = tuple(Resident(table, device) for table in self.tables)
