@@ -78,7 +78,7 @@ def test_a_missing_key_is_named(key):
         ("train.learning_rate", True, "True found"),
         ("train.batch_size", True, "True found"),
         ("train.batch_size", "many", "'many' found"),
-        ("train.noise", False, "False found"),
+        ("train.weight_decay", False, "False found"),
         ("model.attention", "flash", "'flash' found"),
         ("model.position", 3, "3 found"),
         ("train", 7, "7 found"),
@@ -328,8 +328,6 @@ def test_a_ratio_and_an_importance_are_checked(given, said):
     [
         ({"epochs": 5, "curriculum": {"medium": 2, "hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
         ({"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
-        ({"resident": "always", "noise": 0.5}, "resident: always found"),
-        ({"resident": "always", "padding": "mean"}, "resident: always found"),
     ],
 )
 def test_what_training_could_not_keep_is_refused(given, said):
@@ -337,18 +335,13 @@ def test_what_training_could_not_keep_is_refused(given, said):
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"communication": "fp16", "precision": "fp16"},
-        {"communication": "powersgd", "precision": "bf16"},
-        {"resident": "always", "noise": 0.5, "perturb": 0.0},
-    ],
+    "given", [{"communication": "fp16", "precision": "fp16"}, {"communication": "powersgd", "precision": "bf16"}]
 )
 def test_what_goes_together_is_accepted(given):
     parse_params(changed("train", {**GOOD["train"], **given}))
 
 
-@pytest.mark.parametrize(("key", "value"), [("train.class_weights", [1, 1e30, 1, 1]), ("compress.distil_weight", 1e30)])
+@pytest.mark.parametrize(("key", "value"), [("train.severity_weight", 1e30), ("compress.distil_weight", 1e30)])
 def test_a_weight_beyond_which_a_loss_overflows_is_refused(key, value):
     assert f"{key}" in refusal(changed(key, value))
     assert "1000000" in refusal(changed(key, value))
@@ -357,7 +350,7 @@ def test_a_weight_beyond_which_a_loss_overflows_is_refused(key, value):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("train.class_weights", [1, True, 1, 1]),
+        ("train.freeze", True),
         ("prepare.split", {"train": True, "tune": 1, "calibrate": 1, "test": 1}),
     ],
 )

@@ -53,27 +53,20 @@ def test_what_each_group_is_worth_is_written_and_drawn(tiny):
 
 
 @pytest.mark.parametrize(
-    ("own", "of_train", "found"),
+    ("own", "found"),
     [
-        ({"learning_rate": 1e30}, {}, r"^compress: the loss is .* Lower compress\.learning_rate"),
+        ({"learning_rate": 1e30}, r"^compress: the loss is .* Lower compress\.learning_rate"),
         (
             {"curriculum": {"easy": 2, "medium": 2, "hard": 2}},
-            {},
             r"^compress\.curriculum: no building to draw",
         ),
-        (
-            {},
-            {"alarms": {"memory_share": 1e-6, "action": "stop"}},
-            r"^compress: .*train\.alarms\.memory_share is 1e-06\. Lower compress\.batch_size \(compress\.accumulate",
-        ),
     ],
-    ids=["rate", "curriculum", "memory"],
+    ids=["rate", "curriculum"],
 )
-def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, tiny, tmp_path, monkeypatch):
+def test_what_stops_a_run_names_the_keys_of_this_section(own, found, tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     content = deepcopy(PARAMS)
     content["compress"] |= {"epochs": 3, "batch_size": 16, "sensitivity": 0, **own}
-    content["train"] |= of_train
     monkeypatch.chdir(root)
     with pytest.raises(InputError, match=found):
         compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE
 from plumbline.model.losses import (
+    ACCEPTED_WEIGHT,
     CHARBONNIER_WIDTH,
+    FOCAL_GAMMA,
     HIGH,
+    LEVEL_WEIGHT,
     LOW,
+    MECHANISM_WEIGHT,
     Losses,
     QuadrantLoss,
     SeverityLoss,
@@ -69,36 +72,17 @@ def test_severity_loss_is_least_at_the_quantiles():
     np.testing.assert_allclose(guess.detach(), np.quantile(truth, [LOW, 0.5, HIGH]), atol=0.05)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_class_weights_are_those_of_torch_and_weigh_as_buildings_do(weighted):
-    torch.manual_seed(0)
-    answer, quadrant = where(torch.randn(20, 4)), torch.arange(20) % 5 - 1
-    each = (0.5, 2.0, 3.0, 1.0)
-    loss = QuadrantLoss(class_weights=each)
-    of_building = torch.tensor(each)[quadrant.clamp(min=0)]
-    if not weighted:
-        wanted = nn.functional.cross_entropy(answer.logits_B4, quadrant, torch.tensor(each), ignore_index=-1)
-        torch.testing.assert_close(alone(loss, answer, quadrant), wanted)
-    own = torch.rand(20) if weighted else torch.ones(20)
-    found = alone(loss, answer, quadrant, own)
-    torch.testing.assert_close(found, alone(QuadrantLoss(), answer, quadrant, own * of_building))
-    torch.testing.assert_close(loss.counts(quadrant, own), own * of_building * (quadrant >= 0))
-
-
-def test_focal_loss_is_its_formula_and_cross_entropy_without_gamma():
+def test_focal_loss_is_its_formula():
     answer, quadrant = where([[2.0, 0, 0, 0], [0, 0, 3.0, 0]]), torch.tensor([0, 1])
     right = np.array([np.exp(2) / (np.exp(2) + 3), 1 / (np.exp(3) + 3)])
-    wanted = ((1 - right) ** 1.5 * -np.log(right)).mean()
-    assert alone(QuadrantLoss("focal", 1.5), answer, quadrant).item() == pytest.approx(wanted, rel=1e-5)
-    found = alone(QuadrantLoss("focal", 0.0), answer, quadrant)
-    torch.testing.assert_close(found, alone(QuadrantLoss(), answer, quadrant))
+    wanted = ((1 - right) ** FOCAL_GAMMA * -np.log(right)).mean()
+    assert alone(QuadrantLoss("focal"), answer, quadrant).item() == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", list(QUADRANT_LOSS))
-@pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0])
-def test_certain_and_undefined_quadrants_have_finite_gradients(kind, gamma):
+def test_certain_and_undefined_quadrants_have_finite_gradients(kind):
     logits = torch.tensor([[200.0, 0, 0, 0], [200.0, 0, 0, 0], [1.0, 0, 0, 0]], requires_grad=True)
-    loss = alone(QuadrantLoss(kind, gamma), where(logits), torch.tensor([0, 1, -1]))
+    loss = alone(QuadrantLoss(kind), where(logits), torch.tensor([0, 1, -1]))
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(logits.grad).all()
@@ -201,27 +185,26 @@ COMMON = {"epochs": 1, "patience": 1, "learning_rate": 0.1}
 def test_the_losses_of_a_run_are_those_its_params_name():
     train = Train(**COMMON)
     assert build_losses(train) == Losses(QuadrantLoss(), SeverityLoss(), train)
-    weights = (1.0, 2.0, 3.0, 4.0)
-    named = {"quadrant_loss": "focal", "focal_gamma": 1.0, "class_weights": weights, "severity_loss": "huber"}
-    found = build_losses(Train(**COMMON, **named))
-    assert found[:2] == (QuadrantLoss("focal", 1.0, weights), SeverityLoss("huber"))
+    found = build_losses(Train(**COMMON, quadrant_loss="focal", severity_loss="huber"))
+    assert found[:2] == (QuadrantLoss("focal"), SeverityLoss("huber"))
 
 
 def test_each_loss_counts_by_its_weight():
     torch.manual_seed(0)
     answer = raw_answer(**{name: torch.randn(30, width) for name, width in WIDTHS.items()})
     labels, standard = make_batch(30), torch.randn(30)
-    names = ("quadrant", "accepted", "mechanism", "severity", "level")
 
-    def losses(**weights):
-        own = build_losses(Train(**COMMON, **{f"{name}_weight": weights.get(name, 0.0) for name in names}))
-        return own.where(answer, labels).item(), own.how_much(answer, labels, standard).item()
+    def losses(quadrant, severity):
+        own = build_losses(Train(**COMMON, quadrant_weight=quadrant, severity_weight=severity))
+        return [own.where(answer, labels).item(), own.how_much(answer, labels, standard).item()]
 
-    base = np.array(losses(quadrant=1.0))  # without this one and severity, nothing would be learnt
-    each = {name: np.array(losses(**{"quadrant": 1.0, name: 1.0})) - base for name in names[1:]} | {"quadrant": base}
-    for name, (place, amount) in each.items():
-        assert (place > 0) == (name in names[:3])
-        assert (amount > 0) == (name in names[3:])
-    weights = dict(zip(names, (0.5, 2.0, 3.0, 1.5, 0.25), strict=True))
-    wanted = [sum(weights[name] * each[name][number] for name in names) for number in (0, 1)]
-    np.testing.assert_allclose(losses(**weights), wanted, rtol=1e-5)
+    quadrant = QuadrantLoss()
+    counts = quadrant.counts(labels.quadrant_B)
+    own = (quadrant(answer, labels.quadrant_B, labels.accepted_B4), SeverityLoss()(answer, standard))
+    others = (
+        ACCEPTED_WEIGHT * accepted_loss(answer, labels.accepted_B4, counts)
+        + MECHANISM_WEIGHT * mechanism_loss(answer, labels.mechanism_B, counts),
+        LEVEL_WEIGHT * level_loss(answer, labels.severity_B),
+    )
+    wanted = [weight * mean.item() + rest.item() for weight, mean, rest in zip((0.5, 1.5), own, others, strict=True)]
+    np.testing.assert_allclose(losses(0.5, 1.5), wanted, rtol=1e-5)

@@ -14,7 +14,6 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
-from plumbline.prepare.features.build import recover, redescribe
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.prepare.features.shards import load_shards
@@ -187,16 +186,6 @@ def test_a_building_does_not_depend_on_the_other_rows():
         part = together.take(np.array([b]))
         for name in ("distance", "slope", "geometry"):
             np.testing.assert_allclose(getattr(alone, name), getattr(part, name), atol=1e-4, rtol=1e-4)
-
-
-def test_what_is_perturbed_can_be_described_again():
-    """Training drops points and adds noise by way of `redescribe`: with nothing changed, the columns come back."""
-    rng = np.random.default_rng(4)
-    rows = [(np.sort(rng.uniform(0, SPAN, n)), rng.normal(0, 1, n)) for n in (6, 11, 30)]
-    before = sequences_of(made(rows))
-    after = redescribe(before, recover(before))
-    for name in ("distance", "slope", "geometry"):
-        np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=2e-3, rtol=2e-3)
 
 
 def test_a_quadrant_is_known_from_category_1_on():

@@ -54,13 +54,12 @@ def tensorrt(
     through: Annotated[
         Through, typer.Option(help="From the ONNX file, or from torch by torch-tensorrt.", rich_help_panel=RARE)
     ] = "onnx",
-    batch: Annotated[int, typer.Option(min=1, help="Buildings at a time at most.", rich_help_panel=RARE)] = 256,
 ) -> None:
     """Build a TensorRT engine of a released model, for this machine's GPU; needs the extra `trt`."""
     from plumbline.export.tensorrt.build import build_from_package as run
     from plumbline.release.resolve import resolve_model
 
-    run(resolve_model(package), output, artifact, through, batch)
+    run(resolve_model(package), output, artifact, through)
 
 
 GIB = 2**30

@@ -305,7 +305,7 @@ class Signature:
         if self.max_batch is not None and batch > self.max_batch:
             raise InputError(
                 f"model inputs: {batch} buildings found, this engine takes at most {self.max_batch} at a "
-                "time. Give smaller batches, or build it with a larger --batch."
+                "time. Give smaller batches."
             )
 
     def _check_finite(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> None:

@@ -44,8 +44,7 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         if device is not None:
             weights = (folder / "weights.safetensors", folder / "network.json")
             for name in params.engines:
-                onnx = folder / f"{name}.onnx"
-                build(onnx, weights, folder / "engines", name, device, "onnx", params.engine_batch)
+                build(folder / f"{name}.onnx", weights, folder / "engines", name, device, "onnx")
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 

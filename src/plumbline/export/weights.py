@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from plumbline.core.errors import InputError
@@ -33,35 +32,6 @@ def network_files(package: Path) -> tuple[Path, Path]:
         f"{package}: no {FILES[0][0]} with {FILES[0][1]} in it. The weights are needed here: give a package that this "
         "version of Plumbline made."
     )
-
-
-class Trained(NamedTuple):
-    """Statistics of the training data, from the weights of a package."""
-
-    longest: int
-    """Most scatterers of a building."""
-    statistics: dict[str, NDArray[Any]]
-    """`distance_mean`, `distance_sd` and the like: a value a feature."""
-
-
-def read_trained(package: Path) -> Trained:
-    """Read the statistics of the training data from a verified package, without torch.
-
-    Raises:
-        InputError: the package holds no weights, or they are damaged.
-    """
-    from safetensors.numpy import load_file
-
-    weights, widths = network_files(package)
-    told = read_json(widths)
-    longest = told.get("max_length") if isinstance(told, dict) else None
-    if not isinstance(longest, int):
-        raise InputError(f"{widths}: max_length: {longest!r} found, a number is needed. Get the package again.")
-    try:
-        found = load_file(weights)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{weights}: not readable ({error}). Get the package again.") from None
-    return Trained(longest, {name: value for name, value in found.items() if name.endswith(("_mean", "_sd"))})
 
 
 def read_network(weights: Path, widths: Path) -> Diagnosis:

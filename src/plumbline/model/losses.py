@@ -23,18 +23,26 @@ LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
 """Quantiles that the interval's ends aim at before calibration."""
 CHARBONNIER_WIDTH = 1e-3
 """Errors below are squared, those above absolute; standardised severity."""
+FOCAL_GAMMA = 2.0
+"""How little `focal` counts buildings that are right already; 0 would be cross-entropy."""
+ACCEPTED_WEIGHT = 1.0
+"""Weight of the loss of which quadrants are right answers, as several are where damage is spread."""
+LEVEL_WEIGHT = 0.5
+"""Weight of the loss of the level of strain, which the probabilities of the categories are made of."""
+MECHANISM_WEIGHT = 0.25
+"""Weight of the loss of the mechanism."""
 
 
-def cross_entropy(cross_entropy_B: Tensor, gamma: float) -> Tensor:
+def cross_entropy(cross_entropy_B: Tensor) -> Tensor:
     """As it is."""
     return cross_entropy_B
 
 
-def focal(cross_entropy_B: Tensor, gamma: float) -> Tensor:
+def focal(cross_entropy_B: Tensor) -> Tensor:
     """Return cross-entropy times `(1 - p)^gamma`: buildings already right count little (Lin et al. 2017)."""
     # Kept from 0, where a root's slope is infinite.
     doubt_B = (-torch.expm1(-cross_entropy_B)).clamp(min=torch.finfo(cross_entropy_B.dtype).tiny)
-    return doubt_B.pow(gamma) * cross_entropy_B
+    return doubt_B.pow(FOCAL_GAMMA) * cross_entropy_B
 
 
 def huber(error_B: Tensor) -> Tensor:
@@ -55,10 +63,6 @@ class QuadrantLoss:
     """
 
     kind: QuadrantKind = "cross_entropy"
-    gamma: float = 2.0
-    """Of `focal`; 0 is cross-entropy."""
-    class_weights: tuple[float, float, float, float] | None = None
-    """How many buildings one of each quadrant counts as, in the order of `compass.QUADRANTS`."""
 
     def __call__(
         self, answer: RawAnswer, quadrant_B: Tensor, accepted_B4: Tensor, weight_B: Tensor | None = None
@@ -67,7 +71,7 @@ class QuadrantLoss:
         target_B4 = accepted_B4.to(answer.logits_B4.dtype)
         target_B4 = target_B4 / target_B4.sum(1, keepdim=True).clamp(min=1)
         cross_entropy_B = functional.cross_entropy(answer.logits_B4, target_B4, reduction="none")
-        each_B: Tensor = QUADRANT_LOSS[self.kind](cross_entropy_B, self.gamma)
+        each_B: Tensor = QUADRANT_LOSS[self.kind](cross_entropy_B)
         return counted_mean(each_B, self.counts(quadrant_B, weight_B))
 
     def counts(self, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
@@ -75,16 +79,7 @@ class QuadrantLoss:
         counts_B = (quadrant_B >= 0).to(torch.float32 if weight_B is None else weight_B.dtype)
         if weight_B is not None:
             counts_B = counts_B * weight_B
-        if self.class_weights is not None:
-            weights_4 = _weights(self.class_weights, counts_B.device, counts_B.dtype)
-            counts_B = counts_B * weights_4[quadrant_B.clamp(min=0)]
         return counts_B
-
-
-@functools.cache
-def _weights(of_quadrants: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the class weights (4,), sent to the device once, because a GPU waits for each transfer."""
-    return torch.tensor(of_quadrants, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -177,18 +172,17 @@ class Losses(NamedTuple):
         counts_B = self.quadrant.counts(labels.quadrant_B, weight_B)
         means = (
             (self.train.quadrant_weight, self.quadrant(answer, labels.quadrant_B, labels.accepted_B4, weight_B)),
-            (self.train.accepted_weight, accepted_loss(answer, labels.accepted_B4, counts_B)),
-            (self.train.mechanism_weight, mechanism_loss(answer, labels.mechanism_B, counts_B)),
+            (ACCEPTED_WEIGHT, accepted_loss(answer, labels.accepted_B4, counts_B)),
+            (MECHANISM_WEIGHT, mechanism_loss(answer, labels.mechanism_B, counts_B)),
         )
         return sum((weight * mean for weight, mean in means[1:]), start=means[0][0] * means[0][1])
 
     def how_much(self, answer: RawAnswer, labels: Labels, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
         """Return the weighted loss over all buildings: standardised severity and its level."""
         severity = self.train.severity_weight * self.severity(answer, standard_B, weight_B)
-        return severity + self.train.level_weight * level_loss(answer, labels.severity_B, weight_B)
+        return severity + LEVEL_WEIGHT * level_loss(answer, labels.severity_B, weight_B)
 
 
 def build_losses(train: Train) -> Losses:
     """Build the losses that the section `train` names."""
-    quadrant = QuadrantLoss(train.quadrant_loss, train.focal_gamma, train.class_weights)
-    return Losses(quadrant, SeverityLoss(train.severity_loss), train)
+    return Losses(QuadrantLoss(train.quadrant_loss), SeverityLoss(train.severity_loss), train)

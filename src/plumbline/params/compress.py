@@ -85,7 +85,5 @@ class Export(Section):
     calibration_batch_size: int = Field(default=64, ge=1)
     engines: list[EngineArtifact] = []
     """TensorRT engines to build in this stage; each needs a GPU and the extra `trt`. They are never packaged."""
-    engine_batch: int = Field(default=256, ge=1)
-    """Buildings at a time that an engine takes at most."""
     max_change: Change = Change()
     """Layers whose products in int8 change the answers most go back to float until this is kept."""

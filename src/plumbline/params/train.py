@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, PADDING, POOLING, POSITION, QUADRANT_LOSS, SEVERITY_LOSS
-from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.section import Positive, Section
 
 QuadrantKind = Annotated[str, QUADRANT_LOSS.name()]
 SeverityKind = Annotated[str, SEVERITY_LOSS.name()]
@@ -16,8 +16,6 @@ MAX_THREADS = 1024
 """More than any one process can use; the operating system refuses some number above it."""
 MAX_WEIGHT = 1e6
 """Of a loss."""
-Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT)]
-"""Of a building's loss."""
 SHARDED = ("fsdp", "zero2")
 """Values of `strategy` by which each process keeps a share of weights, gradients and optimiser state."""
 AUTO = 0
@@ -28,12 +26,6 @@ def _auto(value: Any) -> Any:
     if isinstance(value, str) and value != "auto" and not value.isdecimal():
         raise ValueError("a whole number of buildings needed, or `auto`")
     return AUTO if value == "auto" else value
-
-
-def _kept(value: Any) -> Any:
-    if value == "deepspeed_stage_2":
-        raise ValueError("it was removed. Use zero2, which shards gradients and the optimiser's state, too")
-    return value
 
 
 class Curriculum(Section):
@@ -69,8 +61,6 @@ class Optimise(Section):
     batch_size: Annotated[int, BeforeValidator(_auto)] = Field(default=128, ge=0, le=65536)
     """Buildings a batch of one process; `auto` (or 0): a power of two by the free memory and the data, see
     `train/fit/batch_size.py`."""
-    tokens: int = Field(default=0, ge=0)
-    """Most places of a batch, padding included: fewer long buildings, or more short ones up to `batch_size`. 0: any."""
     accumulate: int = Field(default=1, ge=1, le=4096)
     """Batches of each process whose gradients make one step; the step is that of one batch of as many buildings."""
     schedule: Literal["plateau", "cosine", "constant"] = "plateau"
@@ -107,16 +97,6 @@ def check_weights(quadrant: float, severity: float) -> None:
         raise ValueError("quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed, else nothing is learnt")
 
 
-class Alarms(Section):
-    """Bounds beyond which a run warns or stops. A loss or gradient that is not finite always stops it."""
-
-    gradient_norm: Positive | None = None
-    """Norm of the gradient before clipping, from which it is an alarm."""
-    memory_share: float = Field(default=0.85, gt=0, le=1)
-    """Share of the memory in use, of the GPU or else of the machine, from which it is an alarm."""
-    action: Literal["stop", "warn"] = "warn"
-
-
 class FitOptions(Optimise):
     """Settings that every kind of training shares."""
 
@@ -138,14 +118,11 @@ class FitOptions(Optimise):
     """Processes on each machine, each with its own GPU where there are any; torchrun starts them."""
     nodes: int = Field(default=1, ge=1, le=4096)
     """Machines. Each runs the same command under torchrun or SLURM."""
-    strategy: Annotated[Literal["auto", "ddp", "fsdp", "zero2"], BeforeValidator(_kept)] = "auto"
+    strategy: Literal["auto", "ddp", "fsdp", "zero2"] = "auto"
     """How the processes share the work; `auto`: ddp where there are several. `zero2` shards gradients and the
     optimiser's state, `fsdp` frees weights between the forward and the backward pass, too."""
     communication: Literal["none", "fp16", "bf16", "powersgd"] = "none"
     """How the gradients are made smaller on their way between processes; only by ddp."""
-    alarms: Alarms = Alarms()
-    device_stats: bool = False
-    """Also record everything that Lightning's device monitor sees."""
     profile: Literal["none", "simple", "pytorch"] = "none"
     """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
     `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
@@ -181,53 +158,22 @@ class Train(FitOptions):
 
     quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
     severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
-    accepted_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
-    """Of which quadrants are right answers, as several are where damage is spread."""
-    level_weight: float = Field(default=0.5, ge=0, le=MAX_WEIGHT)
-    """Of the level of strain, which the probabilities of the categories are made of."""
-    mechanism_weight: float = Field(default=0.25, ge=0, le=MAX_WEIGHT)
     quadrant_loss: QuadrantKind = "cross_entropy"
-    focal_gamma: float = Field(default=2.0, ge=0, le=10)
-    """How little `focal` counts buildings that are right already; 0: as cross-entropy does."""
-    class_weights: tuple[Weight, Weight, Weight, Weight] | None = None
-    """How many buildings one of each quadrant counts as: NE, NW, SW, SE. None: one."""
     severity_loss: SeverityKind = "pinball"
     """Of the middle of the interval; see `model/losses.py`. Its ends have the pinball loss always."""
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
     padding: PaddingKind = "mask"
     """What fills shorter sequences of a batch. The network masks it; see docs/training.md."""
-    perturb: Fraction = 0.5
-    """Share of the examples that `point_dropout`, `track_dropout` and `noise` act on, where one of them is above 0."""
-    point_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Probability that a scatterer is left out; as many stay as the smallest building of the split has."""
-    track_dropout: Fraction = 0.0
-    """Probability that a building seen by several tracks loses one of them."""
-    noise: float = Field(default=0.0, ge=0, le=10)
-    """Standard deviation of what is added to each displacement, in its own standard errors."""
     balance: Literal["none", "weights", "oversample"] = "none"
     """How rare examples are helped: by their weight in the losses, or by being drawn more often."""
     balance_by: Literal["category", "quadrant", "both", "severity"] = "category"
     """What makes an example rare: its Burland category, its quadrant, both together, or the density of severities
     around its own. With `augment`, quadrants are turned into each other and balanced already."""
-    balance_strength: Fraction = 1.0
-    """Power of the rarity: 1 makes all classes count the same, 0 changes nothing, 0.5 is the square root."""
-    resident: Literal["auto", "always", "never"] = "auto"
-    """Keep the data on the device; `auto`: on a GPU that has room for them, where nothing is perturbed."""
-
-    @property
-    def perturbs(self) -> bool:
-        """Whether examples are changed at random, beyond the compass."""
-        return self.perturb > 0 and max(self.point_dropout, self.track_dropout, self.noise) > 0
 
     @model_validator(mode="after")
     def _learns(self) -> Self:
         check_weights(self.quadrant_weight, self.severity_weight)
-        if self.resident == "always" and (self.padding != "mask" or self.perturbs):
-            raise ValueError(
-                "resident: always found, with padding other than mask, or with point_dropout, track_dropout or noise: "
-                "these are made anew for each batch. Use auto"
-            )
         return self
 
 

@@ -22,15 +22,15 @@ from plumbline.train.calibrate.probabilities import calibrate
 from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import first_alone
 from plumbline.train.fit.checkpoints import FREE
-from plumbline.train.fit.initial_weights import check_learns, check_sources, first_weights, freeze, pretrained_folders
+from plumbline.train.fit.initial_weights import check_sources, first_weights, freeze, pretrained_folders
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.record import write_history
 
-FORM = 2
+FORM = 3
 """Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.
 
-2: the key's bias of attention is not trained.
+2: the key's bias of attention is not trained. 3: batch size and places of the curves are in it.
 """
 
 
@@ -59,7 +59,6 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     check_lengths(splits, prepared, model.network.spec)
     first_weights(model, splits.train, params.train, params.model.position)
     freeze(model, params.train.freeze)
-    check_learns(model, params.train)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
     settings = {
@@ -105,7 +104,7 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Return the hash of a run's data, settings and input folders.
 
-    `FREE` is left out: after an alarm a run may resume with another bound, and one of two processes as one process with
+    `FREE` is left out: a run of two processes as one process with
     twice the `accumulate`. `FORM` is included: code of another form starts a new run.
     """
     processes = settings["train"].get("devices", 1) * settings["train"].get("nodes", 1)

@@ -9,32 +9,27 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import importlib.util
-import shutil
 import sys
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from onnxruntime.quantization import quantize_static
 
-from plumbline.compress.quantize import OPERATORS, Calibration
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.export.interface import NAMES
 from plumbline.export.onnx import finish, in_half, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt import build as building
 from plumbline.export.tensorrt import from_torch
-from plumbline.export.tensorrt.build import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.from_torch import trace
 from plumbline.export.tensorrt.runtime import (
     ABOUT,
+    MAX_BATCH,
     PLAN,
     Key,
     TensorRTModel,
@@ -54,19 +49,19 @@ HERE = importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_availa
 without = pytest.mark.skipif(HERE, reason="TensorRT and a GPU are here")
 DEVICE = Device(gpu="NVIDIA H200", compute_capability="9.0", tensorrt="11.0.0.114")
 COLUMNS = {"distance": 6, "slope": 16, "geometry": 76}
-KEY = Key(artifact="fp16", through="onnx", onnx_sha256="0" * 64, device=DEVICE, profile=profile(256, 128))
+KEY = Key(artifact="fp16", through="onnx", onnx_sha256="0" * 64, device=DEVICE, profile=profile(128))
 
 
-@given(st.integers(1, 5000), st.integers(1, 5000))
-def test_a_profile_takes_any_batch_and_length_up_to_the_largest(batch, length):
-    shapes = profile(batch, length).shapes(COLUMNS)
+@given(st.integers(1, 5000))
+def test_a_profile_takes_any_batch_and_length_up_to_the_largest(length):
+    shapes = profile(length).shapes(COLUMNS)
     assert tuple(shapes) == NAMES
     for least, best, most in shapes.values():
         assert all(a <= b <= c for a, b, c in zip(least, best, most, strict=True))
     assert shapes["slope"][0] == (1, 1, 16)
-    assert shapes["slope"][2] == (batch, length, 16)
-    assert shapes["geometry"][2] == (batch, 76)
-    assert shapes["mask"][2] == (batch, length)
+    assert shapes["slope"][2] == (MAX_BATCH, length, 16)
+    assert shapes["geometry"][2] == (MAX_BATCH, 76)
+    assert shapes["mask"][2] == (MAX_BATCH, length)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +71,7 @@ def test_a_profile_takes_any_batch_and_length_up_to_the_largest(batch, length):
         {"artifact": "pruned"},
         {"through": "torch"},
         {"onnx_sha256": "1" * 64},
-        {"profile": profile(128, 128)},
+        {"profile": profile(64)},
     ],
     ids=lambda other: "-".join(other),
 )
@@ -160,7 +155,7 @@ def test_torch_tensorrt_is_told_that_padding_is_no_causal_mask(tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "torch_tensorrt", made)
     monkeypatch.setattr(from_torch, "trace", lambda model, device: trace(model, "cpu"))
     weights = network_files(PACKAGE)
-    plan = from_torch.plan_from_torch(*weights, "pruned", profile(8, 128), COLUMNS, tmp_path / "timings")
+    plan = from_torch.plan_from_torch(*weights, "pruned", profile(128), COLUMNS, tmp_path / "timings")
     assert plan == b"a plan"
     assert asked["attn_bias_is_causal"] is False
     assert [given.name for given in asked["arg_inputs"]] == list(NAMES)
@@ -262,65 +257,22 @@ def test_the_precision_is_left_to_the_onnx_file(tiny, tmp_path, library):
     """No flag is set, and TF32, on by default, is taken away: float32 is to be float32."""
     made = library()
     path = tiny.data("export") / "int8.onnx"
-    plan = building.plan_from_onnx(path, profile(256, 128), COLUMNS, tmp_path / "timings")
+    plan = building.plan_from_onnx(path, profile(128), COLUMNS, tmp_path / "timings")
     assert plan == b"a plan"
     assert asked_for(made, "config.clear_flag") == [("TF32",)]
     assert asked_for(made, "config.set_flag") == []
     assert asked_for(made, "builder.create_network") == [()]
-    assert asked_for(made, "parser.parse") == [(with_float_biases(path),)]
-    shapes = profile(256, 128).shapes(COLUMNS)
+    assert asked_for(made, "parser.parse") == [(path.read_bytes(),)]
+    shapes = profile(128).shapes(COLUMNS)
     assert asked_for(made, "profile.set_shape") == [(name, *shapes[name]) for name in NAMES]
     assert len(asked_for(made, "config.add_optimization_profile")) == 1
-
-
-def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
-    """TensorRT refuses them; the function computed stays the same."""
-    path, folded = tmp_path / "int8.onnx", tmp_path / "folded.onnx"
-    # ONNX Runtime writes beside what it quantises, and other workers copy that folder meanwhile.
-    plain = shutil.copy(tiny.data("export") / "pruned.onnx", tmp_path)
-    # As ONNX Runtime's quantiser writes it by itself; ours leaves such biases out.
-    calibration = Calibration(load_shards(tiny.data("prepare") / "train"), 2, 8, seed=0)
-    options = {"ActivationSymmetric": True, "WeightSymmetric": True}
-    quantize_static(
-        plain,
-        path,
-        calibration,
-        op_types_to_quantize=OPERATORS,
-        per_channel=True,
-        extra_options=options,
-    )
-    folded.write_bytes(with_float_biases(path))
-    onnx.checker.check_model(str(folded), full_check=True)
-
-    def whole_biases(file):
-        graph = onnx.load(file).graph
-        held = {one.name for one in graph.initializer if one.data_type == onnx.TensorProto.INT32}
-        return [node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held]
-
-    assert whole_biases(path)
-    assert whole_biases(folded) == []
-    assert folded.stat().st_size < path.stat().st_size
-    inputs = load_shards(tiny.data("prepare") / "test").pad(np.arange(6))
-    found = []
-    for file in (path, folded):
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # as the file says it
-        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        found.append(session.run(None, inputs))
-    for left, right in zip(*found, strict=True):
-        np.testing.assert_allclose(left, right, atol=1e-5)
-
-
-def test_a_file_without_such_biases_is_given_as_it_is(tiny):
-    path = tiny.data("export") / "fp16.onnx"
-    assert with_float_biases(path) == path.read_bytes()
 
 
 def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
     path, timings = tiny.data("export") / "fp16.onnx", tmp_path / "timings"
     for before in (b"", b"timings"):
         made = library()
-        building.plan_from_onnx(path, profile(8, 128), COLUMNS, timings)
+        building.plan_from_onnx(path, profile(128), COLUMNS, timings)
         assert asked_for(made, "config.create_timing_cache") == [(before,)]
         assert timings.read_bytes() == b"timings"
 
@@ -328,7 +280,7 @@ def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
 def test_timings_of_another_device_are_left_out_with_a_warning(tiny, tmp_path, library, caplog):
     (tmp_path / "timings").write_bytes(b"another's")
     made = library(cache_of="another device")
-    building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(8, 128), COLUMNS, tmp_path / "timings")
+    building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(128), COLUMNS, tmp_path / "timings")
     assert asked_for(made, "config.create_timing_cache") == [(b"another's",), (b"",)]
     assert "timings of earlier builds are of another device or version" in caplog.text
 
@@ -343,14 +295,14 @@ def test_timings_of_another_device_are_left_out_with_a_warning(tiny, tmp_path, l
 def test_what_tensorrt_refuses_is_passed_on_and_leaves_nothing(tiny, tmp_path, library, refuses, said):
     library(refuses=(refuses,))
     with pytest.raises(PlumblineError, match=r"fp16\.onnx: " + said):
-        building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(8, 128), COLUMNS, tmp_path / "timings")
+        building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(128), COLUMNS, tmp_path / "timings")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_from_a_package_to_an_engines_folder(tiny, tmp_path, library, monkeypatch):
     library()
     monkeypatch.setattr(building, "this_device", lambda: DEVICE)
-    folder = building.build_from_package(tiny.data("package"), tmp_path / "engines", "int8", max_batch=64)
+    folder = building.build_from_package(tiny.data("package"), tmp_path / "engines", "int8")
     about = read_engine(folder).about
     content = (tiny.data("package") / "model.int8.onnx").read_bytes()
     assert about.key == Key(
@@ -358,7 +310,7 @@ def test_from_a_package_to_an_engines_folder(tiny, tmp_path, library, monkeypatc
         through="onnx",
         onnx_sha256=hashlib.sha256(content).hexdigest(),
         device=DEVICE,
-        profile=profile(64, 128),
+        profile=profile(128),
     )
     assert about.columns == COLUMNS
     assert about.said == OnnxModel(tiny.data("package") / "model.int8.onnx").about
@@ -374,7 +326,7 @@ def test_a_model_that_is_not_in_the_package_or_says_nothing_is_refused(tiny, tmp
     finish(bare, {})
     assert said_by(bare) == {}
     with pytest.raises(InputError, match=r"bare\.onnx: its metadata are not those of a Plumbline model"):
-        building.build(bare, (bare, bare), tmp_path / "engines", "pruned", DEVICE, "onnx", 8)
+        building.build(bare, (bare, bare), tmp_path / "engines", "pruned", DEVICE, "onnx")
     assert not (tmp_path / "engines").exists()
 
 

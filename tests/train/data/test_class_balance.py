@@ -8,8 +8,8 @@ from plumbline.core.strain import category
 from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.model.losses import build_losses
 from plumbline.params import Train
+from plumbline.train.data.balance import RARITIES, building_weights, draw_by_weight
 from plumbline.train.data.batches import SimilarLengths, loader
-from plumbline.train.data.perturb import RARITIES, building_weights, draw_by_weight
 from tests.model.made import WIDTHS, raw_answer
 from tests.train.made import make_batch, make_sequences
 
@@ -39,13 +39,6 @@ def test_all_classes_have_the_same_sum_of_weights(seed, by):
     for one in np.unique(code):
         assert weight[code == one].sum() == pytest.approx(len(weight) / len(np.unique(code)), rel=1e-5)
         assert np.ptp(weight[code == one]) == 0
-
-
-def test_half_the_strength_is_the_square_root_and_none_changes_nothing():
-    severity, quadrant = labels()
-    full, half, none = (building_weights(severity, quadrant, section(balance_strength=s)) for s in (1, 0.5, 0))
-    np.testing.assert_allclose(half, np.sqrt(full) / np.sqrt(full).mean(), rtol=1e-5)
-    np.testing.assert_array_equal(none, 1)
 
 
 def test_evenly_spread_severities_have_even_weights_up_to_the_ends():

@@ -278,7 +278,6 @@ def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"strategy": "deepspeed_stage_2"}, "train.strategy: .deepspeed_stage_2. found; it was removed"),
         ({"precision": "fp16"}, "precision: fp16 found with strategy fsdp, .* Use precision bf16 or 32"),
         ({"strategy": "zero2", "communication": "bf16"}, "communication: bf16 works with strategy ddp, not"),
         ({"compile": True}, "compile: true found with strategy fsdp, which shards the weights"),

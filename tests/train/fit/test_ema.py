@@ -41,13 +41,6 @@ def test_the_mean_is_kept_where_the_weights_will_be():
     assert module.layer.weight.device.type == "cpu"
 
 
-@pytest.mark.parametrize(("steps", "kept"), [(0, 0.0), (1, 2 / 11), (8, 0.5), (10**6, 0.99)])
-def test_the_mean_forgets_faster_at_the_beginning(steps, kept):
-    mean, now = [torch.ones(2), torch.full((1, 3), 5.0)], [torch.zeros(2), torch.zeros(1, 3)]
-    Ema(0.99).move(mean, now, steps)
-    torch.testing.assert_close(mean, [torch.full((2,), kept), torch.full((1, 3), 5.0 * kept)])
-
-
 def test_statistics_of_a_batch_are_those_of_the_last_step():
     """Buffers have no mean: infinite bounds would become no numbers."""
     module, average = LightningModule(), Ema(0.9)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import onnx
-from onnx import TensorProto, numpy_helper
-
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_file, sha256_file
@@ -19,40 +16,7 @@ from plumbline.export.weights import network_files
 from plumbline.params.compress import EngineArtifact, Through
 
 
-def with_float_biases(path: Path) -> bytes:
-    """Return the content of an ONNX file, with each int32 bias converted to float32.
-
-    ONNX Runtime's quantiser writes them so because its own int8 kernels add them up in int32. Versions of TensorRT
-    refuse such a DequantizeLinear ("only activation types allowed as input to this layer"), and need none: they take
-    the bias in float and round it themselves. A bias is `int32 * scale` by channel, so only float32's rounding is lost.
-    """
-    model = onnx.load(path)
-    graph = model.graph
-    held = {tensor.name: tensor for tensor in graph.initializer}
-    folded = [
-        node
-        for node in graph.node
-        if node.op_type == "DequantizeLinear"
-        and node.input[0] in held
-        and held[node.input[0]].data_type == TensorProto.INT32
-    ]
-    if not folded:
-        return path.read_bytes()
-    for node in folded:
-        # No zero point is to be taken off: the operator's definition has none for int32.
-        whole, scale = (numpy_helper.to_array(held[name]) for name in node.input[:2])
-        graph.initializer.append(numpy_helper.from_array(whole.astype(scale.dtype) * scale, node.output[0]))
-        graph.node.remove(node)
-    used = {name for node in graph.node for name in node.input}
-    for tensor in [tensor for tensor in graph.initializer if tensor.name not in used]:
-        graph.initializer.remove(tensor)
-    content: bytes = model.SerializeToString()
-    return content
-
-
-def build_from_package(
-    package: Path, out: Path, artifact: EngineArtifact, through: Through = "onnx", max_batch: int = 256
-) -> Path:
+def build_from_package(package: Path, out: Path, artifact: EngineArtifact, through: Through = "onnx") -> Path:
     """Build the engine of one model of a package into a new folder below `out`; return that folder.
 
     Raises:
@@ -66,7 +30,7 @@ def build_from_package(
     files = {name: file for file, name in MODELS.items() if file in manifest.files}
     if artifact not in files:
         raise InputError(f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.")
-    return build(package / files[artifact], network_files(package), out, artifact, device, through, max_batch)
+    return build(package / files[artifact], network_files(package), out, artifact, device, through)
 
 
 def build(
@@ -76,7 +40,6 @@ def build(
     artifact: EngineArtifact,
     device: Device,
     through: Through,
-    max_batch: int,
 ) -> Path:
     """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights` and widths.
 
@@ -89,7 +52,7 @@ def build(
     if through == "torch" and artifact == "int8":
         raise InputError("int8 through torch: its roundings are in the ONNX file only. Build it through onnx.")
     model = OnnxModel(onnx)
-    shapes = profile(max_batch, model.about.max_length)
+    shapes = profile(model.about.max_length)
     key = Key(artifact=artifact, through=through, onnx_sha256=sha256_file(onnx), device=device, profile=shapes)
     folder = engine_folder(out, key)
     if folder.is_dir():
@@ -130,7 +93,7 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     builder = tensorrt.Builder(logger := tensorrt.Logger(tensorrt.Logger.WARNING))
     network = builder.create_network()
     parser = tensorrt.OnnxParser(network, logger)
-    if not parser.parse(with_float_biases(onnx)):
+    if not parser.parse(onnx.read_bytes()):
         said = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
         raise PlumblineError(f"{onnx}: TensorRT cannot read it ({said}).")
     config = builder_config(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")

@@ -25,6 +25,8 @@ from plumbline.params.compress import EngineArtifact, Through
 PLAN, ABOUT = "model.engine", "engine.json"
 BEST_BATCH, BEST_LENGTH = 64, 32
 """Shape that TensorRT tunes for, where the largest allows it: what most batches of real buildings are near to."""
+MAX_BATCH = 256
+"""Buildings at a time that an engine takes at most."""
 Range = tuple[int, int, int]
 """Least, best and most."""
 
@@ -43,11 +45,9 @@ class Profile(BaseModel):
         return {**shapes, FLOATS[-1]: tuple((b, columns[FLOATS[-1]]) for b, _ in pairs), MASK: tuple(pairs)}
 
 
-def profile(max_batch: int, max_length: int) -> Profile:
-    """Return a profile for any batch up to `max_batch` and any length up to `max_length`."""
-    return Profile(
-        batch=(1, min(BEST_BATCH, max_batch), max_batch), length=(1, min(BEST_LENGTH, max_length), max_length)
-    )
+def profile(max_length: int) -> Profile:
+    """Return a profile for any batch up to `MAX_BATCH` and any length up to `max_length`."""
+    return Profile(batch=(1, BEST_BATCH, MAX_BATCH), length=(1, min(BEST_LENGTH, max_length), max_length))
 
 
 class Key(BaseModel):

@@ -96,7 +96,7 @@ def train_adapter(
     settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
     done = run(
         AdapterOptimisation(model, params.adapt),
-        lambda folder, going_on: CropData(train, tune, params.adapt),
+        lambda batch_size: CropData(train, tune, params.adapt),
         name=f"adapt-{domain}",
         key=run_key(data_sha256, settings, base),
         data_sha256=data_sha256,
@@ -163,7 +163,7 @@ def _fit(
     _first_weights(model, params.train.start_from)
     return run(
         FieldOptimisation(model, params.train),
-        lambda folder, going_on: CropData(splits["train"], splits["tune"], params.train),
+        lambda batch_size: CropData(splits["train"], splits["tune"], params.train),
         name="train",
         key=key,
         data_sha256=data,

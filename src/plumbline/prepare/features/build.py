@@ -1,12 +1,10 @@
 """Turn the scatterers of buildings into the network's input columns, and back.
 
-Fits and gradients depend on all scatterers of a building: who leaves one out, or moves one, must fit anew. What the
-first fit took off is known but for each track's offset, which the second fit takes off whatever it is.
+What the fit took off is known but for each track's offset.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,36 +228,6 @@ def recover(sequences: Sequences) -> Scatterers:
     )
 
 
-def redescribe(sequences: Sequences, scatterers: Scatterers) -> Sequences:
-    """Describe the same buildings by other scatterers, as if they had only these.
-
-    Args:
-        sequences: the buildings as they were.
-        scatterers: of each of them one at least, sorted by building.
-    """
-    side = _columns(sequences.geometry, GEOMETRY, "side_x", "side_y")
-    share, before, years = _columns(sequences.geometry, GEOMETRY, "rectangularity", "tracks", "years").T
-    count = len(sequences)
-    frame, every = Frames(np.zeros((count, 2)), _angle(sequences), side), np.arange(count)
-    # Of one year, because buildings differ in it; where it counts is put right below.
-    one = describe_buildings(
-        choose_scatterers(scatterers, frame, every, max(1, len(scatterers))),
-        frame,
-        share * np.maximum(side, LEAST_SIDE_M).prod(1),
-        sequences.building_id,
-        every,
-        1.0,
-        "",
-    )
-    rate, up = (names(SLOPE).index(name) for name in ("differential_rate", "differential_displacement"))
-    one.slope[:, rate] = one.slope[:, up] / np.repeat(years, one.length)
-    one.geometry[:, names(GEOMETRY).index("years")] = years
-    # Two tracks on one line of sight are one here; the count of those that were lost is right all the same.
-    lost = _count_tracks(recover(sequences), count) - _count_tracks(scatterers, count)
-    one.geometry[:, names(GEOMETRY).index("tracks")] = before - lost
-    return replace(sequences, offsets=one.offsets, distance=one.distance, slope=one.slope, geometry=one.geometry)
-
-
 def _columns(values: NDArray[np.float32], columns: tuple[Column, ...], *wanted: str) -> Float:
     return np.asarray(values[:, [names(columns).index(name) for name in wanted]], dtype=float)
 
@@ -276,20 +244,3 @@ def _tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
         track[left[alike]] = number
         number += 1
     return track
-
-
-def _count_tracks(scatterers: Scatterers, buildings: int) -> NDArray[np.intp]:
-    """Count the tracks (B,) that see each building."""
-    pairs = np.unique(np.stack([scatterers.building, scatterers.track]), axis=1)
-    return np.bincount(pairs[0], minlength=buildings)
-
-
-def _angle(sequences: Sequences) -> Float:
-    """Return the angle (B,), rad, from east to each frame's x axis, by the direction of east in the frame.
-
-    Where nothing moves eastwards at all there is nothing to turn, and 0 does.
-    """
-    x, y = _columns(sequences.slope, SLOPE, "local_east_x", "local_east_y").T
-    starts = sequences.offsets[:-1]
-    along, across = np.add.reduceat(x * x, starts), np.add.reduceat(x * y, starts)
-    return np.asarray(np.arctan2(-across, np.where(along > 0, along, 1)))

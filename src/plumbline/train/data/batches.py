@@ -8,9 +8,8 @@ Shape legend: N scatterers of all buildings, B buildings, L places, F features.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from plumbline.params import Train
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.data.perturb import building_weights, draw_by_weight, draw_numbers, perturb
+from plumbline.train.data.balance import building_weights, draw_by_weight
 
 RESIDENT_SHARE = 0.25
 """Of the device's free memory, what the data may take."""
@@ -61,7 +60,6 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         seed: int | None,
         weight: NDArray[np.float32] | None = None,
         *,
-        tokens: int = 0,
         shares: int = 1,
         first_epoch: NDArray[np.int32] | None = None,
     ) -> None:
@@ -72,12 +70,11 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
             batch_size: most buildings a share.
             seed: of the order; None: by length, for evaluation.
             weight: (B,) how often each building comes.
-            tokens: most places a share, padding included; 0: any.
             shares: into how many a list will be dealt.
             first_epoch: (B,) from which epoch on, counted from 0, each building is drawn.
         """
         self.length, self.batch_size, self.seed, self.weight = length, batch_size, seed, weight
-        self.tokens, self.shares, self.first_epoch = tokens, shares, first_epoch
+        self.shares, self.first_epoch = shares, first_epoch
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -85,18 +82,16 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        if self.tokens:
-            return len(self._cuts(self._order(np.random.default_rng((self.seed or 0, self.epoch)))))
         count = len(self.length) if self.first_epoch is None else int((self.first_epoch <= self.epoch).sum())
         return -(-count // (self.batch_size * self.shares))
 
     def __iter__(self) -> Iterator[NDArray[np.intp]]:
         generator = np.random.default_rng((self.seed or 0, self.epoch))
         order = self._order(generator)
-        cuts = self._cuts(order)
-        turns = np.arange(len(cuts)) if self.seed is None else generator.permutation(len(cuts))
-        for i in turns:
-            yield order[slice(*cuts[i])].astype(np.intp)
+        size = self.batch_size * self.shares
+        starts = np.arange(0, len(order), size)
+        for start in starts if self.seed is None else generator.permutation(starts):
+            yield order[start : start + size].astype(np.intp)
 
     def _order(self, generator: np.random.Generator) -> NDArray[np.integer]:
         """Return the buildings of this epoch, in pools sorted by length."""
@@ -116,39 +111,16 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
             order[i : i + step] = pool[np.argsort(self.length[pool], kind="stable")]
         return order
 
-    def _cuts(self, order: NDArray[np.integer]) -> list[tuple[int, int]]:
-        """Return begin and end of each list; the longest buildings of a pool come first and decide how many fit."""
-        most = self.batch_size * self.shares
-        if not self.tokens:
-            return [(i, min(i + most, len(order))) for i in range(0, len(order), most)]
-        cuts = []
-        length = self.length[order]
-        pool = len(order) if self.seed is None else POOL * most
-        for begin in range(0, len(order), pool):
-            end = min(begin + pool, len(order))
-            while end > begin:
-                fit = max(1, self.tokens // max(1, int(length[end - 1]))) * self.shares
-                start = max(begin, end - min(most, fit))
-                cuts.append((start, end))
-                end = start
-        return cuts
-
 
 class Buildings(Dataset[Batch]):
     """Prepared buildings; an item is the batch of a whole list of them."""
 
-    def __init__(
-        self, sequences: SequenceSet, losses: Train | None = None, sampler: SimilarLengths | None = None
-    ) -> None:
-        """Wrap the buildings; with `losses`, perturb, pad and weight them as in training.
-
-        `sampler` tells the seed and the epoch, so that perturbations differ from epoch to epoch and can be repeated.
-        """
-        self.sequences, self.losses, self.sampler = sequences, losses, sampler
+    def __init__(self, sequences: SequenceSet, losses: Train | None = None) -> None:
+        """Wrap the buildings; with `losses`, pad and weight them as in training."""
+        self.sequences, self.losses = sequences, losses
         self.severity, self.quadrant = np.asarray(sequences.severity), np.asarray(sequences.quadrant)
         self.accepted, self.mechanism = np.asarray(sequences.accepted), np.asarray(sequences.mechanism)
         self.length = np.asarray(sequences.length)
-        self.least = int(np.min(self.length, initial=1 << 31))
         self.weight: NDArray[np.float32] | None = None
         if losses is not None and losses.balance == "weights":
             self.weight = building_weights(self.severity, self.quadrant, losses)
@@ -161,8 +133,8 @@ class Buildings(Dataset[Batch]):
 
     def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
         """Return the buildings of `index` at the places `own` (ascending), as they are in the batch of all."""
-        padded = self._padded(index, own)
         index = index[own]
+        padded = self.sequences.pad(index, strategy="mask" if self.losses is None else self.losses.padding)
         distance, slope, geometry, mask = (
             torch.from_numpy(np.ascontiguousarray(padded[name])) for name in ("distance", "slope", "geometry", "mask")
         )
@@ -173,19 +145,6 @@ class Buildings(Dataset[Batch]):
         weight = torch.ones(len(index)) if self.weight is None else torch.from_numpy(self.weight[index])
         return Batch(distance, slope, geometry, mask, severity, quadrant, accepted, mechanism, weight)
 
-    def _padded(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-        if self.losses is None:
-            return dict(self.sequences.pad(index[own]))
-        if not self.losses.perturbs:
-            return dict(self.sequences.pad(index[own], strategy=self.losses.padding))
-        seed = (0, 0) if self.sampler is None else (self.sampler.seed or 0, self.sampler.epoch)
-        generator = np.random.default_rng((*seed, zlib.crc32(index.tobytes())))
-        length = self.length[index]
-        # Drawn for all, so that a building is perturbed alike however many processes share the work.
-        draws = draw_numbers(length, generator).take(own, length)
-        part = perturb(self.sequences.take(index[own]), self.losses, self.least, draws)
-        return dict(part.pad(np.arange(len(own)), strategy=self.losses.padding))
-
 
 def loader(
     sequences: SequenceSet, batch_size: int, seed: int | None = None, losses: Train | None = None
@@ -195,16 +154,12 @@ def loader(
     if losses is not None and losses.balance == "oversample":
         weight = building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
     sampler = SimilarLengths(np.asarray(sequences.length), batch_size, seed, weight)
-    return DataLoader(Buildings(sequences, losses, sampler), sampler=sampler, batch_size=None)
+    return DataLoader(Buildings(sequences, losses), sampler=sampler, batch_size=None)
 
 
 def is_resident(train: SequenceSet, losses: Train, device: torch.device) -> bool:
-    """Return whether the data go to the device: by `train.resident`, or (`auto`) if a GPU has room."""
-    if losses.resident == "never" or losses.perturbs or losses.padding != "mask":
-        return False
-    if losses.resident == "always":
-        return True
-    if device.type != "cuda":
+    """Return whether the data go to the device: if it is a GPU that has room, and padding is not made by batch."""
+    if losses.padding != "mask" or device.type != "cuda":
         return False
     return data_bytes(train) < RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]
 
@@ -215,10 +170,10 @@ def data_bytes(train: SequenceSet) -> int:
 
 
 class Resident(Buildings):
-    """Buildings with unperturbed features in `device`'s memory; otherwise as `Buildings`."""
+    """Buildings in `device`'s memory; otherwise as `Buildings`."""
 
     def __init__(self, table: Buildings, device: torch.device) -> None:
-        super().__init__(table.sequences, table.losses, table.sampler)
+        super().__init__(table.sequences, table.losses)
         parts = getattr(table.sequences, "parts", (table.sequences,))
         arrays = {
             name: torch.cat([torch.from_numpy(np.array(getattr(part, name))) for part in parts]).to(device)

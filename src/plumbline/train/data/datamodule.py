@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,11 @@ from torch.utils.data import DataLoader
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.data.balance import building_weights
 from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, is_resident
-from plumbline.train.data.perturb import building_weights
 from plumbline.train.data.sampler import Example, Examples, ShareSampler
 from plumbline.train.distributed.strategies import gather
 
@@ -39,7 +37,6 @@ class Data(LightningDataModule):
         losses: Train,
         seed: int,
         batch_size: int,
-        remember: Path | None = None,
         resumed: bool = False,
         section: str = "train",
     ) -> None:
@@ -48,7 +45,6 @@ class Data(LightningDataModule):
         Args:
             train, tune, optimise, losses, seed: of the run.
             batch_size: buildings a share; of several processes the least counts.
-            remember: file to write that into, for a run that is interrupted.
             resumed: whether this process goes on from a checkpoint.
             section: of the params, that `optimise` is; for messages.
 
@@ -57,26 +53,18 @@ class Data(LightningDataModule):
         """
         super().__init__()
         self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
-        self.seed, self.batch_size, self.remember, self.resumed = seed, batch_size, remember, resumed
+        self.seed, self.batch_size, self.resumed = seed, batch_size, resumed
         self.section = section
         self.first_epoch = first_epochs(train, optimise, section)
         self.complete = 0 if self.first_epoch is None else int(self.first_epoch.max())
         """the first epoch, counted from 0, in which all buildings are drawn"""
-        self.steps_vary = bool(optimise.tokens) or self.complete > 0
+        self.steps_vary = self.complete > 0
         """whether epochs may differ in their number of steps"""
         if self.complete < optimise.curriculum.complete:
             log.warning(
                 "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",
                 section,
                 self.complete + 1,
-            )
-        longest = int(np.max(np.asarray(train.length), initial=0))
-        if 0 < optimise.tokens < longest:
-            log.warning(
-                "%s.tokens: %d found, and the longest building has %d scatterers: longer ones are batches alone.",
-                section,
-                optimise.tokens,
-                longest,
             )
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
@@ -99,8 +87,6 @@ class Data(LightningDataModule):
         device = trainer.strategy.root_device
         # Found by free memory, it may differ; with different ones the processes would wait for each other for ever.
         self.batch_size = min(gather(self.batch_size))
-        if self.remember and trainer.is_global_zero:
-            write_json(self.remember, self.batch_size)
         resident = is_resident(self.train, self.losses, device)
         if resident:
             self.tables = tuple(Resident(table, device) for table in self.tables)
@@ -117,13 +103,11 @@ class Data(LightningDataModule):
             self.batch_size,
             self.seed,
             self.weight,
-            tokens=self.optimise.tokens,
             shares=self.optimise.accumulate * trainer.world_size,
             first_epoch=self.first_epoch,
         )
         # As the trainer itself counts for samplers: where a run is gone on with, `current_epoch` is still one behind.
         steps.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
-        self.tables[0].sampler = steps
         deal = ShareSampler(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)

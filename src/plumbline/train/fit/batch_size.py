@@ -41,11 +41,10 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
     if SHARE * free < SMALLEST * each:
         log.warning(
             "batch size: half of the free memory, %.0f MB, holds %d buildings of the longest. %d are taken all the "
-            "same, the least that auto takes: set %s.tokens or %s.batch_size, or make room",
+            "same, the least that auto takes: set %s.batch_size, or make room",
             SHARE * free / 1e6,
             SHARE * free // each,
             SMALLEST,
-            section,
             section,
         )
     log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", found, each / 1e3, free / 1e9)

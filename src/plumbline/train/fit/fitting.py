@@ -82,6 +82,8 @@ class Fitting(LightningModule):
         """where the newest checkpoint is, once there is one"""
         self.alarm = StepAlarm(losses, section)
         self.step_losses: list[Tensor] = []
+        self.curves: dict[str, str] = {}
+        """where the run's curves are, see `monitor.loggers`"""
 
     def parameter_counts(self) -> dict[str, int]:
         """Count the trained parameters."""
@@ -110,7 +112,7 @@ class Fitting(LightningModule):
         """Clip by the norm, and look at it before the weights change.
 
         Raises:
-            InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
+            InputError: loss or gradient is no finite number.
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self.step_losses[-self.optimise.accumulate :])
@@ -146,8 +148,9 @@ class Fitting(LightningModule):
         self.history.append({"epoch": epoch, "train_loss": loss, "learning_rate": rate, **result})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the history, so that a resumed run's curve is whole."""
-        checkpoint["history"] = self.history
+        """Keep what a resumed run goes on with: history, batch size (found by the free memory), places of curves."""
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        checkpoint |= {"history": self.history, "batch_size": data.batch_size, "curves": self.curves}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take the history up again."""

@@ -142,8 +142,6 @@ def _said(spec: NetworkSpec, name: str, counted: bool) -> object:
 
 
 CHECKPOINT, RANDOM = "checkpoint", "random"
-HEADS = {f"heads.{name}_head": f"{name}_weight" for name in ("quadrant", "severity", "accepted", "level", "mechanism")}
-"""Beginnings of the names of what one loss alone moves, and the weight of that loss."""
 
 
 def check_sources(losses: FitOptions, out: Path) -> None:
@@ -254,23 +252,6 @@ def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
                 f"train.start_from: {folder}: {name}: {there} found, {here} needed. "
                 "Its model.json says otherwise: the folder is damaged. Take it out of the list."
             )
-
-
-def check_learns(model: Diagnosis, losses: Train) -> None:
-    """Refuse a run in which losses cannot move any weight, so that only weight decay would.
-
-    Raises:
-        InputError: all that is not frozen belongs to heads whose losses have no weight.
-    """
-    names = [name for name, value in model.network.named_parameters() if value.requires_grad]
-    still = {head: key for head, key in HEADS.items() if not getattr(losses, key)}
-    if not all(name.startswith(tuple(still)) for name in names):
-        return
-    own = {head: key for head, key in still.items() if any(name.startswith(head) for name in names)}
-    raise InputError(
-        f"train.freeze, train.{', train.'.join(own.values())}: only {' and '.join(own)} is trained, and "
-        f"{' and '.join(own.values())} is 0, so nothing is learnt; give it a weight, or freeze less."
-    )
 
 
 def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,7 +17,7 @@ from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed.strategies import threads
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.trainer import interruptible
+from plumbline.train.fit.trainer import interruptible, quiet_lightning
 
 
 class Late(BaseFinetuning):
@@ -57,14 +55,9 @@ def quick_fit(
         late_epoch: see `late`; from `losses.epochs` on they never do.
         section: see `Optimisation`.
     """
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     module = Optimisation(model, losses, losses, section=section)
     module.train()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-        warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
-        warnings.filterwarnings("ignore", message=".*number of training batches.*")
-        warnings.filterwarnings("ignore", message="GPU available but not used.*")
+    with quiet_lightning():
         trainer = Trainer(
             accelerator="cpu",  # so few buildings are answered sooner than they are sent
             devices=1,

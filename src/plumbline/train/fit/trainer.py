@@ -29,26 +29,12 @@ from plumbline.train.distributed.strategies import (
     choose_strategy,
     has_batch_norm,
     leave_together,
-    process_number,
     repeatable,
     threads,
     together,
 )
 from plumbline.train.fit.batch_size import batch_size
-from plumbline.train.fit.checkpoints import (
-    BATCH_SIZE,
-    BEST,
-    LAST,
-    RECORDED,
-    SETTINGS,
-    Best,
-    Checkpoint,
-    Patience,
-    read_checkpoint,
-    remembered,
-    resumed,
-    say_others,
-)
+from plumbline.train.fit.checkpoints import BEST, LAST, Best, Checkpoint, Patience, read_checkpoint, resumed
 from plumbline.train.fit.ema import Ema
 from plumbline.train.fit.fitting import Fitting
 from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
@@ -67,6 +53,27 @@ def interruptible(trainer: Trainer) -> Iterator[None]:
         if trainer.interrupted:
             raise KeyboardInterrupt from None
         raise
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Leave out Lightning's messages and warnings that no user can do anything about."""
+    # Which devices there are not, and advertisements, are no news in a log of epochs.
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        for message in (
+            "GPU available but not used.*",  # as train.accelerator asked
+            # Worker processes: the batches are cut from arrays in memory faster than they could be sent.
+            ".*does not have many workers.*",
+            ".*number of training batches.*",
+            ".*It is recommended to use `self.log.*",
+            # Of depthwise kernels: how fast DDP may copy them, and nothing that a user could change.
+            "Grad strides do not match bucket view strides.*",
+            ".*Checkpoint directory .* exists and is not empty.*",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
+        yield
 
 
 PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -111,11 +118,10 @@ def fit(
     optimise, losses, section = module.optimise, module.losses, module.section
     check_devices(losses, module.model.network.spec.attention)
 
-    def data(folder: Path, going_on: bool) -> Data:
+    def data(known: int | None) -> Data:
         # It must not depend on the memory that happens to be free when a run is gone on with.
-        known = remembered(folder, BATCH_SIZE, int) if going_on else None
         size = known or batch_size(module.model, train, optimise, losses, section)
-        return Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, going_on, section)
+        return Data(train, tune, optimise, losses, seed, size, known is not None, section)
 
     return run(
         module,
@@ -131,7 +137,7 @@ def fit(
 
 def run(
     module: AnyFitting,
-    make_data: Callable[[Path, bool], RunData],
+    make_data: Callable[[int | None], RunData],
     *,
     name: str,
     key: str,
@@ -146,7 +152,7 @@ def run(
 
     Args:
         module: what to optimise.
-        make_data: called with the folder of the checkpoints, and whether the run is gone on with.
+        make_data: called with the batch size of the run that is gone on with; None: of a new one.
         name: of the stage, for the record.
         key: changes whenever the inputs of the run do.
         data_sha256: of the data, for the record.
@@ -159,19 +165,15 @@ def run(
     """
     started = time.monotonic()
     optimise, losses = module.optimise, module.losses
-    # Which devices there are not, and advertisements, are no news in a log of epochs.
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     torch.set_num_threads(threads(losses))
     seed_everything(seed, verbose=False)
     repeatable()
     label = f"{name}-{key[:16]}"
     folder = WORK / "checkpoints" / label
-    last = resumed(folder, name, start_from)
-    if last is None and CHECKPOINT in start_from and not process_number():
-        say_others(folder, name, settings)
-    if last is not None and losses.communication == "powersgd":
+    checkpoint = resumed(folder, name, start_from)
+    if checkpoint is not None and losses.communication == "powersgd":
         log.info("train.communication: what powersgd still owed is lost; the run goes on, but not bit for bit")
-    data = make_data(folder, last is not None)
+    data = make_data(checkpoint["batch_size"] if checkpoint else None)
     module.chosen_from = data.complete
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
@@ -180,14 +182,14 @@ def run(
     newest = Checkpoint(folder, LAST, **kept)
     module.record = begin_record(module.parameter_counts(), key, data_sha256, settings)
     place = surroundings()
-    before = (last and remembered(folder, RECORDED, dict)) or {}
-    records = loggers(name, module.record | place, WORK, before)
+    records = loggers(name, module.record | place, WORK, checkpoint["curves"] if checkpoint else {})
+    module.curves = recorded(records)
     # A strategy that shards the weights leaves a share of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in SHARDED else module
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        *monitors(losses, WORK / "runs" / label / "train.jsonl", module.last, module.section),
+        *monitors(WORK / "runs" / label / "train.jsonl", module.section),
         best,
         newest,  # behind `best`, whose state is in it
         Patience(
@@ -196,16 +198,7 @@ def run(
         EpochLine(optimise.epochs) if quiet else RichProgressBar(),
     ]
     module.train()  # a loaded model comes in evaluation mode
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="GPU available but not used.*")  # as train.accelerator asked
-        # Lightning proposes worker processes; the batches are cut from arrays in memory faster than they could be sent.
-        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-        warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
-        warnings.filterwarnings("ignore", message=".*number of training batches.*")
-        warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
-        # Of depthwise kernels: how fast DDP may copy them, and nothing that a user could change.
-        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides.*")
-        warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
+    with quiet_lightning():
         trainer = Trainer(
             accelerator=losses.accelerator,
             devices=losses.devices,
@@ -227,16 +220,14 @@ def run(
             inference_mode=losses.strategy not in SHARDED,  # weights gathered by it could not be trained with again
             log_every_n_steps=50,
         )
-        if not process_number():
-            write_json(folder / RECORDED, recorded(records))
-            write_json(folder / SETTINGS, settings)
         with interruptible(trainer), together():
-            trainer.fit(module, datamodule=cast(LightningDataModule, data), ckpt_path=last, weights_only=True)
+            source = module.last if checkpoint else None
+            trainer.fit(module, datamodule=cast(LightningDataModule, data), ckpt_path=source, weights_only=True)
     with together():
         leave_together()
     if not trainer.is_global_zero:
         sys.exit(0)  # one process writes the results
-    chosen = read_checkpoint(Path(best.best_model_path))
+    chosen = read_checkpoint(folder / f"{BEST}{Checkpoint.FILE_EXTENSION}")
     whole.load_state_dict(chosen["state_dict"])
     whole.to("cpu").eval()
     whole.history, row = module.history, module.history[chosen["epoch"]]

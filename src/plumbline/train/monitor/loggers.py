@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -30,24 +29,10 @@ class _Record(MLFlowLogger):
     def __init__(self, name: str, run_id: str | None, **named: Any) -> None:
         super().__init__(name, run_id=run_id, **named)
         self.silent = False
-        self.gone_on = run_id is not None
-        self._last_steps: dict[str, int] = {}
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log metrics, but never a point twice: a run may be killed between its curves and its checkpoint."""
-        self._tried(self._log_new, metrics, step)
-
-    def _log_new(self, metrics: Mapping[str, float], step: int | None) -> None:
-        if self.gone_on and step is not None:
-            metrics = {name: value for name, value in metrics.items() if step > self._last_step(name)}
-        super().log_metrics(metrics, step)
-
-    def _last_step(self, name: str) -> int:
-        """Return the last point of an earlier curve, or -1."""
-        if name not in self._last_steps:
-            points = self.experiment.get_metric_history(self.run_id, name)
-            self._last_steps[name] = max((point.step for point in points), default=-1)
-        return self._last_steps[name]
+        """Log metrics, as Lightning does."""
+        self._tried(super().log_metrics, metrics, step)
 
     def finalize(self, status: str = "success") -> None:
         """Finish the record, as Lightning does."""
@@ -95,7 +80,6 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     try:
         ask_database(address)
         beside = None if named is not None else (work / "mlruns").resolve().as_uri()
-        known = before.get("run_id") if before.get("server") == _hashed(address) else None
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
         logger = _Record(
             "plumbline",
@@ -103,7 +87,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
             tracking_uri=address,
             artifact_location=beside,
             tags=tags,
-            run_id=_still_there(known, address),
+            run_id=_still_there(before.get("run_id"), address),
         )
         logger.log_hyperparams(record["params"])
         found.append(logger)
@@ -142,11 +126,6 @@ def _address() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
 
 
-def _hashed(address: str) -> str:
-    # An address may hold a password, which belongs into no file.
-    return hashlib.sha256(address.encode()).hexdigest()
-
-
 def recorded(found: list[Logger]) -> dict[str, str]:
     """Return the places of the curves, for `loggers` to resume."""
     where = {}
@@ -154,7 +133,7 @@ def recorded(found: list[Logger]) -> dict[str, str]:
         if isinstance(logger, TensorBoardLogger):
             where["version"] = Path(logger.log_dir).name
         if isinstance(logger, _Record) and logger.run_id:
-            where |= {"server": _hashed(_address()), "run_id": logger.run_id}
+            where["run_id"] = logger.run_id
     return where
 
 

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
-from lightning.pytorch.accelerators.cpu import get_cpu_stats
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from plumbline.core.console import log
 from plumbline.core.files import atomic_file
-from plumbline.params import FitOptions
 from plumbline.train.monitor.alarms import MemoryAlarm
 from plumbline.train.monitor.record import gpu_share, memory_bytes
 
@@ -40,13 +38,12 @@ class Monitor(Callback):
     A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
     all processes, and memory: the most that this process has used (bytes), and the largest share that was in use by
     anybody. On a GPU also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is
-    installed. With `train.device_stats` also all that torch counts of a GPU's memory, and the machine's load.
-    TensorBoard has the figures of each line, MLflow those of each epoch.
+    installed. TensorBoard has the figures of each line, MLflow those of each epoch.
     """
 
-    def __init__(self, path: Path, memory: MemoryAlarm, device_stats: bool = False) -> None:
+    def __init__(self, path: Path, memory: MemoryAlarm) -> None:
         """Write into `path`; `memory` checks the memory in each batch."""
-        self.path, self.memory, self.device_stats = path, memory, device_stats
+        self.path, self.memory = path, memory
         self._buildings = 0
         self._step = 0
         """The last one that has a line."""
@@ -105,9 +102,6 @@ class Monitor(Callback):
         busy = gpu_share(device)
         if busy is not None:
             figures["gpu_share"] = busy
-        if self.device_stats:
-            seen = {**trainer.accelerator.get_device_stats(device), **get_cpu_stats()}
-            figures |= {f"device/{name}": float(value) for name, value in seen.items()}
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         line |= {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, "learning_rate": rate, **figures}
         # JSON has no NaN.
@@ -128,7 +122,7 @@ def _epoch(line: str) -> float:
         return math.inf
 
 
-def monitors(losses: FitOptions, path: Path, last: Path, section: str) -> list[Callback]:
-    """Return the callbacks that watch a run, by the section; arguments as for `MemoryAlarm`; `path` of the lines."""
-    memory = MemoryAlarm(losses, last, section)
-    return [memory, Monitor(path, memory, losses.device_stats)]
+def monitors(path: Path, section: str) -> list[Callback]:
+    """Return the callbacks that watch a run of this section; `path` of the lines."""
+    memory = MemoryAlarm(section)
+    return [memory, Monitor(path, memory)]
