@@ -54,7 +54,7 @@ def assert_one_answer(
     assert sheet["Direction of settlement"] == (building.settlement_direction if has_settlement else "")
     if has_settlement:
         assert on_map["settlement_direction"] == building.settlement_direction
-        assert sheet["Settlement, mm"] == f"{building.settlement_mm:.1f}"
+        assert float(sheet["Settlement, mm"]) == round(building.settlement_mm, 1)
         assert sheet["Settlement ±, mm"] == f"{1.645 * building.settlement_std_mm:.1f}"
     if "against_neighbours_mm" in on_map:
         is_slant = building.settlement_direction != VERTICAL
