@@ -77,7 +77,7 @@ def of_torch(channels_in: int, channels_out: int, kernel: int) -> nn.Module:
     return nn.Conv1d(channels_in, channels_out, kernel, padding=kernel // 2)
 
 
-def squared_doubt(cross_entropy_B: Tensor, gamma: float) -> Tensor:
+def squared_doubt(cross_entropy_B: Tensor) -> Tensor:
     return cross_entropy_B.square()
 
 

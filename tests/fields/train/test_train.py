@@ -1,5 +1,7 @@
 """Training of denoisers and adapters: examples, what is trained when, resuming, and a spread that holds."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -130,6 +132,7 @@ def test_an_adapter_leaves_late_weights_alone_until_their_time_and_keeps_what_it
         moved = {name for name, value in module.named_parameters() if not torch.equal(value, before[name])}
         trained = {name for name, value in module.named_parameters() if value.requires_grad}
         assert moved == {name for name in trained if ".lora_" in name or not alone}
+    module.trainer = SimpleNamespace(datamodule=SimpleNamespace(batch_size=8))
     checkpoint = {"state_dict": module.state_dict()}
     module.on_save_checkpoint(checkpoint)
     assert set(checkpoint["state_dict"]) == trained
