@@ -28,7 +28,7 @@ PACKED = {
 }
 
 
-def asked(chunks, encoding):
+def asked(chunks, encoding, kind=""):
     """Send a body in chunks; returns status and body of the answer, and the body that the service read."""
     sent, read = [], []
 
@@ -59,6 +59,7 @@ def asked(chunks, encoding):
 
         settings = Settings(folder=".", limits=Limits(upload_mb=1))
         own = [(b"content-encoding", encoding.encode()), (b"content-length", str(sum(map(len, chunks))).encode())]
+        own.append((b"content-type", kind.encode()))
         await Guard(application, settings, Meters())(
             {"type": "http", "method": "POST", "path": "/v1/predict", "headers": own}, receive, send
         )
@@ -121,6 +122,11 @@ def test_another_encoding_is_refused_with_the_known_ones(encoding):
         (b"", "gzip", b"The body was cut off"),
         (gzip.compress(b"a" * 99)[:-4], "gzip", b"The body was cut off"),
         (zlib.compress(b"a" * 99)[:-1], "deflate", b"The body was cut off"),
+        (
+            gzip.compress(b"ab" * PIECE_BYTES)[:-9],
+            "gzip",
+            b"The body was cut off",
+        ),  # with more within zlib than a piece
         (gzip.compress(b"a") + gzip.compress(b"b"), "gzip", b"goes on behind the end"),
         (zlib.compress(b"a") + b"junk", "deflate", b"goes on behind the end"),
     ],
@@ -129,3 +135,13 @@ def test_a_body_that_is_not_what_its_header_says_is_refused(packed, encoding, sa
     status, body, _ = asked([packed], encoding)
     assert status == 400
     assert said in body
+
+
+@pytest.mark.parametrize("way", [None, *PACKED])
+def test_a_form_without_its_end_is_refused_and_loses_no_part_without_a_word(way):
+    form = b'--here\r\nContent-Disposition: form-data; name="damage_rate"\r\n\r\n0.01\r\n'
+    encoding, pack = PACKED[way] if way else ("", bytes)
+    for body, wanted in ((form, 400), (form + b"--here--\r\n", 200)):
+        status, said, _ = asked(cut(pack(body), [9, 40]), encoding, 'multipart/form-data; boundary="here"')
+        assert status == wanted
+        assert (b"closing boundary is missing" in said) == (wanted == 400)

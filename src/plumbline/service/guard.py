@@ -77,7 +77,8 @@ class Guard:
         try:
             self._check(path, headers, holder)
             encoding = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
-            body = Body(receive, self._most(path), encoding)
+            kind = headers.get(b"content-type", b"").decode("latin-1").strip()
+            body = Body(receive, self._most(path), encoding, kind)
         except Problem as problem:
             await problem.response()(scope, receive, counted)
         else:

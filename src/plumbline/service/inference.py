@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -25,6 +26,8 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 """Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 KINDS = {"float32": "FP32", "bool": "BOOL"}
+SILENT_SECONDS = 60
+"""Longest time that the body of a request may take."""
 SMALL_BYTES = 32_000
 """Up to this size a request is answered in the event loop: to hand it to a thread takes longer than the answer."""
 
@@ -41,7 +44,7 @@ class InferInput(BaseModel):
     name: str
     datatype: Literal["FP32", "BOOL"]
     shape: Annotated[list[Annotated[int, Field(ge=0, le=1 << 20)]], Field(min_length=1, max_length=3)]
-    parameters: InputParameters = InputParameters()
+    parameters: InputParameters | None = None
     data: list[Any] = []
 
 
@@ -57,7 +60,7 @@ class InferOutput(BaseModel):
     """One output that is asked for."""
 
     name: str
-    parameters: OutputParameters = OutputParameters()
+    parameters: OutputParameters | None = None
 
 
 class RequestParameters(BaseModel):
@@ -70,9 +73,9 @@ class InferRequest(BaseModel):
     """A request for inference."""
 
     id: str | None = None
-    parameters: RequestParameters = RequestParameters()
+    parameters: RequestParameters | None = None
     inputs: list[InferInput]
-    outputs: list[InferOutput] = []
+    outputs: list[InferOutput] | None = None
 
 
 def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
@@ -124,9 +127,12 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
             raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
         waiting += 1
         try:
-            body = await request.body()
+            async with asyncio.timeout(SILENT_SECONDS):  # else 32 clients that send nothing would keep all others out
+                body = await request.body()
             given = one, body, request.headers.get(JSON_LENGTH), meters
             return answer(*given) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *given)
+        except TimeoutError:
+            raise Problem(408, f"The request was not complete within {SILENT_SECONDS} s.") from None
         finally:
             waiting -= 1
 
@@ -186,8 +192,8 @@ def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) ->
             raise Problem(400, f"outputs: there is no {output.name[:50]!r}; there are {', '.join(found)}.")
         values = np.ascontiguousarray(found[output.name], "<f4")
         tensor: dict[str, Any] = {"name": output.name, "datatype": "FP32", "shape": list(values.shape)}
-        is_binary = output.parameters.binary_data
-        if asked.parameters.binary_data_output if is_binary is None else is_binary:
+        is_binary = output.parameters and output.parameters.binary_data
+        if (asked.parameters and asked.parameters.binary_data_output) if is_binary is None else is_binary:
             parts.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
@@ -212,7 +218,8 @@ def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
 def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for tensor in tensors:
-        name, kind, size = tensor.name, DTYPES[tensor.datatype], tensor.parameters.binary_data_size
+        name, kind = tensor.name, DTYPES[tensor.datatype]
+        size = None if tensor.parameters is None else tensor.parameters.binary_data_size
         if name in found:
             raise Problem(400, f"{name[:50]!r}: comes twice.")
         try:
@@ -221,6 +228,8 @@ def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[An
                 if values.dtype.kind not in ("b" if kind.kind == "b" else "if"):
                     raise ValueError("other values than its datatype's")
             else:
+                if size > len(rest):
+                    raise ValueError(f"{len(rest)} of its {size} bytes came")
                 values = np.frombuffer(rest[:size], kind)
                 rest = rest[size:]
                 if kind.kind == "b":

@@ -133,6 +133,8 @@ def refuse_odd_query(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             raise Problem(422, f"Unknown parameter {name[:50]!r} in the address; known: {', '.join(known) or 'none'}.")
+        if len(request.query_params.getlist(name)) > 1:
+            raise Problem(422, f"The parameter {name!r} stands in the address twice. Give it once.")
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import cores, processes
 from plumbline.params import City, Simulate
@@ -111,6 +112,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
         jobs = [_Job(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
         jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
         lent = {path.stem: validated(Borrowed, read_yaml(path), str(path)) for path in sorted(LENT.glob("*.yaml"))}
+        if twice := lent.keys() & (params.cities.keys() | params.borrowed.keys()):
+            raise InputError(f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename either.")
         if borrowed := params.borrowed | lent:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
             from plumbline.simulate.borrowed.city import write_borrowed

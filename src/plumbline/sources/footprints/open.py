@@ -324,11 +324,12 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, a
         options["where"] = OSM_BUILDINGS
     if area is not None and (own := _crs_of(source, layer)) is not None:
         bounds = area.bounds_in(pyproj.CRS(own))
+    encoding = None if source.states_encoding else BYTES
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(
         source.name,
         layer=layer,
-        encoding=None if source.states_encoding else BYTES,
+        encoding=encoding,
         on_invalid="ignore",
         fid_as_index=with_ids,
         bbox=bounds,
@@ -336,7 +337,9 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, a
     )
     mend_integers(
         frame,
-        lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds)[1],
+        lambda names: pyogrio.read_arrow(
+            source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds, encoding=encoding
+        )[1],
     )
     if not source.states_encoding:
         frame = decode_texts(path, frame)

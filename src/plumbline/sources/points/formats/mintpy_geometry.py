@@ -173,7 +173,7 @@ class Geometry:
         incidence = self._values(INCIDENCE, window)
         azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
-        self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
+        self._check(INCIDENCE, incidence, (2.0, 89.0), sees, window, " Degrees are needed, and these may be radians.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
         if self.is_from_east:
             azimuth = azimuth * np.degrees(1.0) - 90
