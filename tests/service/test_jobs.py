@@ -184,6 +184,15 @@ def test_an_unknown_parameter_of_the_address_is_refused(served, city):
     assert is_problem(answer, 422, "Unknown parameter 'damage_rate' in the address; known: none.")
 
 
+def test_a_field_or_parameter_given_twice_is_refused_where_it_takes_one_value(served, city):
+    client, _ = served
+    told = client.get(f"/v1/jobs/{'0' * 32}/result?format=csv&format=pdf")
+    assert is_problem(told, 422, "The parameter 'format' stands in the address twice")
+    data = {"damage_rate": ["0.01", "0.02"]}
+    answer = client.post("/v1/predict", files=files(city.products(), city.footprints), data=data)
+    assert is_problem(answer, 422, "The field 'damage_rate' stands in the form twice")
+
+
 @pytest.mark.heavy
 def test_a_window_reaches_the_job(served, city):
     client, _ = served

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
-from fastapi import Form, UploadFile
+from fastapi import Form, Request, UploadFile
 from pydantic import ConfigDict, Field
 
 from plumbline.fields.restore.field import FORM
 from plumbline.params import JudgingOptions, PointsOptions, ReadingOptions
 from plumbline.serve.report.about import About
+from plumbline.service.problems import Problem
 
 
 class PointsForm(PointsOptions):
@@ -46,6 +47,28 @@ class RestoreForm(PointsForm):
     cell: float = Field(10.0, ge=1, le=1000, description="Side of a cell, m.")
     adapter: list[str] = Field([], description="`NAME` or `NAME=WEIGHT`.")
     bbox: str | None = Field(None, max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
+
+
+LISTS = {
+    name
+    for form in (PredictForm, RestoreForm)
+    for name, field in form.model_fields.items()
+    if get_origin(field.annotation) is list
+}
+"""Fields that may come several times."""
+
+
+async def refuse_repeated(request: Request) -> None:
+    """Refuse a form with two values of a field that has one; FastAPI would take the last.
+
+    Raises:
+        Problem: names the field.
+    """
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        form = await request.form()  # read already
+        for name in form:
+            if name not in LISTS and len(form.getlist(name)) > 1:
+                raise Problem(422, f"The field {name[:50]!r} stands in the form twice. Give it once.")
 
 
 FILES = {"points", "buildings", "params", "causes"}

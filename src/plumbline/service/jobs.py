@@ -21,7 +21,7 @@ from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import parse_box
 from plumbline.serve.options import make_options, make_reading
 from plumbline.service import job_store as job_files
-from plumbline.service.forms import AS_FORM, FILES, BuildingsForm, PredictForm, RestoreForm
+from plumbline.service.forms import AS_FORM, FILES, BuildingsForm, PredictForm, RestoreForm, refuse_repeated
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
@@ -82,7 +82,7 @@ class Job(BaseModel):
 
 def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, meters: Meters) -> APIRouter:
     """Return the routes under `/v1`."""
-    router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_odd_query)])
+    router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_odd_query), Depends(refuse_repeated)])
 
     def add(request: Request, kind: Kind, form: AnyForm, options: dict[str, Any]) -> str:
         """Store the files, add the job to the list, and return its id."""
