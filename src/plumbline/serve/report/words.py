@@ -61,7 +61,8 @@ WORDS = (
     ("Against neighbours", "settlement less the median of the other buildings around; negative: it sinks more."),
     (
         "Limits",
-        "exceeded: all of the interval is above. Probably: the value itself is. Possibly: its upper end alone is.",
+        "exceeded: all of the interval is above. Probably: the value itself is. Possibly: its upper end alone is. "
+        "A limit for another kind of building has no colour.",
     ),
     ("Not judged", "does not mean sound."),
 )
@@ -112,7 +113,7 @@ def rate_sentence(rate: DamageRate) -> str:
     else:
         sentence = f"About {share} of the judged buildings are damaged ({_share(rate.low)} to {_share(rate.high)})"
     places = ". Where damage gathers, buildings have shares of their own" if rate.local else ""
-    return f"{sentence}{places}. Severities and probabilities are for that share."
+    return f"{sentence}{places}. Severities and probabilities start from that share: their mean may be another."
 
 
 def _share(share: float) -> str:
