@@ -47,8 +47,8 @@ MOST_ATTRIBUTES = 8
 LEAST_LIMIT_MM = 2.0
 LEGEND = (
     "{} Purple triangle, pointing down: the point moved down against the building as a whole, its tilt taken off. "
-    "Green triangle, pointing up: it moved up against it; the building may sink all the same. Full colour from {:g} mm. "
-    "Circle: less than its standard error, or not known."
+    "Green triangle, pointing up: it moved up against it; the building may sink all the same. "
+    "Full colour from {:g} mm. Circle: less than its standard error, or not known."
 )
 LIKELY, NAMED = "Quadrants with their probabilities if it is damaged, and points.", "Quadrants and points."
 HISTORIES = "Histories: thin lines are points, thick lines their means{}. Positive: towards the satellite."
