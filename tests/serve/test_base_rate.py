@@ -300,12 +300,17 @@ def test_the_more_are_damaged_the_more_severe_is_each(seed, one, other):
     assert (high.severity_B <= high.high_B + 1e-9).all()
 
 
+def moved_levels(answers, rate):
+    """(B, 16) levels by Bayes' rule, where the share `rate` is damaged."""
+    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
+    moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
+    return moved / moved.sum(1, keepdims=True)
+
+
 @given(seeds, rates)
 def test_severity_is_the_median_and_in_category_1_exactly_where_damage_is_as_probable_as_not(seed, rate):
     answers = any_answers(seed)
-    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
-    moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
-    moved /= moved.sum(1, keepdims=True)
+    moved = moved_levels(answers, rate)
     found = at_rate(answers, np.array(SHARE), rate)
     np.testing.assert_allclose(place_of(found.severity_B, moved), 0.5, atol=1e-6)
     undecided = np.abs(found.category_BC[:, 0] - 0.5) < 1e-9
@@ -317,9 +322,7 @@ def test_severity_is_the_median_and_in_category_1_exactly_where_damage_is_as_pro
 @given(seeds, rates)
 def test_the_interval_holds_nine_tenths_and_begins_at_0_exactly_where_the_building_may_be_sound(seed, rate):
     answers = any_answers(seed)
-    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
-    moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
-    moved /= moved.sum(1, keepdims=True)
+    moved = moved_levels(answers, rate)
     found = at_rate(answers, np.array(SHARE), rate)
     held = place_of(found.high_B, moved) - place_of(found.low_B, moved)
     np.testing.assert_allclose(held, 0.9, atol=1e-6)
