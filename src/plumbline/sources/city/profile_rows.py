@@ -84,8 +84,8 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
         return problem
     padded = line.rstrip(b" \t\r\n").endswith(b",")
     if form.labelled and padded and len(cells) >= 4 and _problem(values, replace(form, labelled=False)) is None:
-        found = "empty cells found at the end, and the others can be a row with labels as well as one without"
-        return f"{found}; remove empty cells, and give rows without labels a file of their own", None
+        doubt = "empty cells found at the end, and the last two numbers may be labels or span and width"
+        return f"{doubt}; remove the empty cells, and write rows without labels into a file of their own", None
     return values
 
 
