@@ -7,13 +7,11 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.footprints.buildings import read_buildings
@@ -45,14 +43,6 @@ def slopes(track: Track) -> NDArray[np.float64]:
     return np.asarray(np.polyfit(years, track.displacement.T.astype(float), 1)[0])
 
 
-def test_depsi_s_columns_are_an_index_the_point_s_and_three_blocks():
-    header = lines(DEPSI)[0]
-    assert header[:5] == ["", "pnt_id", "pnt_flags", "pnt_lat", "pnt_lon"]
-    days = [name[2:] for name in header if name.startswith("d_")]
-    assert header[13:] == [f"{block}_{day}" for block in ("d", "a", "h2ph") for day in days]
-    assert len(days) == 11
-
-
 def test_depsi_is_read_in_mm_from_metres_and_begins_with_zero():
     track = read_points(DEPSI, ANGLES)
     assert track.displacement.shape == (2500, 11)
@@ -67,14 +57,6 @@ def test_depsi_is_read_in_mm_from_metres_and_begins_with_zero():
     assert track.height[0] == float(first[7])
 
 
-def test_depsi_s_points_lie_on_283_by_83_m_in_110_days():
-    track = read_points(DEPSI, ANGLES)
-    assert np.ptp(track.easting) == pytest.approx(283, abs=5)
-    assert np.ptp(track.northing) == pytest.approx(83, abs=8)
-    assert (track.epochs[-1] - track.epochs[0]).astype(int) == 110
-    assert set(np.diff(track.epochs).astype(int)) == {11}
-
-
 def test_depsi_s_points_lie_where_the_footprints_do_in_either_crs():
     path = DATA / "amsterdam" / "footprints_synthetic.geojson"
     for crs in ("EPSG:32631", "EPSG:28992", "EPSG:3035"):
@@ -82,21 +64,6 @@ def test_depsi_s_points_lie_where_the_footprints_do_in_either_crs():
         west, south, east, north = read_buildings(path, crs).total_bounds
         inside = (track.easting > west) & (track.easting < east) & (track.northing > south) & (track.northing < north)
         assert inside.mean() > 0.9
-
-
-def test_depsi_s_linear_rate_is_not_that_of_its_series():
-    rate = np.array([float(line[12]) for line in lines(DEPSI)[1:]])
-    difference = 1000 * rate - slopes(read_points(DEPSI, ANGLES))
-    assert np.abs(difference).mean() > 1
-
-
-@STAMPS
-def test_stamps_s_header_is_a_numbered_matrix_with_spaces_and_its_first_row_metadata(path):
-    header, meta, first = lines(path)[:3]
-    assert header == [f"export_res_{number:2d}" for number in range(1, len(header) + 1)]
-    assert meta[2] == "NaN"
-    assert float(meta[0]) == pytest.approx(float(first[0]), abs=0.1)
-    assert float(meta[1]) == pytest.approx(float(first[1]), abs=0.1)
 
 
 @pytest.mark.parametrize(("path", "shape", "places"), [(PS, (97, 41), 97), (SBAS, (608, 38), 486)], ids=["PS", "SBAS"])
@@ -142,14 +109,6 @@ def test_l3_is_read_as_motion_up_or_east_in_cells_of_100_m(path, vector):
     assert np.abs(rate - velocity).max() < 0.105
 
 
-def test_the_columns_of_l3_do_not_say_whether_they_are_up_or_east(tmp_path):
-    assert lines(UP)[0] == lines(EAST)[0]
-    with find_csv(UP).open() as stream:
-        (tmp_path / "ortho.csv").write_bytes(stream.read())
-    with pytest.raises(InputError, match="neither E nor U stands in its name"):
-        read_points(tmp_path / "ortho.csv")
-
-
 @pytest.mark.parametrize("path", [UP, L2B], ids=["L3", "L2b"])
 def test_the_csv_as_parquet_reads_as_the_csv(tmp_path, path):
     with find_csv(path).open() as stream:
@@ -158,40 +117,3 @@ def test_the_csv_as_parquet_reads_as_the_csv(tmp_path, path):
     assert one.point_id.tolist() == other.point_id.tolist()
     for name in ("epochs", "easting", "northing", "height", "los", "displacement", "rmse"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-
-
-@pytest.mark.parametrize("path", [DEPSI, PS, SBAS], ids=["DePSI", "PS", "SBAS"])
-def test_without_viewing_angles_the_file_is_refused_with_what_to_write(path):
-    with pytest.raises(InputError, match=rf"'{path.name}': {{incidence_deg"):
-        read_points(path)
-
-
-def test_a_described_table_reads_depsi_as_its_reader_does():
-    about = Product.model_validate(
-        {
-            "columns": {
-                "point_id": "pnt_id",
-                "latitude": "pnt_lat",
-                "longitude": "pnt_lon",
-                "height": "pnt_height",
-                "coherence": "pnt_enscoh",
-            },
-            "units": {"displacement": "m"},
-            "positive": "towards",
-            "epochs": "d_",
-            "incidence_deg": 39.0,
-            "heading_deg": 192.0,
-        }
-    )
-    one, other = read_points(DEPSI, ANGLES), read_points(DEPSI, {"*": about})
-    for name in ("point_id", "epochs", "easting", "northing", "height", "los", "displacement", "coherence"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-
-
-def test_a_changed_cell_of_the_real_file_is_named(tmp_path):
-    frame = pd.read_csv(SBAS, header=None, dtype=str, keep_default_na=False)
-    frame.iloc[400, 10] = "1e6"
-    path = tmp_path / "s.csv"
-    frame.to_csv(path, header=False, index=False)
-    with pytest.raises(InputError, match=r"s\.csv, line 401, column export_res_11: 1e\+06 mm found"):
-        read_points(path, ANGLES)

@@ -73,10 +73,3 @@ def test_points_are_counted_where_the_files_have_them(run):
     abstained = table["status"] == "insufficient_points"
     assert abstained[table["n_points"] < 5].all()
     assert abstained[table["n_points"] >= 5].mean() < 0.05  # those whose points lie on one line
-
-
-def test_the_map_holds_the_island(run):
-    _, folder = run
-    page = (folder / "map.html").read_text()
-    assert "footprints_synthetic" in page
-    assert "2020" in page

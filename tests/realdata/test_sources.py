@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.sources.checks import check_overlap
 from plumbline.sources.files.csv_table import read_columns, read_header
-from plumbline.sources.files.opened import find_csv, zip_members
+from plumbline.sources.files.opened import find_csv
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.points.points_table import load_points, write_points
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
 
@@ -47,59 +46,12 @@ def years(track: Track) -> NDArray[np.float64]:
     return np.asarray((track.epochs - track.epochs[0]) / np.timedelta64(1, "D") / 365.25, float)
 
 
-@L2B
-def test_the_zip_holds_a_csv_and_an_xml(path):
-    assert sorted(Path(name).suffix for name in zip_members(path)) == [".csv", ".xml"]
-
-
 @pytest.mark.parametrize(("path", "shape"), [(ASCENDING, (11759, 207)), (DESCENDING, (11590, 210))])
 def test_points_and_epochs_are_all_read(tracks, path, shape):
     track = tracks[path]
     assert track.displacement.shape == shape
     assert (track.crs, track.name) == ("EPSG:3035", path.stem)
     assert dict(track.dropped) == {}
-
-
-@L2B
-def test_there_are_no_nulls_and_no_pid_twice(tracks, path):
-    track = tracks[path]
-    assert not np.isnan(track.displacement).any()
-    assert len(set(track.point_id)) == len(track)
-
-
-@pytest.mark.parametrize(("path", "pairs"), [(ASCENDING, 55), (DESCENDING, 46)])
-def test_some_points_share_a_position_and_all_are_kept(tracks, path, pairs):
-    positions = np.stack([tracks[path].easting, tracks[path].northing], axis=1)
-    assert len(positions) - len(np.unique(positions, axis=0)) == pairs
-
-
-@L2B
-def test_series_do_not_start_at_zero_and_minus_zero_occurs(tracks, path):
-    series = tracks[path].displacement
-    assert np.abs(series[:, 0]).mean() > 1
-    assert (np.signbit(series) & (series == 0)).any()
-
-
-def test_a_standard_deviation_can_be_zero():
-    names = ("mean_velocity_std", "acceleration_std", "seasonality_std")
-    assert (pd.concat([numbers(path, *names) for path in (DESCENDING, ASCENDING, EAST, UP)]) == 0).any(axis=None)
-
-
-@L2B
-def test_epochs_are_irregular(tracks, path):
-    gaps = np.diff(tracks[path].epochs).astype(int)
-    assert gaps[0] == 6
-    assert np.median(gaps[-20:]) == 12
-    assert gaps.max() == 24
-
-
-def test_epochs_differ_between_tracks(tracks):
-    assert set(tracks[ASCENDING].epochs) != set(tracks[DESCENDING].epochs)
-
-
-@pytest.mark.parametrize(("path", "angle"), [(ASCENDING, -8.93), (DESCENDING, 191.42)])
-def test_track_angles_keep_to_no_range(path, angle):
-    assert numbers(path, "track_angle")["track_angle"].median() == pytest.approx(angle, abs=0.02)
 
 
 @L2B
@@ -138,32 +90,6 @@ def test_positive_is_towards_the_satellite_as_up_and_east_of_l3_say(tracks, path
     assert len(cell) > 400
     predicted = cell["east"] * cell["los_east"] + cell["up"] * cell["los_up"]
     assert np.corrcoef(predicted, cell["velocity"])[0, 1] > 0.985
-
-
-@L2B
-def test_a_cut_zip_is_refused(tmp_path, path):
-    cut = tmp_path / path.name
-    cut.write_bytes(path.read_bytes()[:1_000_000])
-    with pytest.raises(InputError, match="cut off"):
-        read_points(cut)
-
-
-def test_a_changed_cell_of_the_real_file_is_named(tmp_path):
-    with find_csv(ASCENDING).open() as stream:
-        lines = stream.read().decode().splitlines(keepends=True)
-    lines[9876] = lines[9876].rpartition(",")[0] + ",none\n"
-    path = tmp_path / "t.csv"
-    path.write_text("".join(lines))
-    with pytest.raises(InputError, match=r"t\.csv, line 9877, column 20241231: 'none' found, a number is needed"):
-        read_points(path)
-
-
-def test_the_points_table_gives_the_tracks_back(tracks, tmp_path):
-    write_points(list(tracks.values()), tmp_path / "p.parquet")
-    for one, other in zip(tracks.values(), load_points(tmp_path / "p.parquet"), strict=True):
-        assert one.point_id.tolist() == other.point_id.tolist()
-        for name in ("epochs", "easting", "northing", "height", "los", "displacement"):
-            assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
 
 
 def test_the_squares_drawn_over_ustica_are_read_and_overlap(tracks):

@@ -17,76 +17,24 @@ from plumbline.sources.points.track import Track
 
 EPOCHS = ("20200103", "20200109", "20200121", "20200202")
 EAST, NORTH = 4_598_000.0, 1_739_000.0
-NEWER = [
-    "pid",
-    "mp_type",
-    "latitude",
-    "longitude",
-    "easting",
-    "northing",
-    "height_ortho",
-    "height_ellipse",
-    "line",
-    "pixel",
-    "rmse_ts",
-    "temporal_coherence",
-    "amplitude_dispersion",
-    "incidence_angle",
-    "track_angle",
-    "los_east",
-    "los_north",
-    "los_up",
-    "mean_velocity",
-    "mean_velocity_std",
-    "acceleration",
-    "acceleration_std",
-    "seasonality",
-    "seasonality_std",
-    "gnss_velocity",
-]
-OLDER_L2A = [
-    "pid",
-    "cluster_label",
-    "mp_type",
-    "latitude",
-    "longitude",
-    "easting",
-    "northing",
-    "height",
-    "height_wgs84",
-    "line",
-    "pixel",
-    "rmse",
-    "temporal_coherence",
-    "amplitude_dispersion",
-    "incidence_angle",
-    "track_angle",
-    "los_east",
-    "los_north",
-    "los_up",
-    "mean_velocity",
-    "mean_velocity_std",
-    "acceleration",
-    "acceleration_std",
-    "seasonality",
-    "seasonality_std",
-]
-L3 = [
-    "pid",
-    "easting",
-    "northing",
-    "height_ortho",
-    "rmse_ts",
-    "mean_velocity",
-    "mean_velocity_std",
-    "acceleration",
-    "acceleration_std",
-    "seasonality",
-    "seasonality_std",
-    "gnss_velocity_n",
-    "gnss_velocity_e",
-    "gnss_velocity_u",
-]
+
+
+def column_names(text: str) -> list[str]:
+    """Names that stand in a text with blanks between them."""
+    return text.split()
+
+
+NEWER = column_names("""
+    pid mp_type latitude longitude easting northing height_ortho height_ellipse line pixel rmse_ts
+    temporal_coherence amplitude_dispersion incidence_angle track_angle los_east los_north los_up mean_velocity
+    mean_velocity_std acceleration acceleration_std seasonality seasonality_std gnss_velocity
+""")
+RENAMED = {"height_ortho": "height", "height_ellipse": "height_wgs84", "rmse_ts": "rmse"}
+OLDER_L2A = ["pid", "cluster_label", *(RENAMED.get(name, name) for name in NEWER[1:-1])]
+L3 = column_names("""
+    pid easting northing height_ortho rmse_ts mean_velocity mean_velocity_std acceleration acceleration_std
+    seasonality seasonality_std gnss_velocity_n gnss_velocity_e gnss_velocity_u
+""")
 
 SIDE_M, PITCH_M = 12.0, 31.0
 

@@ -11,15 +11,14 @@ import yaml
 
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints, Ingest
-from plumbline.sources.checks import check_overlap
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from tests.sources.advised import run_advised
-from tests.sources.footprints.test_cases import BASE, CRS
+from tests.sources.footprints.test_cases import CRS
 from tests.sources.make import squares, text
+from tests.sources.points.formats.write_layouts import rows as rows_of_layout
 from tests.sources.points.test_vector_layer import frame
 from tests.sources.points.write_columns import COLUMNS, described, rows
-from tests.sources.points.write_depsi import rows as depsi_rows
 from tests.sources.points.write_ortho import cells as ortho_cells
 
 LAYER = COLUMNS | {"latitude": "geometry_latitude", "longitude": "geometry_longitude"}
@@ -35,16 +34,6 @@ def places(table):
     return np.sort(shapely.get_coordinates(table.geometry.centroid.to_numpy()), axis=0)
 
 
-def test_points_and_footprints_of_other_formats_are_named_by_where_nobody_uses_their_crs(tmp_path):
-    points = read_points(BASE / "asc.csv", crs="EPSG:32633")
-    turned = read_buildings(BASE / "fp.gpkg", "EPSG:32633")
-    turned = turned.set_geometry(
-        geopandas.GeoSeries(shapely.transform(turned.geometry.to_numpy(), lambda xy: xy[:, ::-1]), crs="EPSG:32633")
-    )
-    said = refused(check_overlap, [points], turned, "asc.csv", "fp.gpkg")
-    assert "fp.gpkg has easting and northing exchanged. Exchange them (QGIS: Swap X and Y coordinates)." in said
-
-
 def test_rings_in_doubt_are_mended_by_the_command(tmp_path, monkeypatch):
     bow = shapely.Polygon([(0, 0), (10, 10), (10, 0), (0, 10)])
     shape = shapely.transform(bow, lambda xy: np.add(xy, [4_520_000, 2_090_000]))
@@ -58,15 +47,6 @@ def test_one_of_several_layers_of_points_is_written(tmp_path, monkeypatch):
         frame(rows(), "Lon", "Lat", 4326).to_file(tmp_path / "both.gpkg", layer=name)
     out = run_advised(refused(read_points, tmp_path / "both.gpkg"), tmp_path, monkeypatch)
     assert len(read_points(out, {"*": described(columns=LAYER)})) == 6
-
-
-def test_points_in_pairs_become_single_ones(tmp_path, monkeypatch):
-    drawn = frame(rows(), "Lon", "Lat", 4326)
-    drawn.geometry = [shapely.MultiPoint([shape, shape]) for shape in drawn.geometry]
-    drawn.to_file(tmp_path / "p.gpkg")
-    about = {"*": described(columns=LAYER)}
-    out = run_advised(refused(read_points, tmp_path / "p.gpkg", about), tmp_path, monkeypatch)
-    assert len(read_points(out, about)) in (6, 12)
 
 
 def test_a_wrong_crs_of_points_is_mended_by_the_command(tmp_path, monkeypatch):
@@ -86,7 +66,7 @@ def test_lines_for_points_fit_the_very_file(tmp_path, name):
     path.write_text(text(ortho_cells()))
     line = "ingest:" + refused(read_points, path).partition("ingest:")[2]
     assert len(read_points(path, Ingest.model_validate(yaml.safe_load(line)["ingest"]).products)) == 6
-    path.write_text(text(depsi_rows()))
+    path.write_text(text(rows_of_layout("depsi")))
     line = "ingest:" + refused(read_points, path).partition("ingest:")[2]
     assert len(read_points(path, Ingest.model_validate(yaml.safe_load(line)["ingest"]).products)) == 6
 

@@ -46,11 +46,6 @@ def test_corners_on_both_sides_are_near_to_each_other(turn):
     assert whole[1] is geometry[1]
 
 
-def test_heights_stay():
-    solid = shapely.Polygon([(179.9, 0, 5), (-179.9, 0, 6), (-179.9, 1, 7)])
-    assert shapely.get_coordinates(unrolled(np.array([solid]))[0], include_z=True)[:3, 2].tolist() == [5, 6, 7]
-
-
 def test_a_building_that_ends_at_180_degrees_stays_on_its_side():
     geometry = np.array([box(179.9999, 180.0), box(-180.0, -179.9999), shapely.Point(-180, 0)])
     assert cut(geometry).tolist() == geometry.tolist()
@@ -65,3 +60,8 @@ def test_lines_and_holes_are_cut_too():
     assert shapely.get_coordinates(found[0]).tolist() == [[179, 0], [180, 1], [-180, 1], [-179, 2]]
     assert found[1].geom_type == "MultiPolygon"
     assert found[1].area == pytest.approx(3)
+
+
+def test_heights_stay():
+    solid = shapely.Polygon([(179.9, 0, 5), (-179.9, 0, 6), (-179.9, 1, 7)])
+    assert shapely.get_coordinates(unrolled(np.array([solid]))[0], include_z=True)[:3, 2].tolist() == [5, 6, 7]

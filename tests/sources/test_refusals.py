@@ -19,33 +19,25 @@ from tests.sources.make import rows, squares, text, zipped
 
 ERROR = '{"error": {"code": 499, "message": "Token Required"}}'
 CAPABILITIES = '<?xml version="1.0"?><wfs:WFS_Capabilities xmlns:wfs="http://www.opengis.net/wfs/2.0" version="2.0.0"/>'
-OSM = {"version": 0.6, "generator": "Overpass API", "elements": [], "remark": "runtime error: Query timed out"}
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a.json", (CASES / "messages" / "overpass.json").read_text(), "an answer of Overpass .* Export it as GeoJSON"),
-        ("a.json", json.dumps(OSM, indent=1), "an answer of Overpass as its own JSON"),
         ("a.json", '{"elements": [{"type": "node", "id": 1}]}', "an answer of Overpass as its own JSON"),
         ("a.json", ERROR, "a server's error message"),
         ("a.gml", CAPABILITIES, r"a server's list of its layers.*GetFeature"),
         ("a.qlr", "<!DOCTYPE qgis-layer-definition>\n<qlr/>", "a project or style of QGIS"),
-        ("a.qgs", '<qgis version="3.34"></qgis>', "a project or style of QGIS"),
-        ("a.xml", "<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>", "a server's error message"),
         ("a.geojson", '{"detail":"Authentication credentials were not provided."}', "a server's error message"),
         ("a.zip", '{"message": "Forbidden"}', "not a zip: a server's error message"),
         ("a.zip", "PK is not how it begins", r"not a zip\. Download it again"),
         (
             "a.json",
             '[{"id": "1", "type": "Feature", "geometry": null}]',
-            r"in a list of their own.*`jq .*> OUT\.geojson`",
+            r"a list of their own.*`jq .*> OUT\.geojson`",
         ),
-        (
-            "a.json",
-            '[{"id": "1", "the_geom": {"type": "Polygon"}}]',
-            "rows of a server as plain JSON. Ask it for GeoJSON",
-        ),
+        ("a.json", '[{"id": "1", "the_geom": {"type": "Polygon"}}]', "rows of a server as plain JSON"),
         ("a.txt", "https://egms.land.copernicus.eu/EGMS_L2b_117.zip?id=a\n" * 2, "a list of addresses"),
         ("a.dwg", "AC1032" + "\0" * 99, r"a drawing of AutoCAD \(DWG\)"),
         ("a.csv.crdownload", "pid,easting\na,1\n", "an unfinished download"),
@@ -100,15 +92,15 @@ def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
 
 @pytest.mark.parametrize("attributes", [{"FILE_TYPE": "velocity"}, {"Conventions": "CF-1.8"}, {}])
 def test_hdf5_without_a_series_is_named(tmp_path, attributes):
-    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
         file.attrs.update(attributes)
     with pytest.raises(InputError, match=rf"a\.h5: .*{attributes.get('FILE_TYPE', 'HDF5')}"):
         read_points(tmp_path / "a.h5")
 
 
-@pytest.mark.parametrize("name", ["p.tar", "p.tar.gz", "p.tgz"])
+@pytest.mark.parametrize("name", ["p.tar", "p.tgz"])
 def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
-    with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as archive:
+    with tarfile.open(tmp_path / name, "w:gz" if name == "p.tgz" else "w") as archive:
         archive.add(BASE / "asc.csv", "deep/asc.csv")
     for read in (read_points, lambda path: read_buildings(path, CRS)):
         with pytest.raises(InputError, match=r"a tar archive\. Unpack it, and give the files in it\.$"):
@@ -121,9 +113,6 @@ def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
     ("start", "said"),
     [
         (b"BZh91AY", r"a bzip2 archive\. Unpack it"),
-        (b"7z\xbc\xaf\x27\x1c", r"a 7z archive\. Unpack it"),
-        (b"\x28\xb5\x2f\xfd\x04", r"a zstd archive\. Unpack it"),
-        (b"\xfd7zXZ\0", r"a xz archive\. Unpack it"),
         (b"\x89PNG\r\n\x1a\n", r"a picture \(PNG\)\. Export its table"),
         (b"\x93NUMPY\x01\0", "a NumPy file"),
     ],

@@ -96,7 +96,7 @@ def check_overlap(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
         f"  points     {points}: {_extent(easting, northing, crs)}\n"
         f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
-        f"{_swapped(easting, northing, box, source, crs, footprints)}"
+        f"{_swapped(easting, northing, box, crs, source)}"
         "Give the points and the footprints of one place, and check the CRS the footprints' file states."
     )
 
@@ -160,63 +160,32 @@ def points_near_footprints(
 
 
 def _swapped(
-    easting: NDArray[np.float64],
-    northing: NDArray[np.float64],
-    box: NDArray[np.float64],
-    source: str,
-    crs: str,
-    footprints: str,
+    easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], crs: str, source: str
 ) -> str:
-    """Return a line for the message if points or footprints would overlap with x and y exchanged, else an empty one."""
+    """Return a line for the message if points and footprints meet with the coordinates of one exchanged, else none.
+
+    Args:
+        easting, northing: (N,) m in `crs`. box: of the footprints, in `crs`. source: CRS of their file.
+    """
     if not len(easting):
         return ""
-    if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
-        if _are_footprints_turned(_box(easting, northing), box, crs):
-            return f"{footprints} has easting and northing exchanged. Exchange them (QGIS: Swap X and Y coordinates).\n"
+    boxes = _box(easting, northing), box
+    for written in dict.fromkeys((crs, GLOBE, source)):
+        try:
+            way, is_degrees = transformer(crs, written), pyproj.CRS(written).is_geographic
+        except pyproj.exceptions.CRSError:  # a name of the file's own
+            continue
+        # All four corners: a rectangle does not stay one between projections.
+        corners = [np.array(way.transform(*np.array([[b[i], b[j]] for i in (0, 2) for j in (1, 3)]).T)) for b in boxes]
+        points, footprints = ([_box(*xy), _box(*xy[::-1])] for xy in corners)
+        if not np.isfinite(corners).all() or not (_meet(points[0], footprints[1]) or _meet(points[1], footprints[0])):
+            continue
+        x, y = ("longitude", "latitude") if is_degrees else ("easting", "northing")
         return (
-            "The points would overlap with easting and northing exchanged: check their columns, or the order in the "
-            "footprints.\n"
+            f"They would overlap with {x} and {y} exchanged in one of the files: in that of the footprints, the {x} "
+            "has to stand first (QGIS: Swap X and Y coordinates); in that of the points, check which column is which.\n"
         )
-    try:
-        given, wanted = pyproj.CRS.from_user_input(source), pyproj.CRS.from_user_input(crs)
-    except pyproj.exceptions.CRSError:
-        return ""
-    # All four corners: a rectangle does not stay one between projections.
-    x, y = np.array([[box[i], box[j]] for i in (0, 2) for j in (1, 3)]).T
-    x, y = transformer(wanted, given).transform(x, y)
-    turned = np.array(transformer(given, wanted).transform(y, x))
-    if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
-        return _globe_swapped(_box(easting, northing), box, wanted)
-    order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
-    return (
-        f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
-        f"the {order[0]} has to stand first (QGIS: Swap X and Y coordinates); in that of the points, check which "
-        "column is which.\n"
-    )
-
-
-def _are_footprints_turned(points: NDArray[np.float64], box: NDArray[np.float64], crs: str) -> bool:
-    """Return whether the footprints alone lie where nobody uses the CRS; points and footprints are boxes in `crs`."""
-    area = pyproj.CRS.from_user_input(crs).area_of_use
-    if area is None:
-        return False
-    to_globe = transformer(crs, GLOBE)
-    usual = []
-    for west, south, east, north in (points, box):
-        x, y = to_globe.transform((west + east) / 2, (south + north) / 2)
-        usual.append(area.west <= x <= area.east and area.south <= y <= area.north)
-    return bool(usual[0] and not usual[1])
-
-
-def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
-    """Return a line for the message if they would overlap with latitude and longitude exchanged; boxes in `crs`."""
-    to_globe = transformer(crs, GLOBE)
-    (x, y), (longitude, latitude) = (
-        to_globe.transform(*np.array([[one[i], one[j]] for i in (0, 2) for j in (1, 3)]).T) for one in (points, box)
-    )
-    if not np.isfinite([*x, *y, *longitude, *latitude]).all() or not _meet(_box(y, x), _box(longitude, latitude)):
-        return ""
-    return "The points would overlap with latitude and longitude exchanged: check which column is which.\n"
+    return ""
 
 
 def _box(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

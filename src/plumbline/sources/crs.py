@@ -15,9 +15,9 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 
 GLOBE = "EPSG:4326"
+"""Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
 UNDEFINED = "Undefined geographic SRS"
 """What GeoPackage calls degrees of no known datum."""
-"""Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
 MAX_STRETCH = 0.02
 """Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
 within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
@@ -69,8 +69,9 @@ def turn_of_axes(crs: CRS, longitude: float, latitude: float) -> float:
 
 
 Range = tuple[float, float]
-PLANE = (-20_040_000.0, 20_040_000.0)
-"""Half the Earth's circumference, m: no projected coordinate is further from its CRS's middle."""
+PLANE = (-1e8, 1e8)
+"""No projected coordinate is larger, in m or feet: half the Earth's circumference is 20 million m, and some CRSs have
+the number of their zone in front (EPSG:4647: 32 million m)."""
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
 """Degrees that may be found: longitudes are counted from -180 to 180, and by some from 0 to 360."""
 UTM_LATITUDES = (-80.0, 84.0)
@@ -139,27 +140,6 @@ def is_elsewhere(source: str, one: str, other: str) -> bool:
     return not float(np.abs(places[0] - places[1]).max()) <= most  # what cannot be shown there is elsewhere too
 
 
-def ranges(source: str, crs: str) -> tuple[Range, Range]:
-    """Return the possible eastings and northings of a projected CRS, in its unit: half the Earth about its middle.
-
-    Some have the number of their zone in front of the easting (EPSG:4647), so that the middle is at 32,500,000 m.
-
-    Raises:
-        InputError: `crs` is no CRS.
-    """
-    parsed = _parse(source, crs)
-    operation, unit_m = parsed.coordinate_operation, float(parsed.axis_info[0].unit_conversion_factor)
-    lengths = [] if operation is None else operation.params
-
-    def about(axis: str) -> Range:
-        names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
-        found = (float(one.value) * one.unit_conversion_factor for one in lengths if one.name.lower() in names)
-        middle_m = float(next(found, 0.0))
-        return (PLANE[0] + middle_m) / unit_m, (PLANE[1] + middle_m) / unit_m
-
-    return about("easting"), about("northing")
-
-
 def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:
     """Choose the projection of a product.
 
@@ -181,12 +161,13 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
         extent = box()
         if extent is None:
             raise InputError(f"{source}: it holds no points. Download it again, or leave it out.")
-        return _to(file_crs, utm_zone(source, *_middle(extent)))
+        zone = utm_zone(source, *_middle(extent))
+        return Projection(zone, transformer(file_crs, zone))
     wanted = _parse(source, city_crs)
     _check_metres(source, city_crs, wanted)
     if not globe and _parse(source, file_crs) == wanted:
         return Projection(_name(wanted), None)
-    chosen = _to(file_crs, _name(wanted))
+    chosen = Projection(_name(wanted), transformer(file_crs, _name(wanted)))
     if globe and (extent := box()) is not None:
         _check_area(source, wanted, *_middle(extent))
     return chosen
@@ -198,11 +179,8 @@ def check_asked(crs: str | None) -> None:
     Raises:
         InputError: it is none.
     """
-    if crs is None:
-        return
-    parsed = _parse("ingest.crs", crs)
-    if not parsed.is_projected or {axis.unit_name for axis in parsed.axis_info[:2]} != {"metre"}:
-        raise InputError(f"ingest.crs: {crs} is not a projected CRS in metres. Write one, such as EPSG:32631.")
+    if crs is not None:
+        _check_metres("ingest.crs", crs, _parse("ingest.crs", crs))
 
 
 def utm_zone(source: str, longitude: float, latitude: float) -> str:
@@ -281,10 +259,6 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
     if not crs.is_projected or units != {"metre"}:
         wrong = f"its unit is the {', '.join(sorted(units))}" if crs.is_projected else "it is not projected"
         raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as EPSG:32631.")
-
-
-def _to(file_crs: str, crs: str) -> Projection:
-    return Projection(crs, transformer(file_crs, crs))
 
 
 def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:

@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from plumbline.params import Product
-from plumbline.sources.alignment import LEAST_M, _Around, alignment, warn_of_offset
+from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
@@ -21,17 +21,6 @@ def test_a_shift_is_found_to_the_metre(moved, error_m):
     assert found.is_beside
     assert np.hypot(found.east_m + moved[0], found.north_m + moved[1]) <= 1.5
     assert found.inside_moved > found.inside + 0.1
-
-
-def test_shares_are_those_that_asking_each_footprint_gives():
-    frame, corner, size = town()
-    footprints = frame.geometry.to_numpy()
-    around = _Around(footprints)
-    sample = around.sample([seen(corner, size, 1, error_m=6.0)])
-    moves = np.array([[0.0, 0.0], [27.0, -27.0], [-3.0, 12.5]])
-    whole = shapely.union_all(footprints)
-    wanted = [shapely.intersects_xy(whole, *(sample.place + move).T).mean() for move in moves]
-    np.testing.assert_array_equal(around.shares([sample], moves), wanted)
 
 
 @pytest.mark.parametrize(("error_m", "seed"), [(0.5, 0), (3.0, 1), (6.0, 0), (6.0, 2)])
@@ -51,13 +40,6 @@ def test_walls_that_face_the_satellite_are_no_shift():
         assert np.hypot(found.east_m, found.north_m) < LEAST_M
     moved = [replace(one, easting=one.easting + 8) for one in both]
     assert alignment(moved, frame.geometry.to_numpy()).east_m == pytest.approx(-8, abs=1)
-
-
-def test_both_sides_count_alike_however_many_points_they_have():
-    frame, corner, size = town()
-    many, few = (seen(corner, size, look, each=each, wall=0.6) for look, each in ((1, 60), (-1, 6)))
-    found = alignment([many, few], frame.geometry.to_numpy())
-    assert abs(found.east_m) <= 1
 
 
 def test_points_that_have_nothing_to_do_with_the_footprints_are_not_beside_them():
@@ -84,52 +66,34 @@ def test_too_few_points_say_nothing():
     assert alignment([few.take(np.arange(0))], frame.geometry.to_numpy()) is None
 
 
-def test_the_same_points_in_another_order_give_the_same_answer():
-    frame, corner, size = town()
-    points = seen(corner, size, 1, each=6, moved=(9.0, 2.0))
-    shuffled = points.take(np.random.default_rng(3).permutation(len(points)))
-    shapes = frame.geometry.to_numpy()
-    one, other = alignment([points], shapes), alignment([shuffled], shapes)
-    assert (one.east_m, one.north_m, one.is_beside) == pytest.approx((other.east_m, other.north_m, True), abs=1)
-
-
-def test_the_warning_has_the_line_to_write(caplog):
-    frame, corner, size = town()
-    points = [seen(corner, size, look, moved=(7.0, -4.0), seed=look + 2) for look in (-1, 1)]
-    with caplog.at_level("WARNING", "plumbline"):
-        warn_of_offset(points, frame, "a.csv, b.csv")
-    assert "a.csv, b.csv: the points seem to lie 7 m east and 4 m south of the footprints" in caplog.text
-    advice = r'state in a file that --params names .*: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}'
-    assert re.search(advice, caplog.text)
-    caplog.clear()
-    with caplog.at_level("WARNING", "plumbline"):
-        warn_of_offset([replace(one, easting=one.easting - 7, northing=one.northing + 4) for one in points], frame, "a")
-    assert not caplog.text
-
-
 @pytest.mark.parametrize(
-    ("products", "advice"),
+    ("moved", "products", "said"),
     [
-        ({"*": Product(moved_m=(1, 2))}, r"add \[-7, 4\] to what moved_m in ingest.products says of these files"),
-        ({"a*": Product(track="asc")}, r"state moved_m: \[-7, 4\] in every pattern of ingest.products"),
+        (
+            (7.0, -4.0),
+            {},
+            r'7 m east and 4 m south of .* --params names .*: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}',
+        ),
+        (
+            (7.0, -4.0),
+            {"*": Product(moved_m=(1, 2))},
+            r"add \[-7, 4\] to what moved_m in ingest.products says",
+        ),
+        ((7.0, -4.0), {"a*": Product(track="asc")}, r"state moved_m: \[-7, 4\] in every pattern of ingest.products"),
+        ((29.0, 0.0), {}, "27 m east, or farther, of the footprints.*check datum and CRS"),
     ],
+    ids=["line", "stated", "pattern", "farther"],
 )
-def test_the_warning_fits_what_is_stated_already(caplog, products, advice):
+def test_the_warning_says_what_to_write_unless_the_shift_is_beyond_all_that_are_tried(caplog, moved, products, said):
     frame, corner, size = town()
-    points = [seen(corner, size, look, moved=(7.0, -4.0), seed=look + 2) for look in (-1, 1)]
+    points = [seen(corner, size, look, moved=moved, seed=look + 2) for look in (-1, 1)]
+    east, north = moved
+    right = [replace(one, easting=one.easting - east, northing=one.northing - north) for one in points]
     with caplog.at_level("WARNING", "plumbline"):
+        warn_of_offset(right, frame, "a.csv", products)
+        assert not caplog.text
         warn_of_offset(points, frame, "a.csv", products)
-    assert re.search(advice, caplog.text)
-
-
-def test_a_shift_beyond_all_that_are_tried_is_said_and_not_measured(caplog):
-    frame, corner, size = town()
-    points = [seen(corner, size, look, moved=(29.0, 0.0), seed=look + 2) for look in (-1, 1)]
-    with caplog.at_level("WARNING", "plumbline"):
-        warn_of_offset(points, frame, "a.csv")
-    assert "27 m east, or farther, of the footprints" in caplog.text
-    assert "check datum and CRS" in caplog.text
-    assert "moved_m: [" not in caplog.text
+    assert re.search(said, caplog.text)
 
 
 def test_streets_that_fit_themselves_elsewhere_are_no_answer():

@@ -40,25 +40,18 @@ def test_too_few_squares_in_common_say_nothing():
 
 
 def test_who_counts_from_elsewhere_is_told_with_the_line_that_mends_it(caplog):
-    one, other, third = (on_a_hill(60, seed) for seed in (1, 2, 3))
-    warn_of_datum([one, other, third], ["a.csv", "b.csv", "c.csv"])
-    assert not caplog.text
-    high = replace(other, height=other.height + 45)
-    warn_of_datum([one, high, third], ["a.csv", "b.csv", "c.csv"])
-    assert len(caplog.records) == 1
-    difference = height_difference_m(high, one)
-    said = caplog.text
-    assert f"b.csv: its heights are {difference:.1f} m larger than those of a.csv" in said
-    assert f"raised_m: {-difference:.1f} in" in said
-    caplog.clear()
-    warn_of_datum([one, replace(high, height=high.height - difference), third], ["a.csv", "b.csv", "c.csv"])
-    assert not caplog.text
-
-
-def test_where_heights_were_raised_already_the_line_says_by_how_much_in_all(caplog):
     """What is stated takes the place of what was: the difference that is left would raise them wrongly again."""
-    one, other = on_a_hill(60, 1), on_a_hill(60, 2)
-    raised = replace(other, height=other.height + 45)
-    warn_of_datum([one, raised], ["a.csv", "x/b.csv"], {"b*": Product(raised_m=50.0), "*": Product(raised_m=3.0)})
-    difference = height_difference_m(raised, one)
+    one, other, third = (on_a_hill(60, seed) for seed in (1, 2, 3))
+    names = ["a.csv", "x/b.csv", "c.csv"]
+    high = replace(other, height=other.height + 45)
+    difference = height_difference_m(high, one)
+    mended = replace(high, height=high.height - difference)
+    for tracks in ([one, other, third], [one, mended, third]):
+        warn_of_datum(tracks, names)
+        assert not caplog.text
+    warn_of_datum([one, high, third], names)
+    assert f"b.csv: its heights are {difference:.1f} m larger than those of a.csv" in caplog.text
+    assert f"raised_m: {-difference:.1f} in" in caplog.text
+    assert len(caplog.records) == 1
+    warn_of_datum([one, high], names[:2], {"b*": Product(raised_m=50.0), "*": Product(raised_m=3.0)})
     assert f"raised_m: {50 - difference:.1f}, and not 50, in what" in caplog.text

@@ -105,9 +105,3 @@ def test_what_rasters_have_for_no_value_is_missing_with_any_number_of_digits(wri
         column = np.array([float(written), 61.5, 1e18], kind)
         Missing("a.csv", stated).drop_in_column(column)
         assert_array_equal(column, np.array([np.nan, 61.5, 1e18], kind))
-
-
-@pytest.mark.parametrize("shape", [(0, 70), (1, 2), (3, 5)])
-def test_few_values_show_nothing(shape):
-    assert find_codes(np.zeros(shape)) == []
-    assert find_codes(np.full(shape, np.nan)) == []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.sources.files import csv_table
-from plumbline.sources.files.csv_table import fail_at, read_columns, read_header, stream_columns
+from plumbline.sources.files.csv_table import fail_at, read_header, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from tests.sources.files.csv_tables import TYPES, product, read
 
@@ -43,17 +43,8 @@ def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
         read(tmp_path, "name,x" * 50)
 
 
-def test_a_file_without_last_line_end_is_whole_if_its_decimals_are(tmp_path):
-    source = product(tmp_path, "name,y,x\na,1.25,2.25\nb,1.25,2.25")
-    assert read_columns(source, read_header(source), TYPES)["x"].to_pylist() == [2.25, 2.25]
-
-
-@pytest.mark.parametrize(("cell", "warned"), [("1.2", True), ("1", True), ("-1", True), ("1.25", False), ("", False)])
-def test_a_last_cell_shorter_than_the_others_of_its_column_is_warned_of(tmp_path, caplog, cell, warned):
-    source = product(tmp_path, f"name,x\na,1.25\nb,-2.25\nc,{cell}")
-    with caplog.at_level("WARNING", "plumbline"):
-        assert len(read_columns(source, read_header(source), TYPES)) == 3
-    assert ("fewer decimals than the others" in caplog.text) == warned
+def test_a_file_without_last_line_end_is_whole(tmp_path):
+    assert read(tmp_path, "name,y,x\na,1.25,2.25\nb,1.25,2.25")["x"] == [2.25, 2.25]
 
 
 @given(start=st.integers(1, 200), width=st.integers(1, 90), ends=st.sampled_from(["\n", "\r\n"]))
@@ -104,15 +95,9 @@ def test_a_fault_in_a_part_is_named_by_its_line_in_the_file(tmp_path):
         list(stream_columns(CsvFile(path, start=100), ["name", "x"], TYPES))
 
 
-def test_a_row_is_refused_by_its_line_blank_lines_counted(tmp_path):
-    source = product(tmp_path, "name,x\n\na,1\n\n\nb,2\n")
-    with pytest.raises(InputError, match="line 6, column x: 2 found, less is needed"):
-        fail_at(source, 1, "x", 2, "less is needed")
-
-
 @pytest.mark.parametrize("empty", [",", '"",""', " , "])
-def test_a_row_of_empty_cells_is_called_that(tmp_path, empty):
+def test_a_row_of_empty_cells_is_called_that_by_its_line_blank_lines_counted(tmp_path, empty):
     """As spreadsheets leave them below a table."""
-    source = product(tmp_path, f"name,x\na,1\n{empty}\n")
-    with pytest.raises(InputError, match=r"line 3, column x: nan found, a number is needed\. All its cells are empty:"):
+    source = product(tmp_path, f"name,x\n\na,1\n\n{empty}\n")
+    with pytest.raises(InputError, match=r"line 5, column x: nan found, a number is needed\. All its cells are empty:"):
         fail_at(source, 1, "x", float("nan"), "a number is needed")

@@ -4,18 +4,18 @@ import logging
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.params import Product, load_ingest
-from plumbline.sources.points.epochs import find_days, like_days
+from plumbline.params import Product
+from plumbline.sources.points.epochs import like_days
 from plumbline.sources.points.missing import CODES, drop_codes
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
-from tests.sources.points import write_depsi, write_mintpy
+from tests.sources.points import write_mintpy
+from tests.sources.points.formats.write_layouts import rows as rows_of_layout
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import ANGLES, assert_track
 
@@ -23,23 +23,6 @@ from tests.sources.points.write_points import ANGLES, assert_track
 def write(tmp_path, content, name="c.csv"):
     (tmp_path / name).write_text(content, encoding="utf-8")
     return tmp_path / name
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "day"),
-    [
-        ("%d/%m/%Y", "3/1/2020", "2020-01-03"),
-        ("%d/%m/%Y", "03/01/2020", "2020-01-03"),
-        ("%Y-%m-%d", "2020-1-3", "2020-01-03"),
-        ("%d%b%Y", "03JAN2020", "2020-01-03"),
-        ("%Y-%m-%dT%H:%M:%S", "2020-01-03T05:12:44", "2020-01-03"),
-        ("D%Y%m%d", "d20200103", "2020-01-03"),
-        ("%Y%m%d", "2020113", None),
-        ("%Y%m%d", "202001030", None),
-    ],
-)
-def test_a_day_may_be_written_without_zeros_in_any_letters_with_its_time(pattern, name, day):
-    assert [str(found) for found in find_days("f", [name], pattern).values()] == ([day] if day else [])
 
 
 @given(st.dates(min_value=np.datetime64("1991-01-01").item(), max_value=np.datetime64("2099-01-01").item()))
@@ -53,7 +36,7 @@ def test_columns_that_look_like_days_and_are_left_out_are_named(tmp_path, caplog
     with caplog.at_level(logging.WARNING, "plumbline"):
         track = read_points(write(tmp_path, text(cells)), {"*": described()})
     assert len(track.epochs) == 4
-    assert "2 columns look like days, but are not named as 'D%Y%m%d'" in caplog.text
+    assert "2 columns look like days, but are not named as D%Y%m%d" in caplog.text
     assert "'2020-01-15', 'X20200116'" in caplog.text
 
 
@@ -75,19 +58,6 @@ def test_a_direction_that_turns_by_a_few_degrees_is_one_side(tmp_path):
             "los_north": f"{east * np.sin(turn) + north * np.cos(turn):.5f}",
         }
     assert len(read_points(write(tmp_path, text(cells)))) == len(cells)
-
-
-def test_points_that_share_an_identifier_are_numbered_aloud(tmp_path, caplog):
-    cells = rows()
-    for row in cells:
-        row["CODE"] = "1.20E+08"
-    path = write(tmp_path, text(cells))
-    with caplog.at_level(logging.WARNING, "plumbline"):
-        track = read_points(path, {"*": described()})
-    assert track.point_id.tolist() == [f"P000000{number}" for number in range(1, 7)]
-    assert "points of several places share an identifier" in caplog.text
-    columns = {role: name for role, name in described().columns.items() if role != "point_id"}
-    assert len(read_points(path, {"*": described(columns=columns)})) == 6
 
 
 @pytest.mark.parametrize("code", ["-9999", "9999.0", "None", "#N/D"])
@@ -112,7 +82,7 @@ def test_nothing_but_codes_becomes_missing(values, code, place):
 
 
 def test_the_unit_of_depsi_can_be_stated_and_an_improbable_one_is_said(tmp_path, caplog):
-    metres, millimetres = write_depsi.rows(), write_depsi.rows()
+    metres, millimetres = rows_of_layout("depsi"), rows_of_layout("depsi")
     for row in millimetres:
         row |= {name: f"{1000 * float(cell):g}" for name, cell in row.items() if name.startswith("d_")}
     plain = read_points(write(tmp_path, text(metres)), {"*": Product(**ANGLES)})
@@ -145,20 +115,3 @@ def test_the_unit_of_mintpy_is_that_of_its_attribute(tmp_path):
     path = stack.write(tmp_path / "radian")
     with pytest.raises(InputError, match="its attribute UNIT is 'radian'; m, cm or mm is needed"):
         read_points(path)
-
-
-def test_an_unknown_header_is_answered_with_a_description_to_complete(tmp_path):
-    """It reads the file, once what it leaves open is filled in."""
-    cells = rows()
-    path = write(tmp_path, text(cells))
-    with pytest.raises(
-        InputError, match=r"unknown format.*No pattern of ingest.products fits its name \(other\.csv\)"
-    ) as said:
-        read_points(path, {"other.csv": described()})
-    offered = "ingest:" + str(said.value).split("ingest:")[-1]
-    for gap, number in (("incidence_deg: NUMBER", 37.0), ("heading_deg: NUMBER", 349.0)):
-        offered = offered.replace(gap, f"{gap.split(':')[0]}: {number}")
-    about = yaml.safe_load(offered.replace("UNIT", "cm").replace("SIGN", "away"))
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(about))
-    track = read_points(path, load_ingest(tmp_path / "mine.yaml").products)
-    assert_track(track, read_points(path, {"*": described()}))

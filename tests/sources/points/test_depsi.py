@@ -1,14 +1,18 @@
-import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from tests.sources.make import text
-from tests.sources.points.write_depsi import HEADER, HEIGHTS, IDS, rows
+from tests.sources.points.formats.write_layouts import IDS
+from tests.sources.points.formats.write_layouts import rows as layout_rows
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 
 PRODUCTS = {"*.csv": Product(**ANGLES)}
+
+
+def rows():
+    return layout_rows("depsi")
 
 
 def write(tmp_path, content: str):
@@ -16,43 +20,13 @@ def write(tmp_path, content: str):
     return tmp_path / "d.csv"
 
 
-def test_a_file_comes_back_in_mm_and_in_the_utm_zone_of_its_middle(tmp_path):
-    track = read_points(write(tmp_path, text(rows())), PRODUCTS)
-    assert_track(track, expected(IDS, HEIGHTS, "d"))
-    np.testing.assert_allclose(track.coherence, 0.7 + np.arange(6) / 100, rtol=1e-6)
-    assert track.rmse is None
-
-
 def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):
-    path = write(tmp_path, text(rows(), [name for name in HEADER if name not in ("pnt_height", "pnt_enscoh")]))
+    path = write(tmp_path, text(rows(), [name for name in rows()[0] if name not in ("pnt_height", "pnt_enscoh")]))
     with caplog.at_level("INFO", "plumbline"):
         track = read_points(path, PRODUCTS)
     assert_track(track, expected(IDS, [0.0] * 6, "d"))
     assert track.coherence is None
     assert "has no heights; all points are taken to be of one height" in caplog.text
-
-
-def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_path):
-    path = write(tmp_path, text(rows()))
-    with pytest.raises(
-        InputError,
-        match=r"(?s)d\.csv: .*not say from where.* a file my\.yaml and add `--params my\.yaml`.*"
-        r"ingest:\n  products:\n    'd.csv': {inc",
-    ):
-        read_points(path)
-
-
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [
-        (["pnt_lat"], "unknown format, its header begins"),
-        ([f"d_{day}" for day in DAYS[1:]], "1 columns of epochs found, named as d_%Y%m%d; at least 2"),
-    ],
-)
-def test_what_is_missing_is_named(tmp_path, missing, message):
-    path = write(tmp_path, text(rows(), [name for name in HEADER if name not in missing]))
-    with pytest.raises(InputError, match=rf"d\.csv: {message}"):
-        read_points(path, PRODUCTS)
 
 
 def test_a_file_of_another_place_than_the_city_is_refused(tmp_path):
@@ -68,10 +42,8 @@ def test_latitude_and_longitude_in_each_other_s_columns_are_seen_where_the_city_
 
 
 def test_days_written_otherwise_are_said_and_amplitudes_are_not(tmp_path, caplog):
-    cells = [{**row, **{f"a_{day}": "3.5" for day in DAYS}, f"d_{DAYS[1]}T0534": row[f"d_{DAYS[1]}"]} for row in rows()]
-    for row in cells:
-        del row[f"d_{DAYS[1]}"]
-    track = read_points(write(tmp_path, text(cells)), PRODUCTS)
+    content = text(rows()).replace(f"d_{DAYS[1]}", f"d_{DAYS[1]}T0534")
+    track = read_points(write(tmp_path, content), PRODUCTS)
     assert len(track.epochs) == len(DAYS) - 1
     assert (
         f"1 columns look like days, but are not named as d_%Y%m%d and are left out: 'd_{DAYS[1]}T0534'" in caplog.text

@@ -11,14 +11,15 @@ from plumbline.sources.points.line_of_sight import check_pass, pass_in, pass_of
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import los_from_heading
 from tests.sources.make import text
-from tests.sources.points import write_columns, write_depsi
+from tests.sources.points import write_columns
+from tests.sources.points.formats.write_layouts import rows as rows_of_layout
 
 SENTINEL_1 = {"ascending": 348.0, "descending": 192.0}
 
 
 def write(folder, name="track.csv"):
     path = folder / name
-    path.write_text(text(write_depsi.rows()))
+    path.write_text(text(rows_of_layout("depsi")))
     return path
 
 

@@ -22,13 +22,8 @@ def test_a_file_comes_back_without_its_row_of_metadata(tmp_path):
     assert track.coherence is None
 
 
-def test_columns_are_told_by_their_numbers_wherever_they_stand(tmp_path):
-    track = read_points(write(tmp_path, text(rows(), HEADER[::-1])), PRODUCTS)
-    assert_track(track, expected(IDS, [0.0] * 6, "s"))
-
-
-def test_another_name_of_the_matrix_is_read_too(tmp_path):
-    content = text(rows()).replace("export_res_", "ts_")
+def test_columns_are_told_by_their_numbers_wherever_they_stand_whatever_the_matrix_is_called(tmp_path):
+    content = text(rows(), HEADER[::-1]).replace("export_res_", "ts_")
     assert_track(read_points(write(tmp_path, content), PRODUCTS), expected(IDS, [0.0] * 6, "s"))
 
 

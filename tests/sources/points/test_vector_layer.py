@@ -93,18 +93,6 @@ def test_attributes_that_no_cell_holds_are_passed_over(tmp_path, value):
     assert_track(read_points(tmp_path / "more" / "plain.geojson"), read_points(tmp_path / "plain.geojson"))
 
 
-def test_places_in_metres_and_missing_values(tmp_path):
-    cells = frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(32631)
-    cells.loc[2, "D20160407"] = np.nan
-    cells.to_file(tmp_path / "a.gpkg")
-    about = described(
-        columns=PLACED | {"easting": "geometry_easting", "northing": "geometry_northing"}, crs="EPSG:32631"
-    )
-    track = read_points(tmp_path / "a.gpkg", {"*": about})
-    np.testing.assert_allclose(track.easting, cells.geometry.x, atol=1e-3)
-    assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 1]]
-
-
 def test_a_stated_crs_counts_where_the_layer_s_own_says_no_place(tmp_path):
     cells = frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(32631)
     cells.set_crs('LOCAL_CS["Undefined Cartesian SRS",UNIT["Meter",1]]', allow_override=True).to_file(
@@ -127,18 +115,6 @@ def test_a_crs_that_is_not_the_layers_own_is_refused(tmp_path, suffix, stated, f
     else:
         with pytest.raises(InputError, match=r"geometry_northing are in EPSG:32631, as the file says, .*EPSG:32632"):
             read_points(tmp_path / f"a.{suffix}", products)
-
-
-def test_the_crs_of_attributes_is_as_stated(tmp_path):
-    """They need not be in that of the geometry."""
-    frame(rows(), "Lon", "Lat", 4326).to_crs(32632).to_file(tmp_path / "a.gpkg")
-    assert read_points(tmp_path / "a.gpkg", {"*": described(crs="EPSG:4326")}).crs == "EPSG:32631"
-
-
-def test_an_unknown_layer_is_answered_with_its_description(tmp_path):
-    frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(25831).to_file(tmp_path / "a.gpkg")
-    with pytest.raises(InputError, match=r"(?s)unknown format.*easting: 'geometry_easting'.*crs: EPSG:25831"):
-        read_points(tmp_path / "a.gpkg")
 
 
 def test_what_is_no_layer_of_points_is_refused(tmp_path):

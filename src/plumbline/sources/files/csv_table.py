@@ -10,11 +10,9 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import NoReturn
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import (
     DECIMAL_COMMA,
@@ -23,15 +21,12 @@ from plumbline.sources.files.csv_lines import (
     first_line_number,
     open_rows,
 )
-from plumbline.sources.files.streams import CsvFile
+from plumbline.sources.files.streams import ColumnFile, CsvFile
 
 MISSING = ("", "nan", "NaN", "NULL", "null", "NA", "None", "N/A", "n/a", "#N/A", "#N/D", "-", "NAN")
 """Cells that stand for no value."""
 PARSED_BYTES = 2**21
 """Parsed at a time by one thread; a line must be shorter."""
-MAX_LAST_BYTES = 2**16
-"""Of a block's end, kept to see whether the file was cut there."""
-NUMBER = re.compile(rb"[-+]?(\d+[.,]?\d*|[.,]\d+)(e[-+]?\d+)?", re.IGNORECASE)
 FAULT = re.compile(r"(In CSV column #(?P<column>\d+): |CSV parse error: )Row #(?P<row>\d+): ")
 """Place of a fault in Arrow's messages."""
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
@@ -43,7 +38,9 @@ def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str)
     Raises:
         InputError: always.
     """
-    line, text, _ = _line_of(product, row) if product.is_text else (row + 2, b"?", False)
+    if isinstance(product, ColumnFile):
+        raise InputError(f"{product}, row {row + 1}, column {column}: {found} found, {wanted}.")
+    line, text, _ = _line_of(product, row)
     # As spreadsheets leave them below a table.
     advice = "" if text.strip(b' \t\r\n",') else " All its cells are empty: remove the line."
     raise InputError(f"{product}, line {line}, column {column}: {found} found, {wanted}.{advice}")
@@ -81,17 +78,22 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
         )
     except csv.Error as error:
         return InputError(f"{place}: not readable as a csv ({error}).")
-    names = header[: len(header) - product.behind]
     if match["column"] is None or len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
-        return InputError(f"{place}: {len(cells)} cells found, the header has {len(names)} columns; {advice}.")
-    column, wanted = int(match["column"]), "text in UTF-8" if "UTF8" in reason else "a number"
+        return InputError(
+            f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
+        )
+    column, wanted = int(match["column"]), "a number"
+    if "UTF8" in reason:
+        wanted = "text in UTF-8"
+    elif column >= len(header) - product.behind:
+        wanted = "no value, as the header does not name it,"
     return InputError(f"{place}, column {header[column]}: {_unfit(product, cells[column], wanted)}")
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
     """Return the error about a cell of data row `row` (from 0) of a table that is no text, where a number is needed."""
-    return InputError(f"{product}, line {row + 2}, column {column}: {_unfit(product, cell, 'a number')}")
+    return InputError(f"{product}, row {row + 1}, column {column}: {_unfit(product, cell, 'a number')}")
 
 
 def _unfit(product: CsvFile, cell: str, wanted: str) -> str:
@@ -105,26 +107,6 @@ def _advice(product: CsvFile, cell: str) -> str:
     if not any(character.isdigit() for character in cell):
         return f" If it stands for no value, state missing: [{cell[:20]!r}] in ingest.products."
     return ""
-
-
-def warn_of_end(product: CsvFile, tail: bytes) -> None:
-    """Warn if a file may end within a cell: without a line end, a last cell of -1.4 may have been -1.42.
-
-    Many programs write no last line end. Those that write all cells of a column with as many decimals show a cut.
-    """
-    lines = [line for line in tail.splitlines() if line.strip()]
-    if tail.endswith((b"\n", b"\r")) or len(lines) < 2:
-        return
-    cells = [line.split(product.separator)[-1 - product.behind].strip().strip(b'"') for line in lines]
-    written = [cell for cell in cells if NUMBER.fullmatch(cell)]
-    decimals = [len(cell.partition(product.decimal)[2]) for cell in written]
-    if len(decimals) > 1 and written[-1] is cells[-1] and decimals[-1] < min(decimals[:-1]):
-        log.warning(
-            "%s: its last line has no line end, and its last cell %r fewer decimals than the others of its column. If "
-            "the file was cut off, download it again.",
-            product,
-            written[-1].decode()[:60],
-        )
 
 
 def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
@@ -172,28 +154,25 @@ def checked_names(product: CsvFile, names: Sequence[str]) -> list[str]:
     return names
 
 
-def read_columns(
-    product: CsvFile, header: list[str], types: Mapping[str, pa.DataType], check_end: bool = True
-) -> pa.Table:
+def read_columns(product: CsvFile, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
     """Read the columns named in `types` as these types; cells of `MISSING` are null or NaN in columns of numbers.
 
     Args:
         product: what to read.
         header: its `read_header`.
         types: the columns to read; others are only counted.
-        check_end: warn of a file that may end within a cell.
 
     Raises:
         InputError: a row is longer or shorter than the header, or a cell is not of its column's type.
     """
-    tables = [table for _, table in stream_columns(product, header, types, check_end)]
+    tables = [table for _, table in stream_columns(product, header, types)]
     if not tables:
         return pa.schema([(name, types[name]) for name in types]).empty_table()
     return pa.concat_tables(tables)
 
 
 def stream_columns(
-    product: CsvFile, header: list[str], types: Mapping[str, pa.DataType], check_end: bool = True
+    product: CsvFile, header: list[str], types: Mapping[str, pa.DataType]
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield blocks as `read_columns` reads them, each with the index of its first data row, for `fail_at`.
 
@@ -202,31 +181,24 @@ def stream_columns(
     Raises:
         InputError: as `read_columns`, where reading gets to the fault.
     """
-    if not product.is_text:
-        start = 0
-        for table in product.columns(header, types):
-            yield start, table
-            start += table.num_rows
+    if isinstance(product, ColumnFile):
+        yield from product.columns(header, types)
         return
-    first, last = 0, b""
-    behind = header[len(header) - product.behind :]
-    types = {**types, **dict.fromkeys(behind, pa.string())}
+    first = 0
+    behind = dict.fromkeys(header[len(header) - product.behind :], pa.null())
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
-        text, parsed = b"", None
+        parsed = None
         for block in chain(blocks(product, stream), [b""]):
-            coming = pool.submit(_parse, product, block, header, types) if block else None
+            coming = pool.submit(_parse, product, block, header, {**types, **behind}) if block else None
             if parsed is not None:
                 try:
                     table = parsed.result()
                 except pa.ArrowException as error:
                     raise _find_fault(product, header, str(error), first) from None
-                last = (last + text[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]  # the last block may be one line
                 if table.num_rows:
-                    yield first, _without(product, table, behind, first)
+                    yield first, table.select(list(types))
                 first += table.num_rows
-            text, parsed = block, coming
-    if check_end and first and product.end is None:
-        warn_of_end(product, last)
+            parsed = coming
 
 
 def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -257,14 +229,3 @@ def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str
     with suppress(pa.ArrowException):
         return read(missing)
     return read(missing, use_threads=False)  # to fail at a row that has a number
-
-
-def _without(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> pa.Table:
-    """Return the table without the cells behind those that the header names; these must be empty."""
-    for name in behind:
-        filled = np.array([bool(cell and cell.strip()) for cell in table[name].to_pylist()], bool)
-        if filled.any():
-            row = int(np.argmax(filled))
-            found = repr(table[name][row].as_py()[:60])
-            fail_at(product, first + row, name, found, "no value is needed, as the header does not name it")
-    return table.drop_columns(behind) if behind else table

@@ -23,7 +23,7 @@ FOREIGN = {
     b"II+\0": "GeoTIFF",
     b"MM\0+": "GeoTIFF",
     b"CDF": "NetCDF file",
-    b"MATLAB 5.0": "MATLAB file",
+    b"MATLAB ": "MATLAB file",
     b"%PDF": "PDF",
     b"\x89PNG": "picture (PNG)",
     b"\xff\xd8\xff": "picture (JPEG)",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar
@@ -26,20 +26,13 @@ ZIP_START = b"PK\x03\x04"
 ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
 """Also of an empty one, and of one that was cut in volumes. `PK` alone may begin the name of a column: PK_UID."""
 GZIP_START = b"\x1f\x8b"
-NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
-"""What files begin with that are surely no HDF5."""
-
-
 HEAD_BYTES = 2**17
 """Kept of a file's beginning: the header and the first rows of a table with thousands of epochs."""
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-HDF5_BLOCK_BYTES = 512
-"""The signature stands at the beginning, or at this place, or at one twice as far, and so on (HDF5 format, III.A)."""
-TABLE = "table"
-"""Under which the beginning of a packed table is kept."""
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
 class OpenedFile:
     """A file that is opened once to see what it is; who recognises or reads it takes this in place of a path.
 
@@ -47,19 +40,11 @@ class OpenedFile:
     with it until `close`. It goes to other processes as a path alone.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Note the path; nothing is opened."""
-        self.path = path
-        self._kept: dict[object, Any] = {}
+    path: Path
+    _kept: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.path)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OpenedFile) and self.path == other.path
-
-    def __hash__(self) -> int:
-        return hash(self.path)
 
     def __reduce__(self) -> tuple[type[OpenedFile], tuple[Path]]:
         return OpenedFile, (self.path,)
@@ -71,12 +56,12 @@ class OpenedFile:
         Raises:
             InputError: the file is missing or cannot be read.
         """
-        return self.kept(_look)[0]
+        return self.kept(_look)
 
     @property
     def is_hdf5(self) -> bool:
-        """Whether the content is HDF5, which may begin behind a block of the user's; raises as `start`."""
-        return self.kept(_look)[1]
+        """Whether the content is HDF5; raises as `start`."""
+        return self.start.startswith(HDF5_SIGNATURE)
 
     @property
     def is_whole(self) -> bool:
@@ -86,14 +71,7 @@ class OpenedFile:
     @property
     def table_start(self) -> bytes:
         """First bytes of the csv in it, unpacked, at most `HEAD_BYTES`; raises as `find_csv`."""
-        if TABLE not in self._kept:
-            product = find_csv(self)
-            if product.is_plain:
-                return self.start
-            with product.open() as stream:
-                self._kept[TABLE] = stream.read(HEAD_BYTES)
-        made: bytes = self._kept[TABLE]
-        return made
+        return self.kept(_look_into_table)
 
     def kept(self, make: Callable[[Path], T]) -> T:
         """Return what `make` made of the path when it was first asked for."""
@@ -115,28 +93,22 @@ def as_file(file: AnyFile) -> OpenedFile:
     return file if isinstance(file, OpenedFile) else OpenedFile(file)
 
 
-def _look(path: Path) -> tuple[bytes, bool]:
-    """Read the first bytes of a file, and whether it is HDF5."""
+def _look(path: Path) -> bytes:
+    """Read the first bytes of a file."""
     check_finished(path)
     try:
         with path.open("rb", buffering=0) as stream:
-            start = stream.read(HEAD_BYTES) or b""
-            if not start or start.startswith(NOT_HDF5):
-                return start, False
-            place, size = 0, os.fstat(stream.fileno()).st_size
-            while place + len(HDF5_SIGNATURE) <= size:
-                found = start[place : place + len(HDF5_SIGNATURE)]
-                if place + len(HDF5_SIGNATURE) > len(start):
-                    stream.seek(place)
-                    found = stream.read(len(HDF5_SIGNATURE)) or b""
-                if found == HDF5_SIGNATURE:
-                    return start, True
-                place = 2 * place or HDF5_BLOCK_BYTES
-            return start, False
+            return stream.read(HEAD_BYTES) or b""
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+
+def _look_into_table(path: Path) -> bytes:
+    """Read the first bytes of the csv in a file."""
+    with find_csv(path).open() as stream:
+        return stream.read(HEAD_BYTES)
 
 
 def find_csv(file: AnyFile) -> CsvFile:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
 import struct
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -60,33 +60,6 @@ class Unpacked(io.RawIOBase):
         return len(data)
 
 
-class Recoded(io.RawIOBase):
-    """Text of another encoding, as UTF-8."""
-
-    def __init__(self, stream: IO[bytes], encoding: str, name: str) -> None:
-        self._stream, self._name, self._encoding = stream, name, encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._rest = b""
-
-    def readable(self) -> bool:
-        """Return True: the stream is readable."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read text as UTF-8; raise `InputError` if the bytes are not text."""
-        while not self._rest:
-            data = self._stream.read(len(buffer))
-            try:
-                self._rest = self._decoder.decode(data, final=not data).encode()
-            except UnicodeError as error:
-                raise InputError(f"{self._name}: not text in {self._encoding} ({error}). Save it as UTF-8.") from None
-            if not data:
-                break
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
-
-
 MAX_MEMBER_BYTES = 16 * 2**30
 """Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
 MAX_RATIO = 100
@@ -119,15 +92,6 @@ class CsvFile:
     """Cells behind those of the header, in every row; they have to be empty."""
     missing: tuple[str, ...] = ()
     """Texts that are stated to stand for no value."""
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is a csv indeed, and not columns that are read like those of one (`columns`)."""
-        return True
-
-    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
-        """Yield the rows with the columns named in `types`, of a table that is no text; `header`: its column names."""
-        raise NotImplementedError(f"{self}: a csv is text")
 
     @property
     def is_cuttable(self) -> bool:
@@ -169,5 +133,30 @@ class CsvFile:
             except (OSError, *FAULTS) as error:
                 raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
             if self.encoding != "utf-8":
-                stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
+                stream = io.BytesIO(self._recode(stream.read()))
             yield stream
+
+    def _recode(self, content: bytes) -> bytes:
+        """Return text of another encoding as UTF-8; in memory, as spreadsheets write it, and no large products."""
+        try:
+            return content.decode(self.encoding).encode()
+        except UnicodeError as error:
+            raise InputError(f"{self}: not text in {self.encoding} ({error}). Save it as UTF-8.") from None
+
+
+@dataclass(frozen=True)
+class ColumnFile(CsvFile, ABC):
+    """A table that is no text, and whose columns are read like those of a csv."""
+
+    @property
+    def is_cuttable(self) -> bool:
+        """False: it cannot be read from any byte on."""
+        return False
+
+    @abstractmethod
+    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield blocks of the columns named in `types`, each with the index of its first row.
+
+        Args:
+            header: names of all columns. types: name -> type of those that are wanted.
+        """

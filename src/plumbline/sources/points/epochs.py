@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.points.source import MIN_EPOCHS
 
+Days = dict[str, np.datetime64]
+"""Column -> day."""
 DAYS_A_YEAR = 365.25
 TREND_EPOCHS = 8
 """A trend with an annual term from fewer values would be noise."""
@@ -57,7 +60,7 @@ def check_pattern(source: str, pattern: str) -> str:
     )
 
 
-def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.datetime64]:
+def find_days(source: str, header: list[str], pattern: str) -> Days:
     """Return column -> day for the columns with a day as `pattern` (of `check_pattern`) writes it.
 
     Zeros before a number and small or capital letters do not matter: `3/1/2020` is `03/01/2020`, `JAN` is `Jan`. With
@@ -67,7 +70,7 @@ def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.date
         InputError: a day is not of the age of satellites, or is none.
     """
     read = _read_word if WORD.search(pattern) else _read_strptime
-    days: dict[str, np.datetime64] = {}
+    days: Days = {}
     for name in header:
         try:
             day = read(name, pattern)
@@ -188,18 +191,39 @@ def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int
     return kept
 
 
-def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
-    """Warn of unread columns that look like days, in a format with epochs named as `wanted`."""
-    others = like_days(list(names))
+def find_epochs(source: str, header: list[str], patterns: Sequence[str], passed: Sequence[str] = ()) -> Days:
+    """Return column -> day by the first pattern that finds enough; warn of other columns that look like days.
+
+    Args:
+        source: names the file. header: names of the columns. patterns: as of `check_pattern`, the first one is shown.
+        passed: beginnings of the names of columns that look like days and are none.
+
+    Raises:
+        InputError: there are too few epochs, or a day is none.
+    """
+    days: Days = {}
+    for pattern in patterns:
+        days = find_days(source, header, pattern)
+        if len(days) >= MIN_EPOCHS:
+            break
+    others = [name for name in like_days(header) if name not in days and not name.startswith(tuple(passed))]
+    shown = ", ".join(map(repr, others[:3] or header[-3:])) or "none"
+    if len(days) < MIN_EPOCHS:
+        raise InputError(
+            f"{source}: {len(days)} epochs found, of columns named as {patterns[0]}; at least {MIN_EPOCHS} are needed. "
+            f"Not taken are: {shown}. Export the time series with the points, or state their names as epochs in "
+            f"ingest.products. {CUT}."
+        )
     if others:
         log.warning(
             "%s: %d columns look like days, but are not named as %s and are left out: %s. Name them so, or "
             "describe the file's columns in ingest.products.",
             source,
             len(others),
-            wanted,
-            ", ".join(map(repr, others[:3])),
+            patterns[0],
+            shown,
         )
+    return days
 
 
 def like_days(names: list[str]) -> list[str]:

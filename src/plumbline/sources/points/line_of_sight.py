@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.points.source import PointSource
-from plumbline.sources.points.track import Track
 
 LEAST_LEVEL = 0.05
 """Level part of a line of sight below which it has no direction, as of vertical components."""
@@ -27,24 +23,12 @@ TURN = {"right": 90.0, "left": -90.0}
 """From the direction of flight to that of looking."""
 
 
-def in_use(source: PointSource, file: object, about: params.Product) -> PointSource:
-    """Check a product as it is read: refuse it if its first points have a line of sight of no radar satellite.
+def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Product) -> None:
+    """Refuse lines of sight (N, 3) of no radar satellite, by their median.
 
     Raises:
-        InputError: from `blocks`: they are seen from the north or south; at once: what is stated contradicts the name.
+        InputError: points are seen from the north or south.
     """
-    check_pass(source.name, file, about)
-
-    def blocks() -> Iterator[Track]:
-        for number, block in enumerate(source.blocks()):
-            if not number:
-                _check_east_or_west(block.los, file, about)
-            yield block
-
-    return replace(source, blocks=blocks)
-
-
-def _check_east_or_west(los: NDArray[np.float64], file: object, about: params.Product) -> None:
     level = np.median(los[:, :2], axis=0) if len(los) else np.zeros(2)
     if np.linalg.norm(level) < LEAST_LEVEL or abs(level[0]) >= np.sin(np.radians(NEAREST_NORTH_DEG)) * np.hypot(*level):
         return
@@ -92,27 +76,33 @@ def check_pass(track: str, file: object, about: params.Product) -> None:
     )
 
 
-def one_side(source: PointSource, about: object) -> PointSource:
-    """Check a product as it is read: refuse points that are seen from another side than the earlier ones.
+def check_one_side(
+    los: NDArray[np.float64], first: NDArray[np.float64] | None, file: object
+) -> NDArray[np.float64] | None:
+    """Refuse points that are seen from another side than the first one.
 
     Ascending and descending passes in one file would be taken for one track: its movement would be of neither.
+
+    Args:
+        los: (N, 3) of a block. first: level part (2,) of the product's first line of sight; None: it is in this block.
+        file: for the message.
+
+    Returns:
+        That of the product's first line of sight, for the next block; None without any.
+
+    Raises:
+        InputError: they are seen from two sides.
     """
-
-    def blocks() -> Iterator[Track]:
-        first: NDArray[np.float64] | None = None
-        for block in source.blocks():
-            level = np.asarray(block.los[:, :2], float)
-            length = np.linalg.norm(level, axis=1)
-            seen = level[length > LEAST_LEVEL]
-            if len(seen):
-                first = seen[0] if first is None else first
-                cosine = seen @ first / (np.linalg.norm(seen, axis=1) * np.linalg.norm(first))
-                if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
-                    other = seen[int(np.argmin(cosine))]
-                    raise InputError(
-                        f"{about}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
-                        f"{other[0]:.2f}, {other[1]:.2f}. Each track (ascending, descending) needs a file of its own."
-                    )
-            yield block
-
-    return replace(source, blocks=blocks)
+    level = np.asarray(los[:, :2], float)
+    length = np.linalg.norm(level, axis=1)
+    seen = level[length > LEAST_LEVEL]
+    if len(seen):
+        first = seen[0] if first is None else first
+        cosine = seen @ first / (np.linalg.norm(seen, axis=1) * np.linalg.norm(first))
+        if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
+            other = seen[int(np.argmin(cosine))]
+            raise InputError(
+                f"{file}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
+                f"{other[0]:.2f}, {other[1]:.2f}. Each track (ascending, descending) needs a file of its own."
+            )
+    return first

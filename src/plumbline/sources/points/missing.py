@@ -191,11 +191,6 @@ class Missing:
         self._codes = dict.fromkeys((float(value) for value in numbers), 0)
         self._cells = 0
 
-    @property
-    def has_stated(self) -> bool:
-        """Whether there are stated numbers."""
-        return bool(self._codes) and not self._finds
-
     def drop(self, values_PT: Values) -> None:
         """Replace codes for missing values by NaN, in place, in series (P, T) as they are in the file."""
         self._cells += values_PT.size

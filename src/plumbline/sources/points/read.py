@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.formats.columns import open_columns
-from plumbline.sources.points.formats.egms_parquet import group_parts, is_parquet, is_point_table, open_parquet
+from plumbline.sources.points.formats.egms_parquet import is_parquet, is_point_table
 from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, open_mintpy
-from plumbline.sources.points.line_of_sight import in_use, one_side
+from plumbline.sources.points.line_of_sight import check_east_or_west, check_one_side, check_pass
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
 from plumbline.sources.points.recognise import FORMATS, recognise
-from plumbline.sources.points.source import PointSource, ProductFile, all_points, moved, raised
+from plumbline.sources.points.source import PointSource, ProductFile, all_points
 from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity, numbered, repeats
 
 PART_BYTES = 2**28
-"""A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""
+"""A csv is read in parts of so many bytes, each by itself."""
 NUMBERED_ANEW = "%s: points of several places share an identifier (rounded by a spreadsheet?): all are numbered anew."
 FEWEST_HEIGHTS = 10
 """Points whose heights, if they are alike, are worth a word."""
@@ -38,21 +38,44 @@ def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int
         file: the product, as `recognise` has found it.
         crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
             of its middle.
-        part: of a product that can be cut (`parts_of`): the bytes whose lines are wanted, or of Parquet, the row
-            groups.
+        part: of a product that can be cut (`parts_of`): the bytes whose lines are wanted.
 
     Raises:
         InputError: the file cannot be read, or its content is refused by the reader.
     """
-    source = in_use(one_side(_open(file, crs, part), file.path), file.path, file.about)
-    return raised(moved(source, file.about.moved_m), file.about.raised_m)
+    source, about = _open(file, crs, part), file.about
+    check_pass(source.name, file.path, about)
+
+    def blocks() -> Iterator[Track]:
+        side = None
+        for number, block in enumerate(source.blocks()):
+            side = check_one_side(block.los, side, file.path)
+            if not number:
+                check_east_or_west(block.los, file.path, about)
+            yield _shifted(block, about)
+
+    notes = list(source.notes)
+    if about.moved_m is not None:
+        east, north = about.moved_m
+        notes.append(f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says")
+    if about.raised_m is not None:
+        notes.append(f"its heights are raised by {about.raised_m:g} m, as ingest.products says")
+    return replace(source, blocks=blocks, notes=tuple(notes))
+
+
+def _shifted(track: Track, about: params.Product) -> Track:
+    """Move points and raise heights as `ingest.products` says."""
+    if about.moved_m is not None:
+        east, north = about.moved_m
+        track = replace(track, easting=track.easting + east, northing=track.northing + north)
+    return track if about.raised_m is None else replace(track, height=track.height + about.raised_m)
 
 
 def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
     if file.kind == "hdf5":
         return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.opened, file.about, crs)
     if file.csv is None:
-        return open_parquet(file.opened, file.about, crs, part)
+        raise ValueError(f"a file of format {file.format} is no table")
     product, header = replace(file.csv, start=part[0], end=part[1]), list(file.header)
     if file.format == "columns":
         return open_columns(product, header, file.about, crs)
@@ -143,14 +166,12 @@ def can_state_units(file: ProductFile) -> bool:
 def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
     """Return the portions of a product, to be read in any order, as `open_product` takes them.
 
-    Byte ranges of a csv, ranges of row groups of a Parquet file; of others one, the whole.
+    Byte ranges of a csv; of others one, the whole.
 
     Raises:
         InputError: as `open_product`, for what concerns the file as a whole.
     """
     has_ids = "point_id" in file.about.columns if file.format == "columns" else FORMATS[file.format].has_ids
-    if file.kind == "parquet":
-        return group_parts(file.opened, PART_BYTES)
     if file.csv is None or not file.csv.is_cuttable or not has_ids:
         return [(0, None)]
     cuts = [*range(0, max(file.path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]

@@ -16,7 +16,7 @@ from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
 from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, whole_names
-from plumbline.sources.points.formats.egms_parquet import is_parquet, read_names
+from plumbline.sources.points.formats.egms_parquet import ParquetTable, is_parquet, read_names
 from plumbline.sources.points.formats.layouts import (
     LAYOUTS,
     Layout,
@@ -136,8 +136,9 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
             )
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
-        name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
-        return _with_used(ProductFile(opened, about, "parquet", name, None, tuple(names)))
+        table = ParquetTable(path)
+        name = _by_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
+        return _with_used(ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names))))
     check_zip(path, opened.start)
     if opened.start.lstrip().startswith(TEXTS) and (found := what_else(opened.start.decode("utf-8-sig", "replace"))):
         raise InputError(f"{path}: {found}")

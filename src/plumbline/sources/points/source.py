@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NoReturn, Protocol
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +19,6 @@ from plumbline.sources.crs import PLANE, Range
 from plumbline.sources.files.opened import OpenedFile
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.track import Track, concatenate_tracks, drop_repeated
-
-
-class Fail(Protocol):
-    """Refuses a row of a table by its place in the file."""
-
-    def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
-        """Raise an `InputError` that names the place, what was found and what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,7 @@ class ProductFile:
     format: str
     """Key of `recognise.FORMATS`."""
     csv: CsvFile | None
-    """How to read it as a csv; None of HDF5 and Parquet."""
+    """How to read it as a table; None of HDF5."""
     header: tuple[str, ...]
     """Names of its columns; none of HDF5."""
 
@@ -75,6 +68,9 @@ class PointSource:
 HEIGHT_RANGE = (-1_000.0, 10_000.0)
 MAX_DISPLACEMENT_MM = 100_000.0
 """C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is a damaged cell."""
+MAX_RMSE_MM = 500.0
+"""Largest root mean square error of a fit to a series: C-band cannot follow half a metre between two epochs. A larger
+value is of another unit (in µm it would be thousands) or of another column."""
 UNIT_TOLERANCE = 0.005
 """Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
 MIN_EPOCHS = 2
@@ -93,33 +89,6 @@ def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSour
     for note in said:
         log.info("%s: %s.", about, note)
     return replace(source, notes=(*source.notes, *said))
-
-
-def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
-    """Move a product's points east and north by `by_m`, m."""
-    if by_m is None:
-        return source
-    east, north = by_m
-
-    def blocks() -> Iterator[Track]:
-        for block in source.blocks():
-            yield replace(block, easting=block.easting + east, northing=block.northing + north)
-
-    note = f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says"
-    return replace(source, blocks=blocks, notes=(*source.notes, note))
-
-
-def raised(source: PointSource, by_m: float | None) -> PointSource:
-    """Raise the heights of a product's points by `by_m`, m."""
-    if by_m is None:
-        return source
-
-    def blocks() -> Iterator[Track]:
-        for block in source.blocks():
-            yield replace(block, height=block.height + by_m)
-
-    note = f"its heights are raised by {by_m:g} m, as ingest.products says"
-    return replace(source, blocks=blocks, notes=(*source.notes, note))
 
 
 def all_points(source: PointSource, folder: Path | None = None) -> Track:

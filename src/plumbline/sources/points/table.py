@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import (
     LATITUDES,
@@ -29,14 +30,15 @@ from plumbline.sources.points.missing import Missing, warn_of_rounding
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
+    MAX_RMSE_MM,
     MIN_EPOCHS,
     OUT_OF_ORDER,
     UNIT_TOLERANCE,
     Angles,
-    Fail,
     PointSource,
     TableLayout,
     meaning,
+    noted,
     outside,
 )
 from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, numbered, point_name
@@ -44,15 +46,15 @@ from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height,
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
 TURN_RAD = 2 * np.pi
-Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]
-"""Gives some columns of a file, block by block, with the index of the block's first row."""
 
 
-def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None) -> PointSource:
-    """Open a csv with known columns.
+def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None) -> PointSource:
+    """Open a table with known columns: a csv, a layer, or a Parquet file.
+
+    A part of a file may be without points, a whole file not.
 
     Args:
-        product: the csv. header: its `read_header`.
+        product: the table. header: names of its columns.
         layout: what its columns are.
         name: of the track.
         crs: projected CRS that is wanted; None: that of the file, or the UTM zone of its middle.
@@ -61,32 +63,7 @@ def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, nam
         InputError: a column is missing, there are too few epochs, or the points lie outside of the CRS; what concerns
             rows, where reading gets to them.
     """
-    return open_table(
-        str(product),
-        header,
-        layout,
-        name,
-        crs,
-        rows=lambda types: stream_columns(product, header, types, check_end=types == layout.types),
-        fail_row=lambda row, column, found, wanted: fail_at(product, row, column, found, wanted),
-        is_whole=product.is_whole,
-    )
-
-
-def open_table(
-    source: str,
-    header: list[str],
-    layout: TableLayout,
-    name: str,
-    crs: str | None,
-    rows: Rows,
-    fail_row: Fail,
-    is_whole: bool = True,
-) -> PointSource:
-    """Open a table as `open_csv_table` does, for any file that gives `rows`; `fail_row` refuses a row, from 0.
-
-    A part of a file may be without points, a whole file (`is_whole`) not.
-    """
+    source = str(product)
     missing = [column for column in layout.types if column not in header]
     if missing:
         shown = ", ".join(header)[:600]
@@ -95,7 +72,7 @@ def open_table(
     if len(epochs) < MIN_EPOCHS:
         raise InputError(f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.")
     codes = Missing(source, layout.missing)
-    reader = _Reader(source, layout, rows, fail_row, is_whole, codes)
+    reader = _Reader(product, header, layout, codes, partial(fail_at, product))
     plane = projection(
         source, layout.crs, crs, lambda: None if layout.is_true_to_ground else reader.extent(whole=crs is None)
     )
@@ -104,11 +81,9 @@ def open_table(
     notes += [OUT_OF_ORDER] if days != list(layout.days) else []
     if layout.height is None:
         notes.append("it has no heights; all points are taken to be of one height")
-    for note in notes:
-        log.info("%s: %s.", source, note)
 
     def blocks() -> Iterator[Track]:
-        empty = is_whole
+        empty = product.is_whole
         for number, (first, table) in enumerate(reader.read(layout.types)):
             empty = False
             if not number and not layout.cells:
@@ -118,20 +93,21 @@ def open_table(
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
         codes.tell()
 
-    return PointSource(name, plane.crs, epochs, blocks, tuple(notes), layout.taken, meaning(layout.to_mm))
+    opened = PointSource(name, plane.crs, epochs, blocks, (), layout.taken, meaning(layout.to_mm))
+    return noted(opened, source, notes)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    source: str
+    product: CsvFile
+    header: list[str]
     layout: TableLayout
-    rows: Rows
-    fail_row: Fail
-    is_whole: bool
     missing: Missing
+    fail_row: Callable[[int, str, object, str], NoReturn]
+    """Refuses a row, from 0."""
 
     def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
-        for first, table in self.rows(types):
+        for first, table in stream_columns(self.product, self.header, types):
             skip = max(self.layout.skip - first, 0)
             if len(table) > skip:
                 yield first + skip, table.slice(skip)
@@ -141,7 +117,8 @@ class _Reader:
 
         Only for a zone all of the file is read once more: how far metres are stretched, a block shows.
         """
-        globe = is_globe(self.source, self.layout.crs)
+        source = str(self.product)
+        globe = is_globe(source, self.layout.crs)
         places = []
         for first, table in self.read(dict.fromkeys((self.layout.x, self.layout.y), pa.float64())):
             x, y = self.positions(first, table)
@@ -151,14 +128,13 @@ class _Reader:
         if not places:
             return None
         x, y = (np.concatenate(values) for values in zip(*places, strict=True))
-        return typical_box(self.source, x, y) if globe else most_of(x, y, self.layout.crs)
+        return typical_box(source, x, y) if globe else most_of(x, y, self.layout.crs)
 
     def positions(self, first: int, table: pa.Table) -> tuple[Floats, Floats]:
         layout = self.layout
-        if not is_globe(self.source, layout.crs):
-            return self.numbers(first, table, layout.x, layout.x_range), self.numbers(
-                first, table, layout.y, layout.y_range
-            )
+        if not is_globe(str(self.product), layout.crs):
+            x = self.numbers(first, table, layout.x, layout.x_range)
+            return x, self.numbers(first, table, layout.y, layout.y_range)
         swapped = " (or are latitude and longitude swapped?)"
         y = self.numbers(first, table, layout.y, LATITUDES, swapped)
         return self.numbers(first, table, layout.x, LONGITUDES), y
@@ -174,7 +150,7 @@ class _Reader:
             self.fail_row(first + row, f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
         coherence, rmse, height = layout.coherence, layout.rmse, layout.height
         to_mm = layout.rmse_to_mm
-        rmses = (0.0, MAX_DISPLACEMENT_MM / to_mm)
+        rmses = (0.0, MAX_RMSE_MM / to_mm)
         track = Track(
             name=name,
             crs=plane.crs,

@@ -38,24 +38,16 @@ def test_the_name_in_the_zip_says_it_where_the_zip_does_not_and_it_is_said(tmp_p
     assert open_points(path).notes == (CELLS, "by its name, the motion is east")
 
 
-def test_a_component_that_is_stated_is_no_matter_of_the_name(tmp_path):
-    path = write(tmp_path, "EGMS_L3_E45N17_100km_U_2020_2024_1.csv")
-    source = open_points(path, {"*": Product(component="east")})
-    assert source.notes == (CELLS,)
-    assert next(source.blocks()).los[0].tolist() == [1, 0, 0]
-
-
-def test_a_name_that_does_not_say_it_is_refused_and_the_description_helps(tmp_path):
+def test_a_name_that_does_not_say_it_is_refused_and_what_is_stated_counts_before_it(tmp_path):
     path = write(tmp_path, "ortho.csv")
     with pytest.raises(InputError, match=r"ortho\.csv: .*neither E nor U stands in its name(.|\n)*{component: up}"):
         read_points(path)
-    assert read_points(path, {"ortho*": Product(component="up", track="up")}).los[0].tolist() == [0, 0, 1]
-
-
-def test_names_that_contradict_each_other_are_refused(tmp_path):
-    path = zipped(tmp_path / "L3_U.zip", {"L3_E.csv": text(cells(), [*L3, *EPOCHS])})
+    both = zipped(tmp_path / "L3_U.zip", {"L3_E.csv": path.read_text()})
     with pytest.raises(InputError, match="both E and U stand"):
-        read_points(path)
+        read_points(both)
+    source = open_points(both, {"L3*": Product(component="east")})
+    assert source.notes == (CELLS,)
+    assert next(source.blocks()).los[0].tolist() == [1, 0, 0]
 
 
 def test_an_l2_product_without_its_line_of_sight_is_no_l3(tmp_path):

@@ -75,10 +75,7 @@ def test_a_file_without_heights_says_so(tmp_path):
     [
         ({"post_lat": None}, "c.h5: not geocoded"),
         ({"post_lat": 0.0}, "c.h5, .*post_lat"),
-        ({"imdates": np.array([20160327] * 4)}, "c.h5, /imdates: 20160327"),
         ({"imdates": np.array([1, 2, 3, 4])}, "/imdates, number 1: '1' found, a day YYYYMMDD"),
-        ({"imdates": np.array([20160327])}, "c.h5, /imdates: 1 days .* 4"),
-        ({"cum": np.zeros((4, 0, 3), np.float32)}, "c.h5, /cum: 4 epochs of 0 x 3 pixels found"),
         ({"U.geo": np.full(SHAPE, -0.79, np.float32)}, "c.h5, /U.geo, row 0, column 0: -0.79 found"),
         ({"cum": metres() * 1e9}, "c.h5, /cum, epoch 2016-04-07, row 0, column 0: 1e.06 mm found, at most"),
     ],
@@ -86,8 +83,3 @@ def test_a_file_without_heights_says_so(tmp_path):
 def test_what_cannot_be_is_named_by_its_place(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         read_points(write(tmp_path / "c.h5", **change))
-
-
-def test_one_format_is_not_taken_for_the_other(tmp_path):
-    with pytest.raises(InputError, match=r"c\.h5: not of format mintpy. It looks like format licsbas"):
-        read_points(write(tmp_path / "c.h5"), format="mintpy")

@@ -1,23 +1,19 @@
 from pathlib import Path
 
-import geopandas
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.params import Ingest, Product
-from plumbline.sources.city.ingest import ingest
-from plumbline.sources.city.ingested import open_ingested
+from plumbline.params import Product
 from plumbline.sources.points.read import is_product, read_points
-from plumbline.sources.points.track import Track, concatenate_tracks
+from plumbline.sources.points.track import Track
 from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
-from tests.sources.points.opening import open_points, product_parts
+from tests.sources.points.opening import product_parts
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells
 
@@ -61,62 +57,6 @@ def test_a_product_in_several_groups_and_with_identifiers_as_a_dictionary_reads_
     assert_same(read_points(parquet), read_points(csv))
 
 
-@pytest.mark.parametrize("header", [NEWER, L3], ids=["L2b", "L3"])
-@pytest.mark.parametrize(("rows_a_group", "groups_a_part", "count"), [(1, 0.1, 6), (2, 0.1, 3), (1, 2.5, 3), (2, 9, 1)])
-def test_parts_of_whole_row_groups_are_the_file(tmp_path, monkeypatch, header, rows_a_group, groups_a_part, count):
-    _, parquet = pair(tmp_path, header)
-    pq.write_table(pq.read_table(parquet), parquet, row_group_size=rows_a_group)
-    part_bytes = groups_a_part * pq.ParquetFile(parquet).metadata.row_group(0).total_byte_size
-    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
-    found = product_parts(parquet)
-    assert len(found) == count
-    assert [start for start, _ in found[1:]] == [end for _, end in found[:-1]]
-    assert (found[0][0], found[-1][1]) == (0, None)
-    sources = [open_points(parquet, part=part) for part in found]
-    read = concatenate_tracks([block for source in sources for block in source.blocks()])
-    assert_same(read, read_points(parquet))
-    assert {source.notes for source in sources} == {open_points(parquet).notes}
-
-
-def test_a_row_is_named_by_its_place_in_the_file_and_an_empty_part_is_no_error(tmp_path):
-    _, parquet = pair(tmp_path, NEWER)
-    table = pq.read_table(parquet)
-    index = table.schema.get_field_index("easting")
-    values = [*table["easting"].to_pylist()[:4], 1.0, 4597550.0]
-    pq.write_table(table.set_column(index, "easting", pa.array(values)), parquet, row_group_size=2)
-    with pytest.raises(InputError, match=r"row 5, column easting: 1 found"):
-        list(open_points(parquet, part=(2, None)).blocks())
-    assert sum(map(len, open_points(parquet, part=(0, 2)).blocks())) == 4
-    with pq.ParquetWriter(parquet, table.schema) as writer:
-        writer.write_table(table)
-        writer.write_table(table.slice(0, 0))
-    assert sum(map(len, open_points(parquet, part=(1, None)).blocks())) == 0
-    assert len(read_points(parquet)) == 6
-
-
-def test_a_city_in_parts_is_the_city_in_one(tmp_path, monkeypatch):
-    """The points that `ingest` writes, whatever the number of row groups read at a time."""
-    monkeypatch.chdir(tmp_path)
-    folder, results = tmp_path / "town", []
-    folder.mkdir()
-    _, parquet = pair(folder, NEWER, "a")
-    (folder / "a.csv").unlink()
-    pq.write_table(pq.read_table(parquet), parquet, row_group_size=1)
-    track = read_points(parquet)
-    boxes = shapely.buffer(shapely.points(track.easting, track.northing), 3.0)
-    houses = geopandas.GeoDataFrame({"building_id": list("abcdef")}, geometry=boxes, crs=track.crs)
-    houses.to_file(folder / "houses.gpkg")
-    (folder / "labels.csv").write_text("building_id,severity_permille,quadrant\na,0.1,\n", encoding="utf-8")
-    for name, part_bytes in (("one", 10**9), ("many", 1)):
-        monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
-        ingest([folder], Ingest(), tmp_path / name)
-        (city,) = open_ingested(tmp_path / name)
-        (read,) = city.tracks()
-        results.append((read.take(np.argsort(read.point_id)), city.about["tracks"][0]["points"], city.about["tiles"]))
-    assert_same(results[0][0], results[1][0])
-    assert results[0][1:] == results[1][1:]
-
-
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
@@ -131,9 +71,6 @@ def test_a_city_in_parts_is_the_city_in_one(tmp_path, monkeypatch):
 )
 def test_a_column_that_is_not_what_it_has_to_be_is_named(tmp_path, column, values, message):
     _, parquet = pair(tmp_path, NEWER)
-    if values is not None and column != "height_ortho":
-        table = pq.read_table(parquet)
-        pq.write_table(table, parquet)
     if column == "los_up":  # the other components as in the other rows of the change
         changed(parquet, "los_east", pa.array([0.7141] * 6))
         changed(parquet, "los_north", pa.array([0.0] * 6))
@@ -152,17 +89,9 @@ def test_footprints_are_no_product_and_other_tables_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"a\.parquet: a Parquet file, which format depsi is not"):
         read_points(tmp_path / "a.parquet", format="depsi")
     _, parquet = pair(tmp_path, NEWER)
-    with pytest.raises(
-        InputError, match=r"the params state component for it .* format egms in a \.parquet file does not use"
-    ):
-        read_points(parquet, {"*": Product(component="up")})
-
-
-def test_how_a_csv_is_written_may_not_be_stated_of_parquet(tmp_path):
-    csv, parquet = pair(tmp_path, NEWER)
-    read_points(csv, {"*": Product(separator=",")})
-    with pytest.raises(InputError, match=r"\.parquet: the params state separator .*in a \.parquet file does not use"):
-        read_points(parquet, {"*": Product(separator=",")})
+    for about in (Product(component="up"), Product(separator=",")):
+        with pytest.raises(InputError, match=r"the params state \w+ .* format egms in a \.parquet file does not"):
+            read_points(parquet, {"*": about})
 
 
 def test_a_table_without_rows_and_one_without_epochs_are_refused(tmp_path):
@@ -172,7 +101,7 @@ def test_a_table_without_rows_and_one_without_epochs_are_refused(tmp_path):
     with pytest.raises(InputError, match="but no points"):
         read_points(parquet)
     pq.write_table(table.drop_columns(list(EPOCHS[1:])), parquet)
-    with pytest.raises(InputError, match="1 epochs found, at least 2"):
+    with pytest.raises(InputError, match="1 epochs found"):
         read_points(parquet)
 
 

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from plumbline import params
-from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
+from plumbline.sources.crs import GLOBE, is_globe
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import CUT, check_pattern, find_days, like_days
+from plumbline.sources.points.epochs import CUT, check_pattern, find_epochs, like_days
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
-from plumbline.sources.points.source import MIN_EPOCHS, TO_MM, Angles, PointSource, TableLayout, to_mm
-from plumbline.sources.points.table import open_csv_table
+from plumbline.sources.points.source import TO_MM, Angles, PointSource, TableLayout, to_mm
+from plumbline.sources.points.table import open_table
 
 
 def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
@@ -50,12 +49,10 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
     known = set(has.values())
     if isinstance(product, PointLayer) and known.intersection(product.places):
         check_stated_crs(product, crs_of_file)
-    days = _days(product, [name for name in header if name not in known], epochs)
-    x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
+    names = [name for name in header if name not in known]
+    days = find_epochs(str(product), names, [check_pattern(str(product), epochs)])
     layout = TableLayout(
         days=days,
-        x_range=x_range,
-        y_range=y_range,
         x=has["longitude" if globe else "easting"],
         y=has["latitude" if globe else "northing"],
         crs=crs_of_file,
@@ -68,28 +65,7 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
         rmse_to_mm=TO_MM[units.displacement],
         missing=about.missing,
     )
-    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
-
-
-def _days(product: CsvFile, names: list[str], epochs: str) -> dict[str, np.datetime64]:
-    """Return column -> day, and name the columns that look like days but do not match `epochs`."""
-    days = find_days(str(product), names, check_pattern(str(product), epochs))
-    others = like_days([name for name in names if name not in days])
-    shown = ", ".join(map(repr, others[:3])) or ", ".join(map(repr, names[-3:])) or "none"
-    if len(days) < MIN_EPOCHS:
-        raise InputError(
-            f"{product}: {len(days)} epochs found by {epochs!r} (epochs in ingest.products), at least {MIN_EPOCHS} are "
-            f"needed. Write there how its columns are named; not described are: {shown}. {CUT}."
-        )
-    if others:
-        log.warning(
-            "%s: %d columns look like days, but are not named as %r (epochs in ingest.products) and are left out: %s.",
-            product,
-            len(others),
-            epochs,
-            shown,
-        )
-    return days
+    return open_table(product, header, layout, about.track or product.path.stem, crs)
 
 
 def _line_of_sight(about: params.Product) -> tuple[str, str, str] | Angles:

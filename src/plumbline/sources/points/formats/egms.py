@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import find_days, warn_of_unread
+from plumbline.sources.points.epochs import find_epochs
 from plumbline.sources.points.source import PointSource, TableLayout, noted
-from plumbline.sources.points.table import open_csv_table
+from plumbline.sources.points.table import open_table
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -61,7 +61,7 @@ def open_egms(product: CsvFile, header: list[str], about: params.Product, crs: s
             concerns rows, where reading gets to them.
     """
     layout, notes = egms_layout(product, header, about)
-    source = open_csv_table(product, header, layout, about.track or product.path.stem, crs)
+    source = open_table(product, header, layout, about.track or product.path.stem, crs)
     return noted(replace(source, meaning=f"{source.meaning}, as the format defines"), product, notes)
 
 
@@ -71,13 +71,19 @@ def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> t
     A track of L2 has its line of sight in three columns. The motion of L3 is up, or east, on cells.
 
     Raises:
-        InputError: a column named by eight digits is no day, or nothing says which component an L3 product is.
+        InputError: there are no heights, a column named by eight digits is no day, or nothing says which component an
+            L3 product is.
     """
+    height = next((name for name in HEIGHTS if name in header), None)
+    if height is None:
+        raise InputError(
+            f"{product}: it has no heights: column {HEIGHTS[0]} (of older releases {HEIGHTS[1]}) is missing. Tilts are "
+            "told apart by heights: download the product again, with all of its columns; or describe its columns in "
+            "ingest.products without height (docs/formats.md), and all points count as of one height."
+        )
     component, notes = _find_component(product, about) if is_ortho(header) else (None, ())
-    days = find_days(str(product), header, "%Y%m%d")
-    warn_of_unread(str(product), [name for name in header if name not in days], "YYYYMMDD")
     layout = TableLayout(
-        days=days,
+        days=find_epochs(str(product), header, ["%Y%m%d"]),
         x="easting",
         y="northing",
         crs=CRS,
@@ -85,7 +91,7 @@ def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> t
         to_mm=1.0,
         los=LOS if component is None else DIRECTIONS[component],
         point_id="pid",
-        height=next((name for name in HEIGHTS if name in header), HEIGHTS[0]),
+        height=height,
         coherence=COHERENCE if COHERENCE in header else None,
         rmse=next((name for name in RMSE if name in header), None),
         x_range=EASTINGS,

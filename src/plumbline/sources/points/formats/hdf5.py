@@ -38,7 +38,7 @@ with h5py.File(sys.argv[1], "r") as file:
     file.visititems(look)
 sys.exit(bool(failed))
 """
-"""Looks at all that is not numbers; see `_check_harmless`."""
+"""Looks at all that is not numbers; see `_survives`."""
 PROBE_SECONDS = 120
 
 
@@ -74,8 +74,8 @@ class Hdf5Files:
         """
         with _told(path):
             if path not in self._open:
-                if probes_first:
-                    _check_harmless(path)
+                if probes_first and path.exists() and not _survives(path):
+                    raise OSError("it is damaged")
                 self._open[path] = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
             yield self._open[path]
 
@@ -178,23 +178,13 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
     return value
 
 
-def _check_harmless(path: Path) -> None:
-    """Let another process read the file.
-
-    Raises:
-        InputError: that process was killed, or did not end.
-    """
-    if path.exists() and not _survives(path):  # a missing one is told by who opens it
-        raise InputError(f"{path}: not readable as HDF5 (it is damaged). Make or download it again.")
-
-
 def _survives(path: Path) -> bool:
-    try:
-        command = [sys.executable, "-I", "-c", PROBE, str(path)]
-        done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS)
+    """Return whether another process can read a file, and is not killed by it."""
+    command = [sys.executable, "-I", "-c", PROBE, str(path)]
+    try:  # what it refuses in words, is refused here, too
+        return subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS).returncode >= 0
     except subprocess.TimeoutExpired:
         return False
-    return done.returncode >= 0  # what it refuses in words, is refused here, too
 
 
 def _text(value: object) -> str:

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
+from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import CUT, FIRST_YEAR, LAST_YEAR, find_days, warn_of_unread
+from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, find_epochs
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
     ANGLES,
@@ -30,7 +30,7 @@ from plumbline.sources.points.source import (
     to_mm,
     unanswered,
 )
-from plumbline.sources.points.table import open_csv_table
+from plumbline.sources.points.table import open_table
 
 CUT_LETTERS = 10
 """A Shapefile's columns have no longer names."""
@@ -184,37 +184,31 @@ def open_layout(
     crs_of_file = about.crs or own_crs or GLOBE
     if isinstance(product, PointLayer) and x in product.places:
         check_stated_crs(product, crs_of_file)
-    globe = is_globe(str(product), crs_of_file)
-    x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
     table = TableLayout(
-        days=_days(layout, product, header),
+        days=find_epochs(str(product), header, layout.days, layout.other_series),
         x=x,
         y=y,
-        x_range=x_range,
-        y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, layout.unit or "mm"),
-        los=_line_of_sight(layout, header, about),
+        los=_line_of_sight(layout, product, header, about),
         point_id=find(layout.point_id),
         height=find(layout.height),
         coherence=find(layout.coherence),
         cells=layout.component is not None,
         missing=about.missing,
     )
-    return open_csv_table(product, header, table, about.track or product.path.stem, crs)
+    return open_table(product, header, table, about.track or product.path.stem, crs)
 
 
 def _line_of_sight(
-    layout: Layout, header: list[str], about: params.Product
+    layout: Layout, product: CsvFile, header: list[str], about: params.Product
 ) -> tuple[float, float, float] | tuple[str, str, str] | Angles:
     if layout.component is not None:
         return layout.component
     if layout.has_vector:
         east, north, up = (find_column(header, [name]) or name for name in LINE_OF_SIGHT)
         return east, north, up
-    if about.incidence_deg is None or about.heading_deg is None:
-        raise ValueError("the line of sight was asked for before")
-    return Angles(about.incidence_deg, about.heading_deg, about.look)
+    return stated_angles(product, about)
 
 
 def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
@@ -229,24 +223,6 @@ def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
         f"{product}: no columns of places: lon and lat, or x and y are needed. The header has "
         f"{', '.join(header)[:300]}. Export the table with coordinates, or its layer of points as GeoPackage."
     )
-
-
-def _days(layout: Layout, product: CsvFile, header: list[str]) -> dict[str, np.datetime64]:
-    """Return column -> day, by the first pattern that finds epochs."""
-    days: dict[str, np.datetime64] = {}
-    for pattern in layout.days:
-        days = find_days(str(product), header, pattern)
-        if len(days) >= MIN_EPOCHS:
-            break
-    others = [name for name in header if name not in days and not name.startswith(layout.other_series)]
-    if len(days) < MIN_EPOCHS:
-        raise InputError(
-            f"{product}: {len(days)} columns of epochs found, named as {layout.days[0]}; at least {MIN_EPOCHS} are "
-            f"needed. The last columns are {', '.join(map(repr, header[-3:]))}. Export the time series with the points."
-            f" {CUT}."
-        )
-    warn_of_unread(str(product), others, layout.days[0])
-    return days
 
 
 NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")
@@ -286,7 +262,7 @@ def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs:
         missing=about.missing,
         skip=1,
     )
-    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
+    return open_table(product, header, layout, about.track or product.path.stem, crs)
 
 
 def _numbered(header: list[str]) -> list[str] | None:
@@ -301,7 +277,7 @@ def _numbered(header: list[str]) -> list[str] | None:
 
 
 def _days_of_header(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
-    rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()), check_end=False)
+    rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()))
     _, table = next(rows, (0, None))
     if table is None:
         raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")

@@ -39,7 +39,6 @@ SERIES = "timeseries"
 BLOCK_POINTS = 32_768
 BLOCK_BYTES = 2**27
 """Read at a time, when chunks are higher than `BLOCK_POINTS` asks for."""
-MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
 NO_DATA = "no_data"
 
 
@@ -59,11 +58,9 @@ def hdf5_format(file: AnyFile) -> str | None:
 def describe_hdf5(file: OpenedFile) -> str | None:
     """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
     with file.kept(Hdf5Files).open(file.path) as content:
-        kind = content.attrs.get("FILE_TYPE")
-    if kind is not None:
-        name = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
-        return f"MintPy's {name[:40]}, an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
-    return None
+        kind = attributes(content).get("FILE_TYPE")
+    said = f"MintPy's {kind}, an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
+    return None if kind is None else said
 
 
 def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:
@@ -79,8 +76,7 @@ def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> P
     path, files = opened.path, opened.kept(Hdf5Files)
     with files.open(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
-        check_shape(path, series)
-        order, days, said = _epochs(path, file, "date", series.shape[0])
+        order, days, said = _epochs(path, file, "date", series)
         attrs = attributes(file)
         geometry = find_geometry(path, files, attrs, series.shape[1:], about)
     notes = [*geometry.notes, *_decided(attrs, about), *said]
@@ -164,30 +160,19 @@ def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
     return unit
 
 
-def check_shape(path: Path, series: h5py.Dataset) -> None:
-    """Refuse a stack that is empty or too large.
-
-    Raises:
-        InputError: it is.
-    """
-    count, height, width = series.shape
-    if not (count <= MAX_EPOCHS and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
-        raise InputError(
-            f"{path}, {series.name}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of "
-            f"{MAX_SIDE} x {MAX_SIDE} are read."
-        )
-
-
 def _epochs(
-    path: Path, file: h5py.File, name: str, count: int
+    path: Path, file: h5py.File, name: str, series: h5py.Dataset
 ) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
     """Return the order of the epochs in time, their days in that order, and notes on days with several.
 
     Args:
         path: the file, for messages. file: it, open.
         name: of the array of days YYYYMMDD.
-        count: how many epochs the displacements have.
+        series: the displacements.
     """
+    count = len(series)
+    if not series.size:
+        raise InputError(f"{path}, {series.name}: no pixel in it ({' x '.join(map(str, series.shape))}). Leave it out.")
     read = array(path, file, name, dimensions=1, kinds="S" if name == "date" else "iuS")[:]
     whole = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in read.tolist()]
     texts = [text.partition("T")[0] for text in whole]  # some have the time behind
@@ -300,8 +285,7 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
     path, files = opened.path, opened.kept(Hdf5Files)
     with files.open(path) as file:
         series = array(path, file, CUMULATIVE, dimensions=3, kinds="f")
-        check_shape(path, series)
-        order, days, said = _epochs(path, file, DATES, series.shape[0])
+        order, days, said = _epochs(path, file, DATES, series)
         shape = series.shape[1:]
         if not all(has_array(file, name) for name in (*CORNER, *STEP)):
             raise InputError(

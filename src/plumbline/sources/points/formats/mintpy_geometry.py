@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -25,8 +26,7 @@ VECTOR = ("los_east", "los_north", "los_up")
 Window = tuple[slice, slice]
 
 
-@dataclass(frozen=True)
-class Pixels:
+class Pixels(NamedTuple):
     """P pixels of a block."""
 
     x: Floats
@@ -122,20 +122,14 @@ class Geometry:
             corners = [self._on_grid(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
             (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
             return west, south, east, north
-        boxes = []
-        about: float | None = None
         with self.open() as opened:
-            for start in range(0, self.shape[0], 256):
-                pixels = opened.read(slice(start, min(start + 256, self.shape[0])), slice(0, self.shape[1]))
-                x, y = pixels.x[pixels.known], pixels.y[pixels.known]
-                if len(x):
-                    about = float(x[0]) if about is None else about
-                    x = unrolled(x, about)
-                    boxes.append((x.min(), y.min(), -x.max(), -y.max()))
-        if not boxes:
+            pixels = opened.read(slice(0, self.shape[0]), slice(0, self.shape[1]))
+        y = pixels.y[pixels.known]
+        if not len(y):
             return None
-        west, south, east, north = np.min(boxes, axis=0)
-        return float(west), float(south), float(-east), float(-north)
+        x = pixels.x[pixels.known]
+        x = unrolled(x, float(x[0]))
+        return float(x.min()), float(y.min()), float(x.max()), float(y.max())
 
     def read(self, rows: slice, columns: slice) -> Pixels:
         """Read the pixels of a window, row by row.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -31,7 +31,7 @@ from plumbline.sources.files.opened import (
     vector_members,
     zip_members,
 )
-from plumbline.sources.files.streams import CsvFile
+from plumbline.sources.files.streams import ColumnFile
 from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
 from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
 from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
@@ -49,7 +49,7 @@ PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_e
 
 
 @dataclass(frozen=True)
-class PointLayer(CsvFile):
+class PointLayer(ColumnFile):
     """One layer of points, read as a table of its attributes behind columns of its places."""
 
     source: str = ""
@@ -67,16 +67,6 @@ class PointLayer(CsvFile):
     """What a server's answer says of itself, where it is a text."""
 
     @property
-    def is_text(self) -> bool:
-        """False: a layer is read by columns."""
-        return False
-
-    @property
-    def is_cuttable(self) -> bool:
-        """False: a layer cannot be read from any byte on."""
-        return False
-
-    @property
     def named(self) -> str:
         """As a command names it."""
         return for_command(self.path, self.source)
@@ -90,8 +80,10 @@ class PointLayer(CsvFile):
     def _coordinates(self) -> tuple[str, ...]:
         return (*self.places, HEIGHT) if self.has_heights else self.places
 
-    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
-        """Yield the rows with the columns named in `types`; cells of `MISSING` are null in columns of numbers.
+    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield blocks of the columns named in `types`, each with the index of its first row.
+
+        Cells of `MISSING` are null in columns of numbers.
 
         Args:
             header: as `checked_names` makes it of `names`. types: the columns to read; texts, or numbers.
@@ -105,7 +97,7 @@ class PointLayer(CsvFile):
             while (batch := _next(self, batches)) is not None:
                 places = self._places(about["geometry_name"] or "wkb_geometry", batch, row)
                 columns = {name: places[own[name]] if own[name] in places else batch[own[name]] for name in types}
-                yield self._typed(columns, types, row)
+                yield row, self._typed(columns, types, row)
                 row += len(batch)
         # Once: for the extent, the places alone are read.
         if len(types) > len(self.places) and self.page is not None:
@@ -174,15 +166,16 @@ def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
     try:
         return texts.cast(pa.float64())
     except pa.ArrowInvalid:
-        return next(row for row, text in enumerate(texts) if text.is_valid and not _is_number(text))
+        return _first_text(texts)
 
 
-def _is_number(text: pa.Scalar) -> bool:
-    try:
-        text.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+def _first_text(texts: pa.Array) -> int:
+    """Return the row of the first text that is no number."""
+    row = 0
+    with suppress(pa.ArrowInvalid):
+        for row, text in enumerate(texts):  # noqa: B007
+            text.cast(pa.float64())
+    return row
 
 
 def find_point_layer(file: OpenedFile) -> PointLayer | None:
