@@ -8,8 +8,6 @@ datum point: only changes are used.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,24 +204,17 @@ def _days(product: CsvFile, texts: list[str], column: str | None) -> NDArray[np.
     Raises:
         InputError: one is no day, or day and month cannot be told apart. `column`: theirs; None: names of columns.
     """
-    bare = [TIME.sub("", text) for text in texts]
-    read = {pattern: [_day(text, pattern) for text in bare] for pattern in DAYS}
-    best = max(DAYS, key=lambda pattern: sum(day is not None for day in read[pattern]))
-    if None in read[best]:
-        row = read[best].index(None)
+    bare = [TIME.sub("", text).strip() for text in texts]
+    read = {pattern: pd.to_datetime(bare, format=pattern, errors="coerce") for pattern in DAYS}
+    best = max(read.values(), key=lambda days: days.notna().sum())
+    if best.hasnans:
+        row = int(np.argmax(best.isna()))
         if column is not None:
             fail_at(product, row, column, repr(texts[row]), "a day is needed, all written alike, as 2024-06-30")
         raise InputError(f"{product}, line 1: {texts[row]!r} is no day. Write all alike, as 2024-06-30.")
-    whole = {tuple(days) for days in read.values() if None not in days}
-    if len(whole) > 1:
+    if len({tuple(days) for days in read.values() if not days.hasnans}) > 1:
         raise InputError(f"{product}: is {texts[0]!r} day or month first? Write the dates as 2024-06-30.")
-    return np.array(read[best], "datetime64[D]")
-
-
-def _day(text: str, pattern: str) -> np.datetime64 | None:
-    with suppress(ValueError):
-        return np.datetime64(datetime.strptime(text.strip(), pattern).date(), "D")
-    return None
+    return best.to_numpy("datetime64[D]")
 
 
 def _refuse_twice(product: CsvFile, table: pd.DataFrame) -> None:

@@ -51,9 +51,7 @@ def test_units_are_brought_to_m_and_mm_per_m(tmp_path):
 
 
 def test_an_empty_label_does_not_turn_a_size_into_one(tmp_path):
-    with pytest.raises(
-        InputError, match=r"line 2: empty cells found at the end, the last two numbers may be labels or span and width"
-    ):
+    with pytest.raises(InputError, match=r"line 2: empty cells found at the end, .* may be labels or span"):
         read(tmp_path, "0,0.5,3,1.25,8,2,1,1\n0,0.5,3,1.25,8,2,,\n")
 
 

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files import csv_table
 from plumbline.sources.files.csv_table import fail_at, read_header, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from tests.sources.files.csv_tables import TYPES, product, read
@@ -35,12 +34,6 @@ def test_columns_are_found_by_name_in_any_dialect_of_comma_separated(tmp_path, c
 def test_headers_that_are_none_are_refused(tmp_path, content):
     with pytest.raises(InputError, match=r"\.csv"):
         read(tmp_path, content)
-
-
-def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_table, "MAX_HEADER_BYTES", 100)
-    with pytest.raises(InputError, match="no line end in its first 100 bytes"):
-        read(tmp_path, "name,x" * 50)
 
 
 def test_a_file_without_last_line_end_is_whole(tmp_path):

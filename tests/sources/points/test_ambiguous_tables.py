@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.epochs import like_days
-from plumbline.sources.points.missing import CODES, drop_codes
+from plumbline.sources.points.missing import CODES, Missing
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
@@ -74,10 +74,10 @@ def test_codes_for_no_value_are_no_movement(tmp_path, code):
 @given(st.lists(st.floats(-9000, 9000), min_size=1, max_size=20), st.sampled_from(CODES), st.integers(0, 19))
 def test_nothing_but_codes_becomes_missing(values, code, place):
     found = np.array(values)
-    drop_codes(found)
+    Missing("f", None).drop_in_column(found)
     assert found.tolist() == values
     found[place % len(found)] = -code
-    drop_codes(found)
+    Missing("f", None).drop_in_column(found)
     assert np.flatnonzero(np.isnan(found)).tolist() == [place % len(found)]
 
 

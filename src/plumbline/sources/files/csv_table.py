@@ -134,8 +134,6 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
             f"{product}: not a csv (its first line holds control characters). If its lines end as those of old "
             "Macintoshes, save it with other line ends."
         )
-    if len(line) == MAX_HEADER_BYTES:
-        raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
     names = next(csv.reader([text.lstrip("# ")], delimiter=product.separator.decode())) + [""] * product.behind
     return checked_names(product, names)
 

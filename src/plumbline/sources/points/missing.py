@@ -142,17 +142,6 @@ def equals(values: NDArray[np.floating], code: float) -> NDArray[np.bool_]:
     return np.asarray(np.abs(values.astype(float) / code - 1) < SAME_DIGITS)
 
 
-def drop_codes(values: NDArray[np.floating]) -> None:
-    """Replace each of `CODES` by NaN, in place."""
-    values[np.isin(values, usual_codes(values))] = np.nan
-
-
-def drop_height_codes(values: NDArray[np.floating]) -> None:
-    """Replace codes in heights, m, by NaN, in place: `CODES`, and -999, which is possible only for displacements."""
-    drop_codes(values)
-    values[values == NO_HEIGHT_M] = np.nan
-
-
 FEWEST = 3
 """Cells that must hold exactly the same number: an outlier is none that repeats."""
 FAR = 2.0
@@ -209,8 +198,9 @@ class Missing:
 
     def drop_in_column(self, values: Values, is_height: bool = False) -> None:
         """Replace stated and usual codes by NaN, in place, in a column other than a series."""
-        (drop_height_codes if is_height else drop_codes)(values)
-        values[self.stated(values)] = np.nan
+        values[np.isin(values, usual_codes(values)) | self.stated(values)] = np.nan
+        if is_height:  # it is possible only for displacements
+            values[values == NO_HEIGHT_M] = np.nan
 
     def stated(self, values: Values) -> NDArray[np.bool_]:
         """Return where values are a stated code."""

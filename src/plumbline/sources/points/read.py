@@ -25,6 +25,15 @@ from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity,
 PART_BYTES = 2**28
 """A csv is read in parts of so many bytes, each by itself."""
 NUMBERED_ANEW = "%s: points of several places share an identifier (rounded by a spreadsheet?): all are numbered anew."
+LEFT_OUT = (
+    (
+        NO_HEIGHT,
+        "a height",
+        "Fill the column; where its columns are described in params.yaml, leave height out of them.",
+    ),
+    (NO_SIGHT, "a line of sight", "Correct `missing` in ingest.products, which says so."),
+)
+"""Why points are left out, what they lack, and what to do where all do."""
 FEWEST_HEIGHTS = 10
 """Points whose heights, if they are alike, are worth a word."""
 SAMPLED = 10_000
@@ -135,17 +144,11 @@ def take_points(file: ProductFile, source: PointSource, folder: Path | None = No
     if repeats(identity(track.point_id)).any():
         log.warning(NUMBERED_ANEW, path)
         track = replace(track, point_id=numbered(1, len(track)))
-    if NO_HEIGHT in track.dropped:
-        if not len(track):
-            raise InputError(
-                f"{path}: none of its {track.dropped[NO_HEIGHT]} points has a height. Fill the column; where "
-                "its columns are described in params.yaml, leave height out of them."
-            )
-        log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
-    if NO_SIGHT in track.dropped:
-        if not len(track):
-            raise InputError(f"{path}: none of its points has a line of sight, as `missing` is stated. Correct it.")
-        log.warning("%s: %d points have no line of sight and are left out.", path, track.dropped[NO_SIGHT])
+    for reason, lacks, advice in LEFT_OUT:
+        if reason in track.dropped and not len(track):
+            raise InputError(f"{path}: none of its points has {lacks}. {advice}")
+        if reason in track.dropped:
+            log.warning("%s: %d points have no %s and are left out.", path, track.dropped[reason], lacks[2:])
     has_heights = not source.columns.get("height", "none").startswith("none")
     if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
         log.warning(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -41,9 +41,11 @@ from plumbline.sources.points.source import (
     noted,
     outside,
 )
-from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, numbered, point_name
+from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, point_name
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+"""Rows of a table, from 0, in which points stand."""
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
 TURN_RAD = 2 * np.pi
 
@@ -84,11 +86,11 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
 
     def blocks() -> Iterator[Track]:
         empty = product.is_whole
-        for number, (first, table) in enumerate(reader.read(layout.types)):
+        for number, (rows, table) in enumerate(reader.read(layout.types)):
             empty = False
             if not number and not layout.cells:
-                warn_of_rounding(source, *reader.positions(first, table), is_globe(source, layout.crs))
-            yield reader.track(name, plane, epochs, days, first, table)
+                warn_of_rounding(source, *reader.positions(rows, table), is_globe(source, layout.crs))
+            yield reader.track(name, plane, epochs, days, rows, table)
         if empty:
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
         codes.tell()
@@ -106,11 +108,12 @@ class _Reader:
     fail_row: Callable[[int, str, object, str], NoReturn]
     """Refuses a row, from 0."""
 
-    def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+    def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[Rows, pa.Table]]:
+        """Yield blocks of points, and the rows (N,) that they stand in."""
         for first, table in stream_columns(self.product, self.header, types):
             skip = max(self.layout.skip - first, 0)
             if len(table) > skip:
-                yield first + skip, table.slice(skip)
+                yield np.arange(first + skip, first + len(table)), table.slice(skip)
 
     def extent(self, whole: bool) -> Box | None:
         """Return the box of most points, of all blocks or of the first; None without points.
@@ -120,8 +123,8 @@ class _Reader:
         source = str(self.product)
         globe = is_globe(source, self.layout.crs)
         places = []
-        for first, table in self.read(dict.fromkeys((self.layout.x, self.layout.y), pa.float64())):
-            x, y = self.positions(first, table)
+        for rows, table in self.read(dict.fromkeys((self.layout.x, self.layout.y), pa.float64())):
+            x, y = self.positions(rows, table)
             places.append((x, y))
             if not (whole and globe):
                 break
@@ -130,24 +133,25 @@ class _Reader:
         x, y = (np.concatenate(values) for values in zip(*places, strict=True))
         return typical_box(source, x, y) if globe else most_of(x, y, self.layout.crs)
 
-    def positions(self, first: int, table: pa.Table) -> tuple[Floats, Floats]:
+    def positions(self, rows: Rows, table: pa.Table) -> tuple[Floats, Floats]:
         layout = self.layout
         if not is_globe(str(self.product), layout.crs):
-            x = self.numbers(first, table, layout.x, layout.x_range)
-            return x, self.numbers(first, table, layout.y, layout.y_range)
+            x = self.numbers(rows, table, layout.x, layout.x_range)
+            return x, self.numbers(rows, table, layout.y, layout.y_range)
         swapped = " (or are latitude and longitude swapped?)"
-        y = self.numbers(first, table, layout.y, LATITUDES, swapped)
-        return self.numbers(first, table, layout.x, LONGITUDES), y
+        y = self.numbers(rows, table, layout.y, LATITUDES, swapped)
+        return self.numbers(rows, table, layout.x, LONGITUDES), y
 
     def track(
-        self, name: str, plane: Projection, epochs: NDArray[np.datetime64], days: list[str], first: int, table: pa.Table
+        self, name: str, plane: Projection, epochs: NDArray[np.datetime64], days: list[str], rows: Rows, table: pa.Table
     ) -> Track:
         layout = self.layout
-        easting, northing = plane(*self.positions(first, table))
-        seen = self.seen(table)
+        seen, count = self.seen(table), len(table)
+        rows, table = rows[seen], table if seen.all() else table.filter(pa.array(seen))
+        easting, northing = plane(*self.positions(rows, table))
         if not (np.isfinite(easting) & np.isfinite(northing)).all():
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
-            self.fail_row(first + row, f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
+            self.fail_row(int(rows[row]), f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
         coherence, rmse, height = layout.coherence, layout.rmse, layout.height
         to_mm = layout.rmse_to_mm
         rmses = (0.0, MAX_RMSE_MM / to_mm)
@@ -155,16 +159,17 @@ class _Reader:
             name=name,
             crs=plane.crs,
             epochs=epochs,
-            point_id=self.identifiers(first, table),
+            point_id=self.identifiers(rows, table),
             easting=easting,
             northing=northing,
-            height=np.zeros(len(table)) if height is None else self.known(first, table, height, HEIGHT_RANGE),
-            los=self.lines_of_sight(first, table, seen),
-            displacement=average_same_days(self.series(first, table, days), np.sort([*layout.days.values()])),
-            coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
-            rmse=None if rmse is None else (self.known(first, table, rmse, rmses) * to_mm).astype(np.float32),
+            height=np.zeros(len(table)) if height is None else self.known(rows, table, height, HEIGHT_RANGE),
+            los=self.line_of_sight(rows, table),
+            displacement=average_same_days(self.series(rows, table, days), np.sort([*layout.days.values()])),
+            coherence=None if coherence is None else self.known(rows, table, coherence, (0, 1)).astype(np.float32),
+            rmse=None if rmse is None else (self.known(rows, table, rmse, rmses) * to_mm).astype(np.float32),
+            dropped={} if seen.all() else {NO_SIGHT: count - len(table)},
         )
-        return drop_without_height(track if seen.all() else track.keep(seen, NO_SIGHT))
+        return drop_without_height(track)
 
     def seen(self, table: pa.Table) -> NDArray[np.bool_]:
         """Return whether each point (N,) has a line of sight, and no stated code in one of its columns."""
@@ -173,69 +178,60 @@ class _Reader:
             seen &= ~self.missing.stated(np.asarray(table[name].to_numpy(), float))
         return seen
 
-    def lines_of_sight(self, first: int, table: pa.Table, seen: NDArray[np.bool_]) -> Floats:
-        """Return the lines of sight (N, 3); that of a point without one points up."""
-        if seen.all():
-            return self.line_of_sight(first, table)
-        rows = first + np.flatnonzero(seen)
-        some = replace(self, fail_row=lambda row, *about: self.fail_row(int(rows[row]), *about))
-        los = np.tile([0.0, 0.0, 1.0], (len(table), 1))
-        los[seen] = some.line_of_sight(0, table.filter(pa.array(seen)))
-        return los
-
-    def numbers(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
+    def numbers(self, rows: Rows, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
         values = np.asarray(table[column].to_numpy(), float)
         within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
         if not within.all():
             row = int(np.argmin(within))
             if not hint and column in self.layout.sight and not np.isnan(values[row]):
-                self.fail_row(first + row, column, *outside(values[row], bounds))
+                self.fail_row(int(rows[row]), column, *outside(values[row], bounds))
             found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
-            self.fail_row(first + row, column, found, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
+            self.fail_row(
+                int(rows[row]), column, found, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}"
+            )
         return values
 
-    def known(self, first: int, table: pa.Table, column: str, bounds: Range) -> Floats:
+    def known(self, rows: Rows, table: pa.Table, column: str, bounds: Range) -> Floats:
         """Read numbers as `numbers` does, with NaN for missing values and their codes."""
         values = np.array(table[column].to_numpy(), float)
         self.missing.drop_in_column(values, column == self.layout.height)
         bad = (values < bounds[0]) | (values > bounds[1])
         if bad.any():
             row = int(np.argmax(bad))
-            self.fail_row(first + row, column, *outside(values[row], bounds))
+            self.fail_row(int(rows[row]), column, *outside(values[row], bounds))
         return values
 
-    def identifiers(self, first: int, table: pa.Table) -> NDArray[np.object_]:
+    def identifiers(self, rows: Rows, table: pa.Table) -> NDArray[np.object_]:
         column = self.layout.point_id
         if column is None:
-            start = first - self.layout.skip + 1
-            return numbered(start, len(table))
+            return np.array([point_name(row) for row in (rows + 1 - self.layout.skip).tolist()], object)
         # One without a name is called by its row: no point is lost for its name.
         names = (str(name or "").strip() for name in table[column].to_pylist())
-        return np.array([name or point_name(row) for row, name in enumerate(names, first + 1)], object)
+        return np.array([name or point_name(row) for row, name in zip((rows + 1).tolist(), names, strict=True)], object)
 
-    def line_of_sight(self, first: int, table: pa.Table) -> Floats:
+    def line_of_sight(self, rows: Rows, table: pa.Table) -> Floats:
         given = self.layout.los
         if isinstance(given, Angles):
-            incidence = self.angles(first, table, given.incidence, INCIDENCES, given.to_degrees)
-            heading = self.angles(first, table, given.heading, HEADINGS, given.to_degrees)
+            incidence = self.angles(rows, table, given.incidence, INCIDENCES, given.to_degrees)
+            heading = self.angles(rows, table, given.heading, HEADINGS, given.to_degrees)
             return los_from_heading(incidence, heading + (180.0 if given.look == "left" else 0.0))
         columns = [name for name in given if isinstance(name, str)]
         if not columns:
             return np.tile(np.asarray(given, float), (len(table), 1))
-        vector = np.stack([self.numbers(first, table, name, (-1.001, 1.001)) for name in columns], axis=1)
+        vector = np.stack([self.numbers(rows, table, name, (-1.001, 1.001)) for name in columns], axis=1)
         length = np.linalg.norm(vector, axis=1)
         bad = np.abs(length - 1) > UNIT_TOLERANCE
         if bad.any():
             row = int(np.argmax(bad))
             found = f"a vector of length {length[row]:.3f}"
-            self.fail_row(first + row, ", ".join(columns), found, "a unit vector is needed")
+            self.fail_row(int(rows[row]), ", ".join(columns), found, "a unit vector is needed")
         if (vector[:, 2] <= 0).any():
             row = int(np.argmax(vector[:, 2] <= 0))
             found = f"{vector[row, 2]:g}"
-            self.fail_row(first + row, columns[2], found, "a vector from ground to satellite points up")
+            self.fail_row(int(rows[row]), columns[2], found, "a vector from ground to satellite points up")
         return vector
 
-    def angles(self, first: int, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:
+    def angles(self, rows: Rows, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:
         if not isinstance(angle, str):
             return np.full(len(table), angle)
         values = np.asarray(table[angle].to_numpy(), float)
@@ -244,17 +240,17 @@ class _Reader:
             hint = " (in degrees; for radians state units: {angle: rad})"
             if bounds == HEADINGS:  # no satellite's flight is so near north; of incidences, the bounds say it
                 wanted = f"a direction of flight is needed{hint}"
-                self.fail_row(first, angle, f"{values[0]:.10g}", wanted)
+                self.fail_row(int(rows[0]), angle, f"{values[0]:.10g}", wanted)
         low, high = (bound / to_degrees for bound in bounds)
-        return self.numbers(first, table, angle, (low, high), hint) * to_degrees
+        return self.numbers(rows, table, angle, (low, high), hint) * to_degrees
 
-    def series(self, first: int, table: pa.Table, days: list[str]) -> NDArray[np.float32]:
+    def series(self, rows: Rows, table: pa.Table, days: list[str]) -> NDArray[np.float32]:
         values, start = np.empty((len(table), len(days)), np.float32), 0
         for batch in table.select(days).to_batches():  # as they were parsed: small enough to be turned in the cache
-            rows = slice(start, start := start + len(batch))
+            part = slice(start, start := start + len(batch))
             with np.errstate(over="ignore"):
                 for index, column in enumerate(batch.columns):
-                    values[rows, index] = column.to_numpy(zero_copy_only=False)
+                    values[part, index] = column.to_numpy(zero_copy_only=False)
         self.missing.drop(values)
         with np.errstate(over="ignore"):
             values *= np.float32(self.layout.to_mm)
@@ -262,5 +258,5 @@ class _Reader:
         if max(most, -least) > MAX_DISPLACEMENT_MM:
             row, index = (int(at) for at in np.argwhere(np.abs(values) > MAX_DISPLACEMENT_MM)[0])
             wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
-            self.fail_row(first + row, days[index], f"{values[row, index]:g} mm", wanted)
+            self.fail_row(int(rows[row]), days[index], f"{values[row, index]:g} mm", wanted)
         return values

@@ -122,11 +122,10 @@ def stack_source(
                     missing.drop(values.reshape(len(values), -1).T)
                     values *= np.float32(stack.to_mm)
                 values = average_same_days(values, stack.days, axis=0)
-                for window in _windows(rows, series.shape[2]):
-                    part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
-                    track = _track(f"{path}, /{stack.array}", name, plane, epochs, opened, window, part)
-                    empty &= not len(track)
-                    yield track
+                window = rows, slice(0, series.shape[2])
+                track = _track(f"{path}, /{stack.array}", name, plane, epochs, opened, window, values)
+                empty &= not len(track)
+                yield track
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
         missing.tell()
@@ -201,14 +200,6 @@ def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
         step = whole
     for start in range(0, height, step):
         yield slice(start, min(start + step, height))
-
-
-def _windows(rows: slice, width: int) -> Iterator[Window]:
-    """Yield windows of the rows read, in the file's order: several rows, or part of a long one."""
-    step = max(BLOCK_POINTS // width, 1)
-    for row in range(rows.start, rows.stop, step):
-        for column in range(0, width, width if width <= BLOCK_POINTS else BLOCK_POINTS):
-            yield slice(row, min(row + step, rows.stop)), slice(column, min(column + BLOCK_POINTS, width))
 
 
 def _track(

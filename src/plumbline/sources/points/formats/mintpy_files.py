@@ -83,18 +83,20 @@ def _chosen(
 ) -> list[str]:
     """Return notes on files that were chosen without being named, and on what they lack."""
     notes = []
-    if geometry is None:
-        notes.append("no geometry file beside it; all points are taken to be of one height")
-    else:
-        if about.geometry is None and geometry != path:
-            notes.append(f"its geometry is taken from {os.path.relpath(geometry, path.parent)}, found beside it")
-        with files.open(geometry) as file:
-            if not has_array(file, "height"):
-                notes.append(f"no /height in {geometry.name}; all points are taken to be of one height")
-    if coherence is None:
-        notes.append(f"no {COHERENCES[0]} of its size beside it; points come without coherence")
-    elif about.coherence is None and coherence != path:
-        notes.append(f"coherence is taken from {os.path.relpath(coherence, path.parent)}, found beside it")
+    lacks_height = "all points are taken to be of one height"
+    lacks_coherence = f"no {COHERENCES[0]} of its size beside it; points come without coherence"
+    for what, named, file, lacks in (
+        ("its geometry", about.geometry, geometry, f"no geometry file beside it; {lacks_height}"),
+        ("coherence", about.coherence, coherence, lacks_coherence),
+    ):
+        if file is None:
+            notes.append(lacks)
+        elif named is None and file != path:
+            notes.append(f"{what} is taken from {os.path.relpath(file, path.parent)}, found beside it")
+    if geometry is not None:
+        with files.open(geometry) as content:
+            if not has_array(content, "height"):
+                notes.append(f"no /height in {geometry.name}; {lacks_height}")
     return notes
 
 
