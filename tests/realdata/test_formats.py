@@ -7,8 +7,6 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -107,13 +105,3 @@ def test_l3_is_read_as_motion_up_or_east_in_cells_of_100_m(path, vector):
     basis = np.stack([np.ones_like(t), t, np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)], axis=1)
     rate = np.linalg.lstsq(basis, track.displacement.T.astype(float), rcond=None)[0][1]
     assert np.abs(rate - velocity).max() < 0.105
-
-
-@pytest.mark.parametrize("path", [UP, L2B], ids=["L3", "L2b"])
-def test_the_csv_as_parquet_reads_as_the_csv(tmp_path, path):
-    with find_csv(path).open() as stream:
-        pq.write_table(pacsv.read_csv(stream), tmp_path / f"{path.stem}.parquet", row_group_size=5000)
-    one, other = read_points(path), read_points(tmp_path / f"{path.stem}.parquet")
-    assert one.point_id.tolist() == other.point_id.tolist()
-    for name in ("epochs", "easting", "northing", "height", "los", "displacement", "rmse"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)

@@ -10,11 +10,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from plumbline.core.errors import InputError
-from plumbline.sources.checks import check_overlap
 from plumbline.sources.files.csv_table import read_columns, read_header
 from plumbline.sources.files.opened import find_csv
-from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
 
@@ -90,18 +87,3 @@ def test_positive_is_towards_the_satellite_as_up_and_east_of_l3_say(tracks, path
     assert len(cell) > 400
     predicted = cell["east"] * cell["los_east"] + cell["up"] * cell["los_up"]
     assert np.corrcoef(predicted, cell["velocity"])[0, 1] > 0.985
-
-
-def test_the_squares_drawn_over_ustica_are_read_and_overlap(tracks):
-    buildings = read_buildings(USTICA / "footprints_synthetic.geojson", "EPSG:3035")
-    assert len(buildings) == 568
-    np.testing.assert_allclose(buildings.area, 18.0**2, rtol=0.01)
-    check_overlap(list(tracks.values()), buildings, "Ustica's points", "Ustica's footprints")
-
-
-def test_amsterdam_is_not_ustica(tracks):
-    path = AMSTERDAM / "footprints_synthetic.geojson"
-    buildings = read_buildings(path, "EPSG:3035")
-    assert len(buildings) == 40
-    with pytest.raises(InputError, match=r"degrees east(.|\n)*footprints .*4\.9\d* to 4\.9\d* degrees east"):
-        check_overlap(list(tracks.values()), buildings, "Ustica", str(path))

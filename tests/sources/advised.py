@@ -10,10 +10,9 @@ import subprocess
 from pathlib import Path
 
 import geopandas
-import pyogrio
 import pytest
 
-VALUED = ("-nlt", "-a_srs", "-oo")
+VALUED = ("-nlt", "-a_srs")
 FLAGS = ("-makevalid", "-explodecollections")
 
 
@@ -25,12 +24,6 @@ def run_advised(message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     if shutil.which(program):
         subprocess.run([program, *words], check=True, capture_output=True)
         return folder / next(word for word in words if word.startswith("OUT."))
-    config = {}
-    if "--config" in words:
-        at = words.index("--config")
-        _, name, config_value = words[at : at + 3]
-        config[name] = config_value
-        del words[at : at + 3]
     options = [(words[at], words[at + 1]) for at in range(len(words) - 1) if words[at] in VALUED]
     taken = {value for _, value in options}
     out, source, *layer = [word for word in words if word not in (*VALUED, *FLAGS) and word not in taken]
@@ -39,10 +32,7 @@ def run_advised(message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         line = f'gdal vector pipeline ! read "{source}" ! set-geom-type --geometry-type {given["-nlt"]}'
         Path("in.gdalg.json").write_text(json.dumps({"type": "gdal_streamed_alg", "command_line": line}))
         source = "in.gdalg.json"
-    reading = dict([value.split("=", 1)]) if (value := given.get("-oo")) else {}
-    pyogrio.set_gdal_config_options(config)
-    frame = geopandas.read_file(source, layer=layer[0] if layer else None, **reading)
-    pyogrio.set_gdal_config_options(dict.fromkeys(config))
+    frame = geopandas.read_file(source, layer=layer[0] if layer else None)
     if "-a_srs" in given:
         frame = frame.set_crs(given["-a_srs"], allow_override=True)
     if "-makevalid" in words:

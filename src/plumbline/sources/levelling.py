@@ -214,7 +214,7 @@ def _days(product: CsvFile, texts: list[str], column: str | None) -> NDArray[np.
         raise InputError(f"{product}, line 1: {texts[row]!r} is no day. Write all alike, as 2024-06-30.")
     if len({tuple(days) for days in read.values() if not days.hasnans}) > 1:
         raise InputError(f"{product}: is {texts[0]!r} day or month first? Write the dates as 2024-06-30.")
-    return best.to_numpy("datetime64[D]")
+    return np.asarray(best, "datetime64[D]")
 
 
 def _refuse_twice(product: CsvFile, table: pd.DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Tables as spreadsheets, scripts and portals write them: each reads as the plain one."""
+"""Tables as spreadsheets, scripts and portals write them, beside what `test_dialects` combines."""
 
 import gzip
 import tempfile
@@ -24,21 +24,12 @@ from tests.sources.points.write_points import assert_track
 
 Change = Callable[[str], bytes]
 WAYS: dict[str, Change] = {
-    "semicolons": lambda plain: plain.replace(",", ";").encode(),
-    "semicolons and decimal commas": lambda plain: plain.replace(",", ";").replace(".", ",").encode(),
-    "tabs": lambda plain: plain.replace(",", "\t").encode(),
-    "bars": lambda plain: plain.replace(",", "|").encode(),
     "a note of the separator": lambda plain: b"sep=,\r\n" + plain.encode(),
     "a note of tabs": lambda plain: b"sep=\t\r\n" + plain.replace(",", "\t").encode(),
     "comments before the header": lambda plain: b"# product 12\n#\n\n" + plain.encode(),
     "a header behind a sign": lambda plain: b"# " + plain.encode(),
-    "little endian UTF-16": lambda plain: plain.encode("utf-16"),
     "big endian UTF-16 with semicolons": lambda plain: b"\xfe\xff" + plain.replace(",", ";").encode("utf-16-be"),
-    "a mark of UTF-8 and Windows line ends": lambda plain: b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").encode(),
-    "gzip": lambda plain: gzip.compress(plain.encode()),
     "columns without a name at the end": lambda plain: plain.replace("\n", ",,\n").encode(),
-    "two empty cells behind every row": lambda plain: _behind_rows(plain).replace("\n", "\r\n").encode(),
-    "no line end at the end": lambda plain: plain.rstrip("\n").encode(),
 }
 
 

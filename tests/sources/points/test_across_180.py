@@ -1,8 +1,7 @@
 """Points at 180 degrees are at one place, whatever their longitudes count from."""
 
-import csv
-
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from pyproj import Transformer
@@ -19,16 +18,10 @@ def read(tmp_path, change, **columns):
     about = yaml.safe_load((FIJI / "my.yaml").read_text())["ingest"]
     (product,) = about["products"].values()
     product |= columns
-    with (FIJI / "fj_asc.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    for row in rows:
-        row["X"], row["Y"] = (f"{value:.9f}" for value in change(float(row["X"]), float(row["Y"])))
-    path = tmp_path / "fj_asc.csv"
-    with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return read_points(path, Ingest(**about).products)
+    table = pd.read_csv(FIJI / "fj_asc.csv")
+    table["X"], table["Y"] = change(table["X"].to_numpy(), table["Y"].to_numpy())
+    table.to_csv(tmp_path / "fj_asc.csv", index=False)
+    return read_points(tmp_path / "fj_asc.csv", Ingest(**about).products)
 
 
 WEB = {

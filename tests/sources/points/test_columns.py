@@ -12,7 +12,7 @@ from plumbline.sources.points.read import read_points
 from tests.sources.make import text
 from tests.sources.points.opening import product_parts
 from tests.sources.points.write_columns import ABOUT, COLUMNS, IDS, described, rows
-from tests.sources.points.write_points import assert_track, expected, line_of_sight
+from tests.sources.points.write_points import assert_track, expected
 
 HEIGHTS = [number + 0.5 for number in range(6)]
 PARAMS = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text(encoding="utf-8"))
@@ -30,13 +30,8 @@ def refusal(**changes: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("unit", "positive", "factor"),
-    [("mm", "towards", 1), ("mm", "away", -1), ("cm", "towards", 0.1), ("m", "towards", 1e-3), ("m", "away", -1e-3)],
-)
-def test_units_and_sign_are_as_stated(tmp_path, unit, positive, factor):
-    about = described(units={"displacement": unit}, positive=positive)
-    track = read_points(write(tmp_path, text(rows(factor=factor))), {"*.txt": about})
+def test_a_table_comes_back_by_its_description(tmp_path):
+    track = read_points(write(tmp_path, text(rows())), {"*.txt": described()})
     assert_track(track, expected(IDS, HEIGHTS, "c"))
     np.testing.assert_allclose(track.coherence, np.arange(6) / 10, atol=1e-7)
 
@@ -49,14 +44,6 @@ def test_a_decimal_comma_is_read_stated_or_not_and_refused_where_a_point_is_stat
         read_points(path, {"*": described(separator=";", decimal=".")})
 
 
-@pytest.mark.parametrize(
-    ("epochs", "pattern"), [("D%Y%m%d", "D{}"), ("D", "D{}"), ("%Y%m%d", "{}"), ("disp %Y%m%d mm", "disp {} mm")]
-)
-def test_epochs_are_named_as_stated(tmp_path, epochs, pattern):
-    track = read_points(write(tmp_path, text(rows(pattern=pattern))), {"*": described(epochs=epochs)})
-    assert_track(track, expected(IDS, HEIGHTS, "c"))
-
-
 def test_points_without_names_are_numbered_and_read_in_one_part(tmp_path, monkeypatch):
     about = described(columns={name: column for name, column in COLUMNS.items() if name != "point_id"})
     path = write(tmp_path, text(rows()))
@@ -64,38 +51,6 @@ def test_points_without_names_are_numbered_and_read_in_one_part(tmp_path, monkey
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 100)
     assert product_parts(path, {"*": about}) == [(0, None)]
     assert len(product_parts(path, {"*": described()})) > 3
-
-
-def test_projected_coordinates_keep_their_crs_or_go_to_the_city_s(tmp_path):
-    to_dutch = Transformer.from_crs("EPSG:4326", "EPSG:28992", always_xy=True)
-    cells = rows()
-    for row in cells:
-        east, north = to_dutch.transform(float(row["Lon"]), float(row["Lat"]))
-        row |= {"Lon": f"{east:.6f}", "Lat": f"{north:.6f}"}
-    columns = {"point_id": "CODE", "easting": "Lon", "northing": "Lat"}
-    products = {"*": described(columns=columns, crs="EPSG:28992")}
-    path = write(tmp_path, text(cells))
-    own, city = read_points(path, products), read_points(path, products, crs="EPSG:32631")
-    assert (own.crs, city.crs) == ("EPSG:28992", "EPSG:32631")
-    np.testing.assert_allclose(own.easting, [float(row["Lon"]) for row in cells])
-    np.testing.assert_allclose(city.easting, expected(IDS, HEIGHTS, "c").easting, atol=1e-3)
-
-
-def test_the_line_of_sight_can_be_columns_of_angles_or_of_a_vector(tmp_path):
-    cells = rows()
-    vector = line_of_sight()
-    for row in cells:
-        row |= {"inc": "37", "head": "349", "e": f"{vector[0]:.4f}", "n": f"{vector[1]:.4f}", "u": f"{vector[2]:.4f}"}
-    path = write(tmp_path, text(cells))
-    none = {"incidence_deg": None, "heading_deg": None}
-    angles = {"units": {"displacement": "cm", "angle": "deg"}}
-    for columns, changes, tolerance in (
-        ({"incidence": "inc", "heading": "head"}, none | angles, 1e-12),
-        ({"incidence": "inc"}, {"incidence_deg": None} | angles, 1e-12),
-        ({"los_east": "e", "los_north": "n", "los_up": "u"}, none, 1e-4),
-    ):
-        track = read_points(path, {"*": described(columns=COLUMNS | columns, **changes)})
-        np.testing.assert_allclose(track.los, np.tile(vector, (6, 1)), atol=tolerance)
 
 
 def test_an_empty_cell_of_a_vector_is_refused(tmp_path):

@@ -58,16 +58,6 @@ def test_the_layout_is_the_contract(tmp_path):
     assert table["displacement"][1].as_py() == [1.0, -1.0]
 
 
-def test_rows_of_tracks_may_be_mixed(tmp_path):
-    write_points([track(3, "a"), track(2, "b")], tmp_path / "p.parquet")
-    table = pq.read_table(tmp_path / "p.parquet")
-    pq.write_table(table.take([4, 0, 3, 2, 1]), tmp_path / "p.parquet")
-    assert [loaded.point_id.tolist() for loaded in load_points(tmp_path / "p.parquet")] == [
-        ["p0", "p2", "p1"],
-        ["p1", "p0"],
-    ]
-
-
 def test_tracks_that_cannot_share_a_table_are_refused_and_nothing_is_written(tmp_path):
     path = tmp_path / "p.parquet"
     with pytest.raises(InputError, match="two products are named a"):

@@ -8,7 +8,7 @@ from plumbline.sources.points.read import is_product, read_points
 from tests.sources.make import EPOCHS, L3, egms, rows, text
 from tests.sources.points import write_columns, write_mintpy, write_ortho, write_stamps
 from tests.sources.points.formats.write_layouts import rows as rows_of_layout
-from tests.sources.points.opening import open_points, product_parts
+from tests.sources.points.opening import open_points
 from tests.sources.points.write_points import ANGLES
 
 
@@ -91,22 +91,6 @@ def test_an_egms_product_can_have_another_name_and_the_city_s_crs(tmp_path):
         read_points(path, crs="EPSG:1")
     with pytest.raises(InputError, match="not a projected CRS in metres"):
         read_points(path, crs="EPSG:4326")
-
-
-def test_parts_together_are_the_product(tmp_path, monkeypatch):
-    name = "egms"
-    paths, about = write_all(tmp_path)
-    whole = read_points(paths[name], about)
-    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 150)
-    cuts = product_parts(paths[name], about)
-    assert len(cuts) > 3
-    ids = [
-        point
-        for part in cuts
-        for block in open_points(paths[name], about, crs=whole.crs, part=part).blocks()
-        for point in block.point_id
-    ]
-    assert ids == whole.point_id.tolist()
 
 
 def test_series_in_a_folder_are_those_in_memory(tmp_path):

@@ -14,25 +14,9 @@ from tests.sources.points.write_points import DAYS, HEADING, INCIDENCE
 SHAPE = (4, 3)
 STEP = 1e-4
 NORTH, WEST = 52.345, 4.911
-GEOCODED = {
-    "X_FIRST": str(WEST),
-    "Y_FIRST": str(NORTH),
-    "X_STEP": str(STEP),
-    "Y_STEP": str(-STEP),
-    "X_UNIT": "degrees",
-    "Y_UNIT": "degrees",
-}
-COMMON = {
-    "FILE_TYPE": "timeseries",
-    "UNIT": "m",
-    "LENGTH": str(SHAPE[0]),
-    "WIDTH": str(SHAPE[1]),
-    "ANTENNA_SIDE": "-1",
-    "ORBIT_DIRECTION": "ASCENDING",
-    "HEADING": str(HEADING - 360),
-    "REF_DATE": DAYS[0],
-    "WAVELENGTH": "0.0555",
-}
+GEOCODED = {"X_FIRST": str(WEST), "Y_FIRST": str(NORTH), "X_STEP": str(STEP), "Y_STEP": str(-STEP), "X_UNIT": "degrees"}
+COMMON = {"FILE_TYPE": "timeseries", "UNIT": "m", "LENGTH": str(SHAPE[0]), "WIDTH": str(SHAPE[1]), "ANTENNA_SIDE": "-1"}
+COMMON |= {"ORBIT_DIRECTION": "ASCENDING", "HEADING": str(HEADING - 360), "REF_DATE": DAYS[0], "WAVELENGTH": "0.0555"}
 
 
 def metres() -> np.ndarray:
@@ -72,13 +56,11 @@ class Stack:
         """All of it in one file, as MintPy's HDF-EOS5."""
         with h5py.File(path, "w") as file:
             grid = file.create_group("HDFEOS/GRIDS/timeseries")
-            grid["observation/displacement"] = self.series
-            grid["observation/date"] = np.array(self.dates)
-            grid["observation/bperp"] = np.zeros(len(self.dates), np.float32)
-            grid["quality/temporalCoherence"] = self.coherence
-            grid["quality/mask"] = np.ones(SHAPE, bool)
-            for name, values in self.geometry.items():
-                grid[f"geometry/{name}"] = values
+            arrays = {f"geometry/{name}": values for name, values in self.geometry.items()}
+            arrays |= {"observation/displacement": self.series, "observation/date": np.array(self.dates)}
+            arrays |= {"quality/temporalCoherence": self.coherence, "quality/mask": np.ones(SHAPE, bool)}
+            for name, values in arrays.items():
+                grid[name] = values
             file.attrs.update(self.attrs | {"FILE_TYPE": "HDFEOS", "mission": "S1"})
         return path
 
@@ -90,16 +72,15 @@ class Stack:
         with h5py.File(path, "w") as file:
             file.create_dataset("timeseries", data=self.series, **self.options)
             file.create_dataset("date", data=np.array(self.dates))
-            file.create_dataset("bperp", data=np.zeros(len(self.dates), np.float32))
             file.attrs.update(self.attrs)
-        if geometry:
-            (path.parent / geometry).parent.mkdir(exist_ok=True)
-            with h5py.File(path.parent / geometry, "w") as file:
-                for name, values in self.geometry.items():
-                    file.create_dataset(name, data=values)
-                file.attrs.update(self.attrs | {"FILE_TYPE": "geometry"})
-        if coherence:
-            with h5py.File(path.parent / coherence, "w") as file:
-                file.create_dataset("temporalCoherence", data=self.coherence)
-                file.attrs.update(self.attrs | {"FILE_TYPE": "temporalCoherence", "UNIT": "1"})
+        for beside, kind, arrays in (
+            (geometry, "geometry", self.geometry),
+            (coherence, "temporalCoherence", {"temporalCoherence": self.coherence}),
+        ):
+            if beside:
+                (path.parent / beside).parent.mkdir(exist_ok=True)
+                with h5py.File(path.parent / beside, "w") as file:
+                    file.attrs.update(self.attrs | {"FILE_TYPE": kind})
+                    for name, values in arrays.items():
+                        file[name] = values
         return path

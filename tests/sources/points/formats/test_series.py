@@ -10,7 +10,6 @@ from pyproj import Transformer
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.points.formats.hdf5 import PROBE
 from plumbline.sources.points.formats.mintpy_geometry import VECTOR
 from plumbline.sources.points.read import is_product, read_points
@@ -254,7 +253,9 @@ def vector(*parts):
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_vector_in_place_of_angles_is_the_line_of_sight(tmp_path, count):
-    track = read_points(Stack(geometry=vector(*line_of_sight()[:count])).write(tmp_path / "t.h5"))
+    path = Stack(geometry=vector(*line_of_sight()[:count])).write(tmp_path / "t.h5")
+    assert f"the line of sight is that of {', '.join(VECTOR[:count])} in geometryGeo.h5" in open_points(path).notes
+    track = read_points(path)
     np.testing.assert_allclose(track.los, np.tile(line_of_sight(), (len(track), 1)), atol=1e-6)
     wanted = read_points(Stack().write(tmp_path / "plain" / "t.h5"))
     assert track.point_id.tolist() == wanted.point_id.tolist()
@@ -419,13 +420,6 @@ def test_a_geometry_in_the_folder_above_is_found(tmp_path):
     (tmp_path / "inputs").mkdir()
     (tmp_path / "geo" / "geometryGeo.h5").rename(tmp_path / "inputs" / "geometryGeo.h5")
     assert_track(read_points(path), wanted)
-
-
-def test_in_a_city_folder_the_series_is_told_from_what_lies_beside_it(tmp_path):
-    for name in ("t.hdf5", "u.h5", "v.he5"):
-        Stack().write(tmp_path / name)
-    (tmp_path / "footprints.json").touch()
-    assert [path.name for path in find_unlabelled(tmp_path).products] == ["t.hdf5", "u.h5", "v.he5"]
 
 
 def test_missing_is_of_the_geometry_file_too(tmp_path):
