@@ -61,22 +61,11 @@ def test_an_answer_with_features_is_no_error_whatever_stands_before_them(tmp_pat
     assert len(read_buildings(tmp_path / "a.geojson", CRS)) == len(features)
 
 
-@pytest.mark.parametrize(
-    ("name", "members", "said"),
-    [
-        ("a.xlsx", ["[Content_Types].xml", "xl/workbook.xml"], "a spreadsheet: save it as csv"),
-        ("a.ods", ["mimetype", "content.xml"], "a document of LibreOffice: save its table as csv"),
-        ("a.qgz", ["a.qgs", "a.qgd"], "a project of QGIS, which holds no data: give the layer's own file"),
-    ],
-)
-def test_documents_that_are_zips_are_named(tmp_path, name, members, said):
-    path = zipped(tmp_path / name, dict.fromkeys(members, "<x/>"))
-    for read in (read_points, lambda path: read_buildings(path, CRS)):
-        with pytest.raises(InputError, match=said):
-            read(path)
-
-
 def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
+    path = zipped(tmp_path / "a.xlsx", {"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"})
+    for read in (read_points, lambda path: read_buildings(path, CRS)):
+        with pytest.raises(InputError, match="a spreadsheet: save it as csv"):
+            read(path)
     squares().to_file(tmp_path / "h.shp")
     (tmp_path / "a00000001.gdbtable").write_bytes(b"\3\0\0\0")
     (tmp_path / "a.tif").write_bytes(b"II*\0" + bytes(99))

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.params import Product
 from plumbline.sources.points.epochs import average_same_days, check_pattern, find_days, same_day_notes
 from plumbline.sources.points.read import read_points
 from tests.sources.make import text
 from tests.sources.points.opening import open_points
 from tests.sources.points.write_columns import described, rows
-from tests.sources.points.write_points import ANGLES, DAYS
+from tests.sources.points.write_points import DAYS
 
 SATELLITES = st.dates(min_value=np.datetime64("1991-01-01").item(), max_value=np.datetime64("2099-12-31").item())
 
@@ -73,12 +72,6 @@ def test_a_decimal_year_of_four_places_is_the_day_whatever_the_length_of_its_yea
         assert abs(np.datetime64(found[0]) - np.datetime64(day)) <= np.timedelta64(0 if length is None else 1)
 
 
-@given(SATELLITES)
-def test_the_two_ways_to_count_the_days_of_a_year_are_a_day_apart(day):
-    number = int(day.strftime("%j"))
-    assert days("%Y%j", f"{day.year}{number:03d}") == days("%Y{day0}", f"{day.year}{number - 1:03d}") == [str(day)]
-
-
 @pytest.mark.parametrize(
     "pattern", ["{day0}", "%m{day0}", "{days_since 2019-02-30}", "{days_since}", "{year}", "%Y{decimal_year}"]
 )
@@ -133,13 +126,11 @@ def test_an_average_is_that_of_what_there_is(numbers, seed):
 
 
 @pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
-@pytest.mark.parametrize("products", [{}, {"*": described(epochs="displ_%Y%m%d")}, {"*": Product(**ANGLES)}])
-def test_a_shapefile_that_lost_its_days_says_so(tmp_path, products):
+def test_a_shapefile_that_lost_its_days_says_so(tmp_path):
     table = {"CODE": list("abc"), **{f"displ_{day}": [1.0, 2.0, 3.0] for day in DAYS}}
     points = shapely.points([[4.91, 52.34], [4.92, 52.34], [4.93, 52.34]])
     geopandas.GeoDataFrame(table, geometry=points, crs=4326).to_file(tmp_path / "t.shp")
-    if products and products["*"].columns:
-        places = {"latitude": "geometry_latitude", "longitude": "geometry_longitude", "point_id": "CODE"}
-        products = {"*": described(columns=places, epochs="displ_%Y%m%d")}
-    with pytest.raises(InputError, match="A Shapefile cuts names to ten letters: if the days are lost in it"):
-        read_points(tmp_path / "t.shp", products)
+    places = {"latitude": "geometry_latitude", "longitude": "geometry_longitude", "point_id": "CODE"}
+    for products in ({}, {"*": described(columns=places, epochs="displ_%Y%m%d")}):
+        with pytest.raises(InputError, match="A Shapefile cuts names to ten letters: if the days are lost in it"):
+            read_points(tmp_path / "t.shp", products)

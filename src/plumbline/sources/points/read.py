@@ -13,13 +13,13 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import AnyFile, as_file
-from plumbline.sources.points.formats.columns import open_columns
 from plumbline.sources.points.formats.egms_parquet import is_parquet, is_point_table
 from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, open_mintpy
 from plumbline.sources.points.line_of_sight import check_east_or_west, check_one_side, check_pass
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
 from plumbline.sources.points.recognise import FORMATS, recognise
-from plumbline.sources.points.source import PointSource, ProductFile, all_points
+from plumbline.sources.points.source import PointSource, ProductFile, all_points, noted
+from plumbline.sources.points.table import open_table
 from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity, numbered, repeats
 
 PART_BYTES = 2**28
@@ -83,15 +83,12 @@ def _shifted(track: Track, about: params.Product) -> Track:
 def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
     if file.kind == "hdf5":
         return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.opened, file.about, crs)
-    if file.csv is None:
+    layout_of, header, about = FORMATS[file.format].layout_of, list(file.header), file.about
+    if file.csv is None or layout_of is None:
         raise ValueError(f"a file of format {file.format} is no table")
-    product, header = replace(file.csv, start=part[0], end=part[1]), list(file.header)
-    if file.format == "columns":
-        return open_columns(product, header, file.about, crs)
-    open_csv = FORMATS[file.format].open_csv
-    if open_csv is None:
-        raise ValueError(f"format {file.format} has no reader of csv")
-    return open_csv(product, header, file.about, crs)
+    product = replace(file.csv, start=part[0], end=part[1])
+    layout, notes = layout_of(product, header, about)
+    return noted(open_table(product, header, layout, about.track or product.path.stem, crs), product, notes)
 
 
 def read_points(

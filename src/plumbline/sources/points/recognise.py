@@ -14,20 +14,20 @@ from plumbline.sources.files.csv_table import checked_names, read_header
 from plumbline.sources.files.foreign import UNPACK, describe_foreign, what_else
 from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.formats.columns import described, is_long_table, suggest_description
-from plumbline.sources.points.formats.egms import is_egms, is_ortho, open_egms, whole_names
+from plumbline.sources.points.formats.columns import described, described_layout, is_long_table, suggest_description
+from plumbline.sources.points.formats.egms import egms_layout, is_egms, is_ortho, whole_names
 from plumbline.sources.points.formats.egms_parquet import ParquetTable, is_parquet, read_names
 from plumbline.sources.points.formats.layouts import (
     LAYOUTS,
     Layout,
     is_layout,
     is_stamps,
-    open_layout,
-    open_stamps,
+    published_layout,
+    stamps_layout,
 )
 from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
 from plumbline.sources.points.formats.vector_layer import PointLayer, find_point_layer
-from plumbline.sources.points.source import PointSource, ProductFile
+from plumbline.sources.points.source import ProductFile, TableLayout
 
 TEXTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
 """What texts begin with that may be a server's answer or a document."""
@@ -45,7 +45,8 @@ class Format:
     """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
     recognises: Callable[[list[str]], bool] | None = None
     """By the header of a csv."""
-    open_csv: Callable[[CsvFile, list[str], params.Product, str | None], PointSource] | None = None
+    layout_of: Callable[[CsvFile, list[str], params.Product], tuple[TableLayout, Sequence[str]]] | None = None
+    """What the columns of a table are, and notes on it; None of HDF5."""
     has_ids: bool = True
     """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
 
@@ -56,7 +57,7 @@ def _of_layout(layout: Layout) -> Format:
         layout.called,
         asked | WRITTEN | {"crs", "positive", "units"},
         partial(is_layout, layout),
-        partial(open_layout, layout),
+        partial(published_layout, layout),
         has_ids=any(name in layout.marks for name in layout.point_id),
     )
 
@@ -64,10 +65,10 @@ def _of_layout(layout: Layout) -> Format:
 PUBLISHED = {layout.name: _of_layout(layout) for layout in LAYOUTS}
 FORMATS = {
     "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
-    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_egms),
-    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms, open_egms),
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, egms_layout),
+    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms, egms_layout),
     "stamps": Format(
-        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
+        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, stamps_layout, has_ids=False
     ),
     **PUBLISHED,
     "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
@@ -75,6 +76,7 @@ FORMATS = {
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
         ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
+        layout_of=described_layout,
     ),
 }
 """By name; of those that recognise a header, the first counts."""

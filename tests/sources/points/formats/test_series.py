@@ -292,7 +292,7 @@ REFUSED = {
     "no pixel": ({"series": np.zeros((4, 0, 3), np.float32)}, "t.h5, /timeseries: no pixel"),
     "step": ({"attrs": COMMON | GEOCODED | {"X_STEP": "0"}}, "t.h5, attributes X_STEP, Y_STEP: 0"),
     "no number": ({"attrs": COMMON | GEOCODED | {"X_STEP": "wide"}}, "t.h5, attribute X_STEP: 'wide'"),
-    "no attribute": ({"attrs": COMMON | {"X_FIRST": "4.9"}}, "t.h5: attribute Y_FIRST"),
+    "no attribute": ({"attrs": COMMON | {"X_FIRST": "4.9"}}, "t.h5, attribute Y_FIRST"),
     "swapped": ({"attrs": COMMON | GEOCODED | {"Y_FIRST": "103.7", "X_FIRST": "32"}}, "t.h5, attributes .*swapped"),
     "no length": (
         {"geometry": vector(0.9, 0.9)},

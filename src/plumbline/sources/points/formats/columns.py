@@ -13,8 +13,7 @@ from plumbline.sources.crs import GLOBE, is_globe
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import CUT, check_pattern, find_epochs, like_days
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
-from plumbline.sources.points.source import TO_MM, Angles, PointSource, TableLayout, to_mm
-from plumbline.sources.points.table import open_table
+from plumbline.sources.points.source import TO_MM, Angles, TableLayout, to_mm
 
 
 def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
@@ -31,8 +30,8 @@ def described(product: CsvFile, about: params.Product) -> tuple[params.Units, st
     return about.units, about.epochs
 
 
-def open_columns(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open a csv by its header and the description of its columns, `about`.
+def described_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
+    """Return what the columns of a table are by their description, `about`; and no notes.
 
     Raises:
         InputError: `about` has no columns, or a pattern of epochs that says no day; a column is missing, too few are
@@ -65,7 +64,7 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
         rmse_to_mm=TO_MM[units.displacement],
         missing=about.missing,
     )
-    return open_table(product, header, layout, about.track or product.path.stem, crs)
+    return layout, ()
 
 
 def _line_of_sight(about: params.Product) -> tuple[str, str, str] | Angles:

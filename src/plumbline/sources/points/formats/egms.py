@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import find_epochs
-from plumbline.sources.points.source import PointSource, TableLayout, noted
-from plumbline.sources.points.table import open_table
+from plumbline.sources.points.source import TableLayout
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -49,26 +47,13 @@ def whole_names(header: list[str]) -> list[str]:
     return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
-def open_egms(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open an EGMS product in csv, or in a layer of points, by its header; the order of columns does not matter.
-
-    Args:
-        product: the file. header: names of its columns. about: what `ingest.products` says of it.
-        crs: projected CRS that is wanted; None: that of the file.
-
-    Raises:
-        InputError: a column is missing or a day impossible, or nothing says which component an L3 product is; what
-            concerns rows, where reading gets to them.
-    """
-    layout, notes = egms_layout(product, header, about)
-    source = open_table(product, header, layout, about.track or product.path.stem, crs)
-    return noted(replace(source, meaning=f"{source.meaning}, as the format defines"), product, notes)
-
-
 def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, tuple[str, ...]]:
     """Return what the columns of an EGMS product are, and notes on the file.
 
     A track of L2 has its line of sight in three columns. The motion of L3 is up, or east, on cells.
+
+    Args:
+        product: the file. header: names of its columns. about: what `ingest.products` says of it.
 
     Raises:
         InputError: there are no heights, a column named by eight digits is no day, or nothing says which component an

@@ -169,12 +169,10 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
     """
     try:
         value = float(attrs[name])
-    except KeyError:
-        raise InputError(f"{path}: attribute {name} is missing.") from None
-    except ValueError:
+    except (KeyError, ValueError):
         value = float("nan")
     if not np.isfinite(value):
-        raise InputError(f"{path}, attribute {name}: {attrs[name][:60]!r} found, a number is needed.")
+        raise InputError(f"{path}, attribute {name}: {attrs.get(name, 'none')[:60]!r} found, a number is needed.")
     return value
 
 

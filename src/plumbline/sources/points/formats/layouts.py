@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -24,13 +24,11 @@ from plumbline.sources.points.source import (
     ANGLES,
     MIN_EPOCHS,
     Angles,
-    PointSource,
     TableLayout,
     stated_angles,
     to_mm,
     unanswered,
 )
-from plumbline.sources.points.table import open_table
 
 CUT_LETTERS = 10
 """A Shapefile's columns have no longer names."""
@@ -138,14 +136,11 @@ def find_column(header: Iterable[str], names: Iterable[str]) -> str | None:
 
 def is_layout(layout: Layout, header: list[str]) -> bool:
     """Return whether the names of columns are those of this layout."""
-    if any(find_column(header, [mark]) is None for mark in layout.marks):
-        return False
-    if layout.one_of and find_column(header, layout.one_of) is None:
-        return False
-    if find_column(header, layout.lacks) is not None:
-        return False
-    if not layout.only_days:
-        return True
+    has = partial(find_column, header)
+    fits = all(has([mark]) for mark in layout.marks) and not has(layout.lacks)
+    fits = fits and (not layout.one_of or has(layout.one_of) is not None)
+    if not fits or not layout.only_days:
+        return fits
     others = [name for name in header if not name.startswith("geometry_")]
     try:
         return MIN_EPOCHS <= len(others) == len(find_days("", others, layout.days[0]))
@@ -153,17 +148,16 @@ def is_layout(layout: Layout, header: list[str]) -> bool:
         return False
 
 
-def open_layout(
-    layout: Layout, product: CsvFile, header: list[str], about: params.Product, crs: str | None
-) -> PointSource:
-    """Open a table of a published layout.
+def published_layout(
+    layout: Layout, product: CsvFile, header: list[str], about: params.Product
+) -> tuple[TableLayout, Sequence[str]]:
+    """Return what the columns of a table of a published layout are; and no notes.
 
     Args:
         layout: which one.
         product: the csv, or the layer of points.
         header: names of its columns.
         about: what `ingest.products` says of it.
-        crs: projected CRS that is wanted; None: that of the file, or the UTM zone of its middle.
 
     Raises:
         InputError: `about` lacks something that the layout does not say (one message names all of it), a column of
@@ -197,7 +191,7 @@ def open_layout(
         cells=layout.component is not None,
         missing=about.missing,
     )
-    return open_table(product, header, table, about.track or product.path.stem, crs)
+    return table, ()
 
 
 def _line_of_sight(
@@ -239,8 +233,8 @@ def is_stamps(header: list[str]) -> bool:
     return _numbered(header) is not None
 
 
-def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
-    """Open a StaMPS export; `about` must state the line of sight.
+def stamps_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
+    """Return what the columns of a StaMPS export are, and no notes; `about` must state the line of sight.
 
     Raises:
         InputError: the columns are not numbered, the metadata row is not one, or `about` lacks an angle; what concerns
@@ -262,7 +256,7 @@ def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs:
         missing=about.missing,
         skip=1,
     )
-    return open_table(product, header, layout, about.track or product.path.stem, crs)
+    return layout, ()
 
 
 def _numbered(header: list[str]) -> list[str] | None:
