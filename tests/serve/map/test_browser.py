@@ -124,7 +124,7 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
         "begins 2020-05 (90 % interval 2020-02 to 2020-08); grows by 0.42 permille a year (90 % interval 0.20 to 0.70)",
     ):
         assert part in said, part
-    assert details.get_by_role("img", name="Strain over time, 0.3 permille at the end").is_visible()
+    assert details.get_by_role("img", name="Strain over time, 0.33 permille at the end").is_visible()
     assert details.get_by_role("img", name="Plan: damaged in NE or NW").is_visible()
     window.keyboard.press("Escape")
     assert not details.is_visible()

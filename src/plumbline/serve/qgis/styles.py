@@ -14,6 +14,7 @@ import geopandas
 import pandas as pd
 import pyogrio
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.abstention import OK, UNSURE_WHERE
 from plumbline.reporting.colours import (
@@ -54,6 +55,12 @@ SHOWS_QUADRANT = f'"reason" = \'{OK}\' AND "p_damaged" >= {SURE_DAMAGE}'
 """Condition of QGIS, see `rules.shows_quadrant`."""
 NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 """Expression of QGIS: the building's name as HTML."""
+STRAIN = (
+    f"format_number(round({{0}}, {PERMILLE_DECIMALS}) - if(round({{0}}, {PERMILLE_DECIMALS}) IN "
+    f"{CATEGORY_BOUNDS_PERMILLE} AND {{0}} < round({{0}}, {PERMILLE_DECIMALS}), {10**-PERMILLE_DECIMALS}, 0), "
+    f"{PERMILLE_DECIMALS})"
+)
+"""Expression of QGIS: a strain as `columns.format_permille` writes it."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
 UNSURE_LABEL = "not known where"
 QUARTER = """
@@ -185,9 +192,7 @@ def map_tip() -> str:
     """Write the HTML that QGIS shows of a building under the pointer, as `map.content.description` has it."""
     names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
     reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{said[1]}'" for status, said in NOT_JUDGED.items())
-    severity, low, high = (
-        f'format_number("severity_{part}", {PERMILLE_DECIMALS})' for part in ("permille", "low", "high")
-    )
+    severity, low, high = (STRAIN.format(f'"severity_{part}"') for part in ("permille", "low", "high"))
     parts = (
         "'Damaged with ' || CASE WHEN \"p_damaged\" < 0.01 THEN '&lt; 1' WHEN \"p_damaged\" > 0.99 THEN '&gt; 99' "
         "ELSE format_number(100 * \"p_damaged\", 0) END || ' %<br>'",
