@@ -98,9 +98,8 @@ def test_list_and_map_have_the_classes_of_probability_that_the_document_has():
 
 
 def test_a_strain_is_written_as_of_its_category_in_python_and_on_the_page():
-    near = [
-        bound + step for bound in CATEGORY_BOUNDS_PERMILLE for step in (-0.006, -0.0049, -0.0001, 0.0, 0.0001, 0.0049)
-    ]
+    steps = (-0.006, -0.0049, -0.0001, 0.0, 0.0001, 0.0049)
+    near = [bound + step for bound in CATEGORY_BOUNDS_PERMILLE for step in steps]
     strains = [0.0, 0.004, 0.8449, 9.996, *near]
     texts = [format_permille(strain) for strain in strains]
     assert format_permille(0.4996) == "0.49"
