@@ -1,6 +1,6 @@
 // What the map document says of the city, with the lookups that the page needs.
 
-const FORMAT = 2
+const FORMAT = 3
 
 /** Whether severity and category of a building are known. */
 export const hasSeverity = building => Number.isFinite(building.severity_permille)

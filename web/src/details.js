@@ -2,13 +2,10 @@
 
 import { alone, charts, course, historiesCsv, scatterersOf, seriesOf } from "./histories.js"
 import { hasSeverity, isAlongSight } from "./city.js"
-import { button, count, el, isolated, percent, plusMinus, signed } from "./dom.js"
+import { button, count, el, isolated, percent, permille, plusMinus, signed } from "./dom.js"
 import { cell, save } from "./exports.js"
 import { shownQuadrants } from "./frame.js"
 import { plan } from "./plan.js"
-
-/** From this severity on, permille, a building is of category 1: damaged. */
-const DAMAGED_PERMILLE = 0.5
 
 /** What is known of damage; of a building that is not judged, with the reason. */
 function judgement(city, building) {
@@ -29,14 +26,13 @@ function judgement(city, building) {
 }
 
 function severity(city, building) {
-    // Two decimals: with one, 0.49 permille of category 0 would read as 0.5, where category 1 begins.
-    const fixed = name => building[name].toFixed(2)
+    const fixed = name => permille(building[name], city.permille)
     const rows = [
         ["Severity", `${fixed("severity_permille")} permille (90\u00a0% interval ${fixed("severity_low")} to ${fixed("severity_high")})`],
         ["Burland category", `${building.burland_category}, ${city.categories[building.burland_category]}`],
     ]
     // The median is in category 1 or above, and the interval below it.
-    if (building.flagged && building.severity_low < DAMAGED_PERMILLE)
+    if (building.flagged && building.severity_low < city.permille.bounds[0])
         rows.push(["Decide by", "the probability, not by the category: the points also fit a sound building"])
     return rows
 }

@@ -18,8 +18,15 @@ export const el = (tag, attributes = {}, ...children) => fill(document.createEle
 export const svg = (tag, attributes = {}, ...children) =>
     fill(document.createElementNS(SVG, tag), attributes, children)
 
-/** A probability in percent, never 0 or 100: as `percent` in serve/map/over_time.py. */
+/** A probability in percent, never 0 or 100: as `format_share` in serve/columns.py. */
 export const percent = share => (share < 0.01 ? "< 1 %" : share > 0.99 ? "> 99 %" : `${Math.round(100 * share)} %`)
+
+/** A strain, permille, rounded down where the nearest value is of the next category: as `format_permille` in serve/columns.py.
+ * `format`: `permille` of the document. */
+export function permille(strain, { decimals, bounds }) {
+    const text = strain.toFixed(decimals)
+    return bounds.includes(Number(text)) && strain < Number(text) ? (Number(text) - 10 ** -decimals).toFixed(decimals) : text
+}
 
 /** Standard errors on either side of a 90 % interval. */
 export const NINETY = 1.645

@@ -3,7 +3,7 @@
 import uPlot from "uplot"
 import "uplot/dist/uPlot.min.css"
 import { UNKNOWN } from "./colours.js"
-import { count, el, signed } from "./dom.js"
+import { count, el, permille, signed } from "./dom.js"
 
 /** Okabe and Ito's colours for lines, which colour-blind readers can tell apart, without the palest, and Tol's wine. */
 const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#882255"]
@@ -65,11 +65,12 @@ const told = () => el("p", { class: "told" })
 export function course(city, building, width) {
     const own = city.courses?.buildings?.[building.index]
     if (!own) return null
+    const strain = value => permille(value, city.permille)
     const node = told()
     const holder = el("figure", { class: "chart", role: "img",
-        "aria-label": `Strain over time, ${own.value.at(-1).toFixed(1)} permille at the end` })
+        "aria-label": `Strain over time, ${strain(own.value.at(-1))} permille at the end` })
     const edge = { stroke: "#0072b255", width: 1, points: { show: false } }
-    const said = i => `${city.courses.dates[i]}: ${own.value[i].toFixed(2)} (${own.low[i].toFixed(2)} to ${own.high[i].toFixed(2)}) permille`
+    const said = i => `${city.courses.dates[i]}: ${strain(own.value[i])} (${strain(own.low[i])} to ${strain(own.high[i])}) permille`
     new uPlot({
         ...frame(width),
         hooks: readout(node, said),

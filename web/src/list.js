@@ -2,7 +2,7 @@
 
 import { hasSeverity } from "./city.js"
 import { DEFAULT_COLOURS, FAINT, HATCH, MEASURES, buildingColour, hatchBackground, holdsZero, measureColour, scaleOf } from "./colours.js"
-import { el, isolated, percent } from "./dom.js"
+import { el, isolated, percent, permille } from "./dom.js"
 import { shownQuadrants } from "./frame.js"
 
 const ROW_PX = 44
@@ -19,10 +19,10 @@ function swatchStyle(building, by, scale, classes) {
 }
 
 /** As `58 %, 1.23 permille, NE or NW`, or `58 %, where is not known, 1.23 permille`: the mark is read in a narrow list, too. */
-function summary(building) {
+function summary(building, format) {
     const mark = building.judged ? "" : building.unsureWhere ? "where is not known" : "not judged"
     return [building.probability === null ? "" : percent(building.probability), mark,
-        hasSeverity(building) ? `${building.severity_permille.toFixed(2)} permille` : "", shownQuadrants(building).join(" or ")]
+        hasSeverity(building) ? `${permille(building.severity_permille, format)} permille` : "", shownQuadrants(building).join(" or ")]
         .filter(part => part !== "").join(", ")
 }
 
@@ -39,7 +39,7 @@ export function createList(city, choose) {
             onclick: () => activate(i) },
             swatch(building, state.by, state.scale, city.probability_classes),
             el("span", { class: "name" }, isolated(building.building_id)),
-            el("span", { class: "said" }, summary(building)))
+            el("span", { class: "said" }, summary(building, city.permille)))
     }
 
     function draw() {

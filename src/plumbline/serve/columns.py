@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.strain import MECHANISMS
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, MECHANISMS
 from plumbline.export.interface import CATEGORIES, PROBABILITIES, SURE_DAMAGE
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES, UNSURE_WHERE
 from plumbline.reporting.colours import CATEGORY_NAMES
@@ -350,6 +350,8 @@ DECIMALS = {column.name: column.decimals for column in DECLARED if column.dtype 
 
 PERMILLE_DECIMALS = 2
 """Decimals of a strain, wherever one is read: with one, 0.49 of category 0 would read as 0.5, of category 1."""
+STRAINS = tuple(column.name for column in DECLARED if column.unit == "permille")
+"""Columns that hold a strain."""
 LIST_ORDER = ("p_damaged", "severity_permille")
 """Columns by which every list of buildings is sorted, the largest first."""
 
@@ -371,9 +373,16 @@ def format_share(share: float) -> str:
     return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
+def round_strain(strain: float, decimals: int = PERMILLE_DECIMALS) -> float:
+    """Round a strain, permille; down where the nearest value is of the next category, as 0.4996 to 0.49."""
+    rounded = round(strain, decimals)
+    step = 10**-decimals if strain < rounded and rounded in CATEGORY_BOUNDS_PERMILLE else 0
+    return round(rounded - step, decimals)
+
+
 def format_permille(strain: float) -> str:
-    """Return a strain, permille, with its decimals."""
-    return f"{strain:.{PERMILLE_DECIMALS}f}"
+    """Return a strain, permille, with its decimals, see `round_strain`."""
+    return f"{round_strain(strain):.{PERMILLE_DECIMALS}f}"
 
 
 def json_schema() -> dict[str, Any]:

@@ -145,13 +145,9 @@ def test_shape_and_outline_say_what_colour_says(moved, error, share, favours):
     assert item.find("title").text == "<&>"
 
 
-def test_colours_are_in_order_and_the_middle_is_the_lightest():
+def test_colours_are_in_order():
     drawn = [colour(value, 10) for value in np.linspace(-12, 12, 200)]
     assert list(dict.fromkeys(drawn)) == list(DIVERGING)
-    light = [sum(int(own[i : i + 2], 16) * part for i, part in ((1, 0.3), (3, 0.59), (5, 0.11))) for own in DIVERGING]
-    assert np.argmax(light) == 5
-    assert (np.diff(light[:6]) > 0).all()
-    assert (np.diff(light[5:]) < 0).all()
 
 
 EVIL = '<script>alert("1")</script>&\'x'
@@ -265,13 +261,6 @@ def test_a_page_of_no_judged_building_says_so(tmp_path):
     page = page_of(tmp_path, *(part[:0] for part in tables(1)))
     assert "No building was judged" in page
     assert "Model version" not in page
-
-
-def test_the_ends_of_the_colours_stand_for_all_beyond_them(tmp_path):
-    buildings, footprints, scatterers = tables(1)
-    page = page_of(tmp_path, buildings, footprints, scatterers.assign(differential_displacement=[1.0, 1.0, 1.0, -40.0]))
-    assert re.search(r">≤ -\d+ mm<", page)
-    assert re.search(r">≥ \d+ mm<", page)
 
 
 @pytest.mark.browser

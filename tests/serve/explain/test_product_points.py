@@ -31,6 +31,7 @@ def test_rows_are_points_of_their_building_each_once(seed, most):
     by_name = {track.name: track for track in tracks}
     place = np.array([(by_name[t].easting[rows[t, n]], by_name[t].northing[rows[t, n]]) for t, n in named])
     assert np.column_stack([points.easting, points.northing]).tolist() == place.tolist()
+    assert points.height.tolist() == [by_name[t].height[rows[t, n]] for t, n in named]
     own = np.repeat(footprint, sequences.length)
     in_frame = frames(buildings.geometry.to_numpy()).to_building(own, place)
     np.testing.assert_allclose(sequences.distance[:, :2], in_frame, atol=1e-4)
@@ -51,20 +52,6 @@ def test_points_above_each_other_and_twins_are_told_apart():
     height_column = sequences.distance[:, names(DISTANCE).index("height")]
     lowest = min(track.height.min() for track in tracks)
     assert height_column[of_above] == pytest.approx(height[-2] - lowest, abs=1e-4)
-
-
-def test_points_with_too_few_values_are_nobody():
-    """The lowest point is unusable: heights are above the lowest of the others."""
-    tracks, buildings = make_scene(2, buildings=1, most=20)
-    missing = tracks[0].displacement.copy()
-    lowest = int(np.argmin(tracks[0].height))
-    missing[lowest, 5:] = np.nan
-    height = tracks[0].height.copy()
-    height[lowest] = -50
-    tracks = [replace(tracks[0], displacement=missing, height=height), tracks[1]]
-    _, _, points = found_in(tracks, buildings)
-    assert tracks[0].point_id[lowest] not in points.point_id
-    assert len(points.point_id) == sum(map(len, tracks)) - 1
 
 
 def test_the_points_of_some_buildings_are_theirs_and_a_track_left_out_has_none():

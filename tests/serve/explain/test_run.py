@@ -9,7 +9,6 @@ import geopandas
 import numpy as np
 import pandas as pd
 import pytest
-import shapely
 import torch
 
 from plumbline import pretrained
@@ -122,26 +121,25 @@ def test_every_scatterer_of_a_judged_building_has_its_share(city, scatterers, ju
 
 
 def test_each_row_is_the_point_it_names(city, scatterers):
-    """By name it leads to place and height of the product, and to the footprint it belongs to."""
-    product = {}
-    for track in read_tracks(city.products()):
-        rows = zip(track.point_id, track.easting, track.northing, track.height, strict=True)
-        product |= {(track.name, name): place for name, *place in rows}
-    found = [product[key] for key in zip(scatterers["track"], scatterers["point_id"], strict=True)]
-    assert scatterers[["easting", "northing", "height"]].to_numpy().tolist() == found
+    """It is at its place, and near to the footprint it belongs to; see also `test_product_points`."""
     assert scatterers.crs == read_tracks(city.products()[:1])[0].crs
-    assert scatterers.geometry.get_coordinates().to_numpy().tolist() == [row[:2] for row in found]
+    places = scatterers[["easting", "northing"]].to_numpy()
+    assert scatterers.geometry.get_coordinates().to_numpy().tolist() == places.tolist()
     assert not scatterers.duplicated(["track", "point_id"]).any()
     footprints = geopandas.read_file(city.footprints).set_index("building_id").to_crs(scatterers.crs).geometry
     own = footprints[scatterers["building_id"]].reset_index(drop=True)
     assert (scatterers.geometry.distance(own) <= verify_package(pretrained.PACKAGE).prepare.buffer_m).all()
 
 
-def test_attributions_are_those_of_the_library(city, scatterers, judged):
+def test_attributions_are_those_of_the_library_and_places_lead_to_the_quadrants(city, scatterers, judged):
     manifest, _ = open_package(pretrained.PACKAGE)
     tracks = read_tracks(city.products())
     footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
+    told = dict(zip(sequences.building_id, sequences.geometry[:, names(GEOMETRY).index("points_ne")], strict=True))
+    north_east = pd.Series(quadrant_code(scatterers["x"].to_numpy(), scatterers["y"].to_numpy()) == 0)
+    for name, share in north_east.groupby(scatterers["building_id"]).mean().items():
+        assert share == pytest.approx(float(told[name]), abs=1e-6)
     row = int(np.flatnonzero(sequences.building_id == judged.index[-1])[0])
     inputs = {name: torch.from_numpy(values) for name, values in sequences.pad(np.array([row])).items()}
     wanted = explain_tensors(load_network(pretrained.PACKAGE), **inputs)
@@ -216,20 +214,6 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(city, folder,
     scatterers = geopandas.read_file(tmp_path / "e.gpkg", layer="scatterers")
     assert set(scatterers["building_id"]) == {asked[1]}
     assert "Not judged" in (tmp_path / "e.html").read_text()
-
-
-def test_each_building_has_the_reason_of_its_own_footprint(city, tmp_path):
-    """The last of the file is too narrow; asked for with the first, which is not."""
-    footprints = geopandas.read_file(city.footprints).to_crs("EPSG:3035")
-    wall = footprints.geometry.iloc[-1].centroid
-    footprints.loc[len(footprints) - 1, "geometry"] = shapely.box(wall.x, wall.y, wall.x + 30, wall.y + 1)
-    footprints.to_file(tmp_path / "f.geojson", driver="GeoJSON")
-    first, last = footprints["building_id"].iloc[[0, -1]]
-    words = arguments(city, "explain", tmp_path / "e.gpkg", "--building", first, "--building", last)
-    words[words.index("--buildings") + 1] = tmp_path / "f.geojson"
-    ended = run_cli(*words, cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    assert re.findall(r"not judged \(its shorter side is below 2 m, .*\): (.*)", ended.err) == [last]
 
 
 def test_who_is_unsure_where_is_explained_as_well(city, tmp_path, judged):
@@ -314,15 +298,3 @@ def test_weights_by_the_names_of_a_trained_model_are_taken_too():
     model, wanted = load_network(pretrained.MODEL), load_diagnosis(pretrained.MODEL)
     assert not model.training
     torch.testing.assert_close(model.state_dict(), wanted.state_dict(), rtol=0, atol=0)
-
-
-def test_the_place_in_the_frame_is_that_of_the_quadrants(city, scatterers):
-    """x and y lead to the counts of points in each quadrant that the network was told."""
-    manifest, _ = open_package(pretrained.PACKAGE)
-    tracks = read_tracks(city.products())
-    footprints = geopandas.read_file(city.footprints).to_crs(tracks[0].crs)
-    sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
-    told = dict(zip(sequences.building_id, sequences.geometry[:, names(GEOMETRY).index("points_ne")], strict=True))
-    north_east = pd.Series(quadrant_code(scatterers["x"].to_numpy(), scatterers["y"].to_numpy()) == 0)
-    for name, share in north_east.groupby(scatterers["building_id"]).mean().items():
-        assert share == pytest.approx(float(told[name]), abs=1e-6)

@@ -52,11 +52,7 @@ def city() -> dict[str, Any]:
     row = table["building_id"] == "h15"
     table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-02-01", "2020-08-30"]
     table.loc[row, ["severity_rate", "severity_rate_low", "severity_rate_high"]] = [0.42, 0.2, 0.7]
-    table.loc[row, ["tilt_mm_m", "tilt_std_mm_m", "tilt_towards"]] = [
-        0.31,
-        0.4,
-        np.nan,
-    ]  # too small to have a direction
+    table.loc[row, ["tilt_mm_m", "tilt_std_mm_m", "tilt_towards"]] = [0.31, 0.4, np.nan]  # too small for a direction
     sunk = {"name": "A1", "track": "T", "rate_mm_year": -6.2, "displacement_mm": -12.4, "points": 7, "buildings": 1}
     area = table.geometry.iloc[[15]].buffer(20).to_frame("geometry").set_geometry("geometry").assign(**sunk, quality=1)
     middle = table.geometry.iloc[15].centroid
@@ -89,15 +85,35 @@ def page(tmp_path_factory: pytest.TempPathFactory, city: dict[str, Any]) -> Path
     return path
 
 
+def on_screen(window: Any, place: str, name: object) -> tuple[float, float]:
+    """Where on the screen a place is: an expression of JavaScript with `city` and `name`, longitude and latitude."""
+    x, y = window.evaluate(
+        f"""name => {{
+        const {{view: {{map}}, city}} = window.plumbline
+        const {{x, y}} = map.project({place}), box = map.getCanvas().getBoundingClientRect()
+        return [x + box.left, y + box.top]
+    }}""",
+        name,
+    )
+    return x, y
+
+
 def middle_of(window: Any, name: str) -> tuple[float, float]:
     """Where on the screen a building is."""
-    at = """name => {
-        const {view: {map}, city} = window.plumbline
-        const {x, y} = map.project(city.byId.get(name).centre), box = map.getCanvas().getBoundingClientRect()
-        return [x + box.left, y + box.top]
-    }"""
-    x, y = window.evaluate(at, name)
-    return x, y
+    return on_screen(window, "city.byId.get(name).centre", name)
+
+
+def switch(window: Any, label: str) -> None:
+    """Show or hide points, or a layer."""
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label(label).click()
+    window.get_by_text("Points", exact=True).click()
+    window.evaluate(REST)
+
+
+def popup(window: Any, x: float, y: float) -> str:
+    window.mouse.click(x, y)
+    return " ".join(window.locator(".maplibregl-popup-content").inner_text().split())
 
 
 def counted(window: Any) -> int:
@@ -124,7 +140,7 @@ def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: 
         "begins 2020-05 (90 % interval 2020-02 to 2020-08); grows by 0.42 permille a year (90 % interval 0.20 to 0.70)",
     ):
         assert part in said, part
-    assert details.get_by_role("img", name="Strain over time, 0.3 permille at the end").is_visible()
+    assert details.get_by_role("img", name="Strain over time, 0.33 permille at the end").is_visible()
     assert details.get_by_role("img", name="Plan: damaged in NE or NW").is_visible()
     window.keyboard.press("Escape")
     assert not details.is_visible()
@@ -206,17 +222,8 @@ def test_the_trend_of_a_building_is_that_of_its_own_points_and_others_are_grey(t
 
 def test_a_point_is_clicked_for_its_history(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
-    window.get_by_text("Points", exact=True).click()
-    window.get_by_label("A_<i>044</i> (300)").check()
-    window.get_by_text("Points", exact=True).click()
-    window.evaluate(REST)
-    window.mouse.click(
-        *window.evaluate("""() => {
-        const {view: {map}, city} = window.plumbline, box = map.getCanvas().getBoundingClientRect()
-        const {x, y} = map.project([city.points[0].lon[299], city.points[0].lat[299]])
-        return [x + box.left, y + box.top]
-    }""")
-    )
+    switch(window, "A_<i>044</i> (300)")
+    window.mouse.click(*on_screen(window, "[city.points[0].lon[name], city.points[0].lat[name]]", 299))
     said = window.locator(".details").inner_text()
     assert "p299" in said
     assert "1.0 mm a year towards the satellite" in said
@@ -231,24 +238,6 @@ def test_a_hostile_name_stays_a_name(page: Path, visit: Any) -> None:
     assert HOSTILE in window.locator(".details h2").inner_text()
     assert window.title() == "Ours"
     assert window.locator("img").count() == 0
-
-
-def test_a_building_damaged_nobody_knows_where_is_hatched_and_has_its_probability(page: Path, visit: Any) -> None:
-    window = visit(page.as_uri())
-    x, y = middle_of(window, "h19")
-    layers = """([x, y]) => {
-        const {map} = window.plumbline.view, box = map.getCanvas().getBoundingClientRect()
-        return map.queryRenderedFeatures([x - box.left, y - box.top]).map(({layer}) =>
-            [layer.id, map.getPaintProperty(layer.id, "fill-pattern") ?? null])
-    }"""
-    assert ["abstained-unsure", "hatch-unsure"] in window.evaluate(layers, [x, y])
-    window.mouse.click(x, y)
-    said = window.locator(".details").inner_text()
-    for part in ("82 %", "is not known: it may be damaged", "NE 40 %"):
-        assert part in said
-    assert window.locator(".plan circle").count() > 0
-    assert "not a judgement" not in said
-    assert "damaged? unsure where: 2" in window.locator(".legend").inner_text()
 
 
 def test_filters_change_what_is_counted_and_what_is_drawn(page: Path, visit: Any) -> None:
@@ -273,15 +262,7 @@ def test_filters_change_what_is_counted_and_what_is_drawn(page: Path, visit: Any
     assert f"4 severe or worse: {severe}" in window.locator(".legend").inner_text()
 
 
-def test_the_search_finds_a_building_by_its_name(page: Path, visit: Any) -> None:
-    window = visit(page.as_uri())
-    window.get_by_label("Search by building_id").fill("H35")
-    wait_for_count(window, 1)
-    window.locator(".row").click()
-    assert window.locator(".details h2").inner_text().strip("\u2068\u2069") == "h35"
-
-
-def test_a_search_without_a_match_says_so(page: Path, visit: Any) -> None:
+def test_the_search_finds_a_building_by_its_name_and_says_where_nothing_matches(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
     search, said = window.get_by_label("Search by building_id"), window.locator(".none")
     search.fill("z99")
@@ -290,6 +271,8 @@ def test_a_search_without_a_match_says_so(page: Path, visit: Any) -> None:
     search.fill("h35")
     wait_for_count(window, 1)
     assert not said.is_visible()
+    window.locator(".row").click()
+    assert window.locator(".details h2").inner_text().strip("\u2068\u2069") == "h35"
     window.get_by_label("Status").select_option("abstained")
     wait_for_count(window, 0)
     assert said.inner_text() == "The filters hide 1 building with “\u2068h35\u2069” in building_id."
@@ -401,9 +384,8 @@ def test_colours_points_and_fields_can_be_switched(page: Path, visit: Any) -> No
     window = visit(page.as_uri())
     window.get_by_label("Colours").select_option("category")
     window.get_by_label("Colours").select_option("p_damaged")
-    window.get_by_text("Points", exact=True).click()
-    window.get_by_label("A_<i>044</i> (300)").check()
-    window.get_by_label("Moving areas (1)").check()
+    switch(window, "A_<i>044</i> (300)")
+    switch(window, "Moving areas (1)")
     window.get_by_label("Field", exact=True).select_option("0")
     window.evaluate(REST)
     found = window.evaluate("""() => {
@@ -421,56 +403,31 @@ def test_colours_points_and_fields_can_be_switched(page: Path, visit: Any) -> No
 
 def test_causes_can_be_switched_and_say_what_was_found(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
-    window.get_by_text("Points", exact=True).click()
-    window.get_by_label("Causes (2)").check()
-    window.get_by_text("Points", exact=True).click()
-    window.evaluate(REST)
+    switch(window, "Causes (2)")
     assert "more damage near to it" in window.locator(".legend").inner_text()
-    at = """number => {
-        const {view: {map}, city} = window.plumbline, {coordinates} = city.causes.features[number].geometry
-        const {x, y} = map.project([coordinates].flat(2).slice(0, 2))
-        const box = map.getCanvas().getBoundingClientRect()
-        return [x + box.left, y + box.top]
-    }"""
-    said = []
-    for number in (0, 1):
-        window.mouse.click(*window.evaluate(at, number))
-        said.append(" ".join(window.locator(".maplibregl-popup-content").inner_text().split()))
+    place = "[city.causes.features[name].geometry.coordinates].flat(2).slice(0, 2)"
+    tunnel, well = (popup(window, *on_screen(window, place, number)) for number in (0, 1))
     for part in (HOSTILE, "75 m, estimated", "168", "about 32 % (90 % interval 23 to 49 %)"):
-        assert part in said[0], said
-    assert "10 m, as given" in said[1]
-    assert "Changes nothing its buildings share the 0.24 % of the others" in said[1]
-    window.get_by_text("Points", exact=True).click()
-    window.get_by_label("Causes (2)").uncheck()
+        assert part in tunnel
+    assert "10 m, as given" in well
+    assert "Changes nothing its buildings share the 0.24 % of the others" in well
+    switch(window, "Causes (2)")
     assert window.evaluate("window.plumbline.view.map.getLayoutProperty('cause-lines', 'visibility')") == "none"
 
 
 def test_levelled_points_can_be_switched_and_say_what_both_found(page: Path, visit: Any) -> None:
     window = visit(page.as_uri())
-    window.get_by_text("Points", exact=True).click()
-    window.get_by_label("Levelled points (2)").check()
-    window.get_by_text("Points", exact=True).click()
-    said = []
-    for number in (0, 1):
-        window.evaluate(
-            """number => window.plumbline.view.map.jumpTo({ zoom: 19,
-                center: window.plumbline.city.levelling.features[number].geometry.coordinates })""",
-            number,
-        )
-        window.evaluate(REST)
-        box = window.locator(".map canvas").bounding_box()
-        window.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        said.append(" ".join(window.locator(".maplibregl-popup-content").inner_text().split()))
-    for part in (
-        "<b>A1</b>",
-        "h15",
-        "\u22129.0 ± 0.7 mm (90 %)",
-        "\u22121.0 ± 2.0 mm (90 %)",
-        "5.5 ± 2.3 mm (90 %), the two differ",
-    ):
-        assert part in said[0], said
-    assert "A2" in said[1]
-    assert "Not compared" in said[1]
+    switch(window, "Levelled points (2)")
+    window.evaluate("""window.plumbline.view.map.jumpTo({ zoom: 19,
+        center: window.plumbline.city.levelling.features[0].geometry.coordinates })""")
+    window.evaluate(REST)
+    place = "city.levelling.features[name].geometry.coordinates"
+    first, second = (popup(window, *on_screen(window, place, number)) for number in (0, 1))
+    figures = ("\u22129.0 ± 0.7 mm (90 %)", "\u22121.0 ± 2.0 mm (90 %)", "5.5 ± 2.3 mm (90 %), the two differ")
+    for part in ("<b>A1</b>", "h15", *figures):
+        assert part in first
+    assert "A2" in second
+    assert "Not compared" in second
     assert "building differs from the radar" in window.locator(".legend").inner_text()
 
 
@@ -487,14 +444,10 @@ def test_on_a_phone_the_list_is_below_the_map_and_nothing_runs_out(page: Path, v
     assert details["y"] + details["height"] <= 844
 
 
-def test_a_phone_on_its_side_keeps_half_of_its_height_for_the_map(page: Path, visit: Any) -> None:
-    window = visit(page.as_uri(), 844, 390)
-    assert window.locator(".map-holder").bounding_box()["height"] >= 390 / 2
-
-
-def test_a_map_of_one_building_shows_it_whole(visit: Any, tmp_path: Path) -> None:
+def test_a_map_of_one_building_shows_it_whole_on_a_phone_on_its_side(visit: Any, tmp_path: Path) -> None:
     one = town().iloc[[4]].reset_index(drop=True)
     write_map(judged_of(one), [], tmp_path / "one.html", "One")
-    window = visit((tmp_path / "one.html").as_uri())
+    window = visit((tmp_path / "one.html").as_uri(), 844, 390)
+    assert window.locator(".map-holder").bounding_box()["height"] >= 390 / 2
     assert window.evaluate("window.plumbline.view.map.queryRenderedFeatures({layers: ['footprints']}).length") >= 1
     assert "1 building" in window.locator(".counted").inner_text()

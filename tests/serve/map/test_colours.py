@@ -8,17 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.reporting.colours import PROBABILITY_EDGES
+from plumbline.serve.columns import format_permille
 from plumbline.serve.map.document import PAGE
 from plumbline.serve.report.drawings import probability_colour
 
-COLOURS = Path(__file__).parents[3] / "web" / "src" / "colours.js"
+SCRIPTS = Path(__file__).parents[3] / "web" / "src"
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node builds the page, and is not here")
 
 
-def evaluate(expression, buildings):
+def evaluate(expression, buildings, script="colours.js"):
     """The value of an expression of JavaScript, in which `c` is the module and `b` the buildings."""
-    code = f"import * as c from {json.dumps(COLOURS.as_uri())}; const b = {json.dumps(buildings)};"
+    code = f"import * as c from {json.dumps((SCRIPTS / script).as_uri())}; const b = {json.dumps(buildings)};"
     code += f"console.log(JSON.stringify({expression}))"
     run = subprocess.run(["node", "--input-type=module", "-e", code], capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
@@ -93,3 +95,14 @@ def test_list_and_map_have_the_classes_of_probability_that_the_document_has():
     buildings = [{"probability": share} for share in [*shares, None]]
     found = evaluate(f'b.map(one => c.buildingColour(one, "p_damaged", {json.dumps(classes)}))', buildings)
     assert found == [*(probability_colour(share) for share in shares), "#ffffff"]
+
+
+def test_a_strain_is_written_as_of_its_category_in_python_and_on_the_page():
+    steps = (-0.006, -0.0049, -0.0001, 0.0, 0.0001, 0.0049)
+    near = [bound + step for bound in CATEGORY_BOUNDS_PERMILLE for step in steps]
+    strains = [0.0, 0.004, 0.8449, 9.996, *near]
+    texts = [format_permille(strain) for strain in strains]
+    assert format_permille(0.4996) == "0.49"
+    assert all(abs(float(text) - strain) < 0.01 for text, strain in zip(texts, strains, strict=True))
+    assert category([float(text) for text in texts]).tolist() == category(strains).tolist()
+    assert evaluate(f"b.map(one => c.permille(one, {json.dumps(PAGE['permille'])}))", strains, "dom.js") == texts

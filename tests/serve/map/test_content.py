@@ -34,11 +34,7 @@ def test_velocity_is_least_squares() -> None:
     years = (EPOCHS - EPOCHS[0]).astype(float) / 365.25
     expected = np.polyfit(years, displacement.T, 1)[0]
     np.testing.assert_allclose(velocity_mm_per_year(displacement, EPOCHS), expected, rtol=1e-5)
-
-
-def test_velocity_needs_two_epochs() -> None:
-    displacement = np.full((2, len(EPOCHS)), np.nan, np.float32)
-    displacement[0, 3] = 1.0
+    displacement[:, 1:] = np.nan  # a single epoch
     assert np.isnan(velocity_mm_per_year(displacement, EPOCHS)).all()
 
 

@@ -19,7 +19,7 @@ from plumbline.serve.map import histories as chosen
 from plumbline.serve.map.content import MapPoints
 from plumbline.serve.map.document import as_json, make_document, velocity_limit
 from tests.serve.made import judged_of, table_of
-from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track
+from tests.serve.map.town import EAST, EPOCHS, NORTH, house, town, track
 
 OF_MAP = {"reason_group", "why", "when", "frame_deg"}
 """Properties that are no column of the predictions."""
@@ -75,12 +75,7 @@ def test_no_nan_gets_into_the_json() -> None:
     moving.displacement[:30, 5:] = np.nan
     moving.displacement[30:, ::7] = np.nan
     text = as_json(made(town(), [moving]))
-
-    def refuse(name: str) -> None:
-        raise AssertionError(name)
-
-    read = json.loads(text, parse_constant=refuse)
-    values = [value for one in read["histories"]["series"] for value in one["mm"]]
+    values = [value for one in json.loads(text)["histories"]["series"] for value in one["mm"]]
     assert None in values
     with pytest.raises(ValueError, match="JSON"):
         as_json({"a": float("nan")})
@@ -139,25 +134,19 @@ def test_a_drawn_point_has_its_history_on_whichever_building_it_is() -> None:
 
 def test_histories_are_bounded_and_the_most_probably_damaged_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chosen, "MAX_VALUES", 10 * len(EPOCHS))
-    said = made(town(), [track(400)])["histories"]
+    table = town()
+    table.loc[5, "p_damaged"] = 0.9876  # not judged
+    document = made(table, [track(400)])
+    features, said = document["buildings"]["features"], document["histories"]
     assert len(said["series"]) == 10
     assert said["left_out"] > 10
     assert set(map(int, said["buildings"])) <= set(range(12))
-
-
-def test_a_building_that_is_not_judged_has_its_probability_and_its_histories_in_its_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(chosen, "MAX_VALUES", 10 * len(EPOCHS))
-    table = town()
-    table.loc[5, "p_damaged"] = 0.9876
-    said = make_document(judged_of(table), [track(400)], "Town")
-    of = {feature["properties"]["building_id"]: feature for feature in said["buildings"]["features"]}
-    assert of["h5"]["properties"]["p_damaged"] == 0.9876
-    assert "p_ne" not in of["h5"]["properties"]
-    places = [feature["properties"]["p_damaged"] for feature in said["buildings"]["features"]]
+    places = [feature["properties"]["p_damaged"] for feature in features]
     assert places == sorted(places, reverse=True)
-    assert str(of["h5"]["id"]) in said["histories"]["buildings"]
+    (own,) = (feature for feature in features if feature["properties"]["building_id"] == "h5")
+    assert own["properties"]["p_damaged"] == 0.9876
+    assert "p_ne" not in own["properties"]
+    assert str(own["id"]) in said["buildings"]
 
 
 def test_points_are_thinned_and_the_document_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,11 +198,6 @@ def test_one_building_without_points_has_a_document(status: str) -> None:
     said = json.loads(as_json(made(table)))
     assert len(said["buildings"]["features"]) == 1
     assert f"1 building, {int(status == 'ok')} judged" in said["footer"]
-
-
-def test_hostile_names_stay_what_they_are() -> None:
-    said = json.loads(as_json(made(town())))
-    assert HOSTILE in {one["properties"]["building_id"] for one in said["buildings"]["features"]}
 
 
 def test_the_ends_of_the_velocity_colours_are_those_of_most_points() -> None:

@@ -75,6 +75,8 @@ def test_a_building_that_is_unsure_where_stands_where_its_probability_puts_it(sh
     assert "Decide by\nthe probability" in panel
     assert "Quadrant\n" not in panel
     assert "NE 40 %" in panel
+    assert window.locator(".plan circle").count() > 0
+    assert "damaged? unsure where: 1" in window.locator(".legend").inner_text()
     window.get_by_label("Search by building_id").fill("h6")
     wait_for_count(window, 1)
     assert text_of_row(window, "h6").split("\n") == ["h6", "< 1 %, not judged"]
@@ -89,14 +91,13 @@ def test_a_building_that_is_unsure_where_is_counted_coloured_and_hatched(show: O
     window = show(undecided())
     x, y = middle_of(window, "h5")
     window.evaluate(REST)
-    layers = window.evaluate(
-        """([x, y]) => {
+    layers = """([x, y]) => {
         const {map} = window.plumbline.view, box = map.getCanvas().getBoundingClientRect()
-        return map.queryRenderedFeatures([x - box.left, y - box.top]).map(one => [one.layer.id, one.properties.p])
-    }""",
-        [x, y],
-    )
-    assert sorted(layers) == [["abstained-unsure", 0.9961], ["footprints", 0.9961]]
+        return map.queryRenderedFeatures([x - box.left, y - box.top]).map(({layer, properties}) =>
+            [layer.id, properties.p, map.getPaintProperty(layer.id, "fill-pattern") ?? null])
+    }"""
+    found = sorted(window.evaluate(layers, [x, y]))
+    assert found == [["abstained-unsure", 0.9961, "hatch-unsure"], ["footprints", 0.9961, None]]
     window.get_by_label("Least probability of damage, %").fill("99")
     window.get_by_label("Least probability of damage, %").press("Tab")
     wait_for_count(window, 1)
@@ -108,7 +109,7 @@ def test_one_rule_says_whether_a_quadrant_is_shown(show: Open) -> None:
     """h32 is of category 1 and probably sound; h31 is of category 0 and probably damaged."""
     made = document()
     properties_of(made, "h32")["p_damaged"] = 0.31
-    properties_of(made, "h31").update(p_damaged=0.58, severity_permille=0.49, severity_low=0.01, burland_category=0)
+    properties_of(made, "h31").update(p_damaged=0.58, severity_permille=0.4996, severity_low=0.01, burland_category=0)
     window = show(made)
     shaded = window.evaluate("""() => {
         const {view: {map}, city} = window.plumbline, {features} = map.getSource("quarters").serialize().data
@@ -126,6 +127,7 @@ def test_one_rule_says_whether_a_quadrant_is_shown(show: Open) -> None:
         assert ("Quadrant\n" in panel) is shown
         assert ("NW 70 %" in panel) is shown
         assert ("the points also fit a sound building" in panel) is shown
+        assert ("0.49 permille" in panel and "0.49 permille" in row.inner_text()) is shown  # of category 0
         window.keyboard.press("Escape")
 
 
@@ -187,7 +189,7 @@ def legend_covers(window: Any, name: str) -> bool:
     return not (beside or legend["y"] >= bottom or legend["y"] + legend["height"] <= top)
 
 
-@pytest.mark.parametrize("size", [(1200, 800), (1000, 700), (801, 600), (700, 700), (390, 844), (844, 390)])
+@pytest.mark.parametrize("size", [(801, 600), (700, 700), (390, 844), (844, 390)])
 def test_the_legend_never_covers_the_chosen_building(show: Open, size: tuple[int, int]) -> None:
     window = show(document(), *size)
     window.locator(".list").focus()
@@ -254,14 +256,3 @@ def test_hexagons_separate_in_a_quiet_and_in_a_damaged_city(show: Open, share: f
     window = show(large_town(np.where(damaged, 0.9, 0.1), np.where(damaged, 2.0, 0.2)))
     assert window.evaluate("window.plumbline.view.map.getZoom() < window.plumbline.view.near")
     assert len(window.evaluate(COLOURS_OF_HEXAGONS)) >= (2 if share < 0.1 else 4)
-
-
-def test_the_default_colours_of_a_quiet_city_are_several(show: Open) -> None:
-    probability = np.random.default_rng(0).lognormal(np.log(0.023), 0.6, 500)
-    window = show(large_town(probability, np.full(500, 0.16)))
-    window.evaluate("window.plumbline.view.map.jumpTo({zoom: 17, center: window.plumbline.city.buildings[0].centre})")
-    window.evaluate(REST)
-    colours = """() => { const {map} = window.plumbline.view
-        return [...new Set(map.queryRenderedFeatures({layers: ["footprints"]})
-            .map(({layer}) => layer.paint["fill-color"].toString()))].length }"""
-    assert window.evaluate(colours) >= 3

@@ -88,13 +88,3 @@ def test_words_say_only_what_is_known():
 def test_a_beginning_on_the_first_day_is_at_or_before_it_and_no_interval_is_without_length(begins, early, late, text):
     rate = dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), np.nan)
     assert when_text(pd.Series({"begins": begins, "begins_early": early, "begins_late": late} | rate)) == text
-
-
-def test_the_map_has_the_words_of_when_it_began():
-    table = town()
-    row = table["building_id"] == "h15"
-    table.loc[row, ["begins", "begins_early", "begins_late"]] = ["2020-05-03", "2020-05-03", "2020-05-03"]
-    features = make_document(judged_of(table), [], "Town")["buildings"]["features"]
-    texts = {one["properties"]["building_id"]: one["properties"].get("when") for one in features}
-    assert texts.pop("h15") == "begins at or before 2020-05"
-    assert set(texts.values()) == {None}

@@ -18,7 +18,7 @@ from plumbline.reporting.page import icon
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.page import page_html, write_map
 from tests.serve.made import judged_of
-from tests.serve.map.town import HOSTILE, document_in, town, track
+from tests.serve.map.town import HOSTILE, town, track
 
 ROOT = Path(__file__).parents[3]
 
@@ -108,12 +108,6 @@ def test_nothing_ends_a_script_before_its_end(small: Path) -> None:
     text = page_html({"title": HOSTILE, "name": HOSTILE})
     assert text.lower().count("</script") == text.lower().count("<script")
     assert not {"b", "img"} & {tag for tag, _ in Tags(text).found}
-
-
-def test_the_document_comes_back_as_it_was(page: Path) -> None:
-    names = {one["properties"]["building_id"] for one in document_in(page)["buildings"]["features"]}
-    assert HOSTILE in names
-    assert len(names) == 40
 
 
 def test_without_the_built_page_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

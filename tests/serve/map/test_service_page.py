@@ -80,29 +80,27 @@ def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit:
     assert Path(saved.value.path()).read_bytes()[:2] in (b"II", b"MM")
 
 
-def test_a_problem_of_the_request_is_told_in_the_forms_words(address: str, visit: Any, city: Any) -> None:
-    window = visit(address, may_complain=True)
-    window.get_by_text("Options").click()
-    window.get_by_label("Share of damaged buildings").fill("lots")
-    send(window, city.products(), city.footprints)
-    window.get_by_role("alert").filter(has_text="\u201cShare of damaged buildings\u201d lots: ").wait_for()
-    assert window.get_by_role("button", name="Judge the buildings").is_visible()
-
-
-def test_the_dates_of_the_form_reach_the_job(address: str, visit: Any, city: Any) -> None:
-    window = visit(address)
-    window.get_by_text("Options").click()
-    window.get_by_label("Since").fill("2100-01-01")
-    send(window, city.products(), city.footprints)
-    window.get_by_role("alert").filter(has_text="2100-01-01").wait_for()
-
-
-def test_a_problem_of_a_file_is_told_when_the_job_fails(address: str, visit: Any, city: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("label", "value", "said"),
+    [
+        ("Share of damaged buildings", "lots", "\u201cShare of damaged buildings\u201d lots: "),
+        ("Since", "2100-01-01", "2100-01-01"),
+        (None, None, "cut.csv"),
+    ],
+    ids=["of the form", "of the job", "of a file"],
+)
+def test_a_problem_is_told(
+    address: str, visit: Any, city: Any, tmp_path: Path, label: str | None, value: str, said: str
+) -> None:
     cut = tmp_path / "cut.csv"
     cut.write_text("this is no table of points\n")
-    window = visit(address)
-    send(window, [cut], city.footprints)
-    window.get_by_role("alert").filter(has_text="cut.csv").wait_for()
+    window = visit(address, may_complain=label == "Share of damaged buildings")
+    if label is not None:
+        window.get_by_text("Options").click()
+        window.get_by_label(label).fill(value)
+    send(window, [cut] if label is None else city.products(), city.footprints)
+    window.get_by_role("alert").filter(has_text=said).wait_for()
+    assert window.get_by_role("button", name="Judge the buildings").is_visible()
 
 
 def test_a_job_is_cancelled(address: str, visit: Any, city: Any) -> None:

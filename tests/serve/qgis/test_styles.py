@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.prepare.abstention import STATUSES, UNSURE_WHERE
 from plumbline.reporting.colours import CATEGORY_COLOURS, DIVERGING, GREY, ORANGE, PROBABILITY_COLOURS
-from plumbline.serve.columns import COLUMNS, PERMILLE_DECIMALS
+from plumbline.serve.columns import COLUMNS
 from plumbline.serve.layers import HATCHINGS, unjudged_layer
 from plumbline.serve.map.document import PAGE
 from plumbline.serve.place.causes import FoundCause
@@ -19,6 +19,7 @@ from plumbline.serve.qgis.styles import (
     NOT_JUDGED,
     SCATTERER_ALIASES,
     SHOWS_QUADRANT,
+    STRAIN,
     UNSURE_LABEL,
     areas_style,
     causes_style,
@@ -113,7 +114,7 @@ def test_probabilities_have_the_classes_and_colours_of_the_map():
 
 def test_a_map_tip_has_the_decimals_of_the_report_and_a_quadrant_by_the_rule_of_all():
     tip = map_tip()
-    assert set(re.findall(r'format_number\("severity_\w+", (\d)\)', tip)) == {str(PERMILLE_DECIMALS)}
+    assert all(STRAIN.format(f'"severity_{part}"') in tip for part in ("permille", "low", "high"))
     assert f"if({SHOWS_QUADRANT}, 'Quadrant '" in tip
     assert "'&lt; 1'" in tip
 

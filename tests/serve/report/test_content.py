@@ -137,14 +137,6 @@ def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whol
     assert not without
 
 
-def test_the_scale_of_the_map_stands_below_the_buildings():
-    boxes = np.array([shapely.box(0, 0, 10, 10), shapely.box(80, 80, 90, 90)], object)
-    drawn = city_map(boxes, np.array([0.2, 0.7]), [0, 1]).svg
-    inside, below = drawn.split("</g>", 1)[0], drawn.rsplit("</g>", 1)[1]
-    assert " m</text>" in below
-    assert "fill-opacity" not in inside
-
-
 def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
     boxes = np.array([shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(7)], object)
     drawn = city_map(boxes, np.array([0.01, 0.02, 0.19, 0.49, 0.5, 0.95, np.nan]), range(7)).svg
@@ -165,16 +157,6 @@ def test_the_list_says_how_many_buildings_it_leaves_out(answered, city, footprin
     assert first.endswith("All 37 are in the file r_list.csv.")
     assert chosen.startswith("The list has the 2 of 37 buildings")
     assert "file" not in report_of(answered, city, footprints, (), 3).cut
-
-
-def test_the_level_of_the_intervals_is_said_once(answered, city):
-    made = make_report(answered, city, list_order(answered).tolist(), "f.gpkg", date(2024, 5, 1))
-    assert "90 %" in made.intervals
-    rest = json.dumps(asdict(made) | {"intervals": "", "colours": [], "pages": []})
-    assert "90 %" not in rest
-    for page in made.pages:
-        texts = [*(fact.means for fact in [*page.facts, *page.whole]), *page.unseen, page.kind, page.course]
-        assert not any("90 %" in text for text in texts)
 
 
 UNSURE = {
@@ -223,17 +205,6 @@ def test_quadrants_have_probabilities_only_where_damage_is_as_probable_as_not(an
         page = whole[building.building_id]
         assert bool(re.search(r">N[EW] .*%<", page.plan)) == (building.p_damaged >= 0.5)
         assert ("with their probabilities" in page.legend) == (building.p_damaged >= 0.5)
-
-
-def test_the_start_of_the_movement_is_named_only_beside_a_date(answered, city, whole):
-    name = next(iter(whole))
-    (dated,) = (fact for fact in whole[name].facts if fact.name == "When")
-    assert "start of the movement" in dated.means
-    page = page_of(changed(answered, name, begins=None, begins_early=None, begins_late=None), city, name)
-    (growth,) = (fact for fact in page.facts if fact.name == "Growth")
-    assert "start of the movement" not in growth.means
-    assert "if" not in growth.means.lower()  # the severity, of which it is a part, is not for damage alone
-    assert page.in_list[5] == ""
 
 
 def test_a_movement_along_one_line_of_sight_is_marked(answered, city):

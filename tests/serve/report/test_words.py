@@ -4,7 +4,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 from plumbline.serve.report.drawings import Seen
 from plumbline.serve.report.words import whole_facts
@@ -21,12 +20,6 @@ def facts(**about):
     tilt = {"tilt_mm_m": 1.0, "tilt_std_mm_m": 0.2, "tilt_towards": 90.0}
     one = SimpleNamespace(**{**usual, **against, **tilt, "settlement_direction": "vertical", **about})
     return {fact.name: fact for fact in whole_facts(one, SEEN, TRACKS)}
-
-
-@pytest.mark.parametrize("direction", ["vertical", "line of sight"])
-def test_a_building_seen_from_both_sides_may_have_its_settlement_along_a_line_of_sight(direction):
-    name = {"vertical": "Settlement", "line of sight": "Along the line of sight"}[direction]
-    assert name in facts(settlement_direction=direction)
 
 
 def test_a_settlement_that_both_sides_contradict_is_not_known_for_that_and_the_tilt_stays():

@@ -18,16 +18,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.core.files import sha256_file, write_json
+from plumbline.core.files import sha256_file
 from plumbline.params import Params, Score, load_params, parse_params
 from plumbline.params.serve import Alarm
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score import alarms, rules
 from plumbline.serve.score.alarms import ENDED, GOES_ON, NEW, Watch, update_alarms
 from plumbline.serve.score.messages import MOST, mark_sent, unsent
-from plumbline.serve.score.results import MANIFEST, PREDICTIONS, DeliveryResult
+from plumbline.serve.score.results import PREDICTIONS
 from plumbline.serve.score.rules import check_rules
 from tests.serve.made import table_of
+from tests.serve.score.test_results import publish
 from tests.tiny import PARAMS
 
 SE = (0.1, 0.1, 0.1, 0.7)
@@ -74,18 +75,6 @@ def test_an_alarm_begins_after_a_row_goes_on_and_ends_at_its_bound(case: tuple[A
         begun = since
 
 
-@settings(max_examples=200)
-@given(cases())
-def test_a_delivery_without_a_judgement_changes_no_alarm(case: tuple[Alarm, list[float | None]]):
-    rule, values = case
-    judged = [value for value in values if value is not None]
-
-    def turns(values: Values) -> list[str]:
-        return [state for _, state, _ in states(rule, values) if state != GOES_ON]
-
-    assert turns(values) == turns(judged)
-
-
 def test_a_name_that_went_to_another_house_begins_from_nothing():
     rule = Alarm(name="r", when="p > 0.5")
     assert states(rule, [0.9, 0.9, 0.9, 0.9], moved=[2]) == [
@@ -118,28 +107,13 @@ class Place:
         probability = np.array([0.0 if value is None else value for value in p])
         severity, each = np.where(probability > 0.5, 1.0, 0.0), np.ones(len(p))
         table = table_of(frame, status, 9 * each, [SE] * len(p), severity, 0 * each, 2 * each, p_damaged=probability)
-        empty = ("footprints", "statuses", "categories", "left_out", "changes", "inputs")
-        one = DeliveryResult(
-            place=self.name,
-            delivery=delivery,
-            id="ab" * 32,
-            model={"name": "plumbline", "version": "1"},
-            code="",
-            observed={"from": "2020-01-01", "to": to or delivery},
-            tracks=[],
-            tiles=1,
-            buildings=len(p),
-            compared_with=None,
-            drift="none",
-            made=f"2026-11-01T00:00:{made:02}+00:00",
-            files={},
-            **{name: {} for name in empty},
-        )
-        folder = self.out / self.name / one.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        write_predictions(table, folder / PREDICTIONS)
-        one = one.model_copy(update={"files": {PREDICTIONS: {"sha256": sha256_file(folder / PREDICTIONS)}}})
-        write_json(folder / MANIFEST, one.model_dump(mode="json"))
+        predictions = self.out / PREDICTIONS
+        predictions.parent.mkdir(parents=True, exist_ok=True)
+        write_predictions(table, predictions)
+        about = {"observed": {"from": "2020-01-01", "to": to or delivery}, "made": f"2026-11-01T00:00:{made:02}+00:00"}
+        files = {PREDICTIONS: {"sha256": sha256_file(predictions)}}
+        one = publish(self.out, delivery, place=self.name, files=files, **about)
+        predictions.replace(self.out / self.name / one.folder / PREDICTIONS)
         return one.folder
 
     def update(self) -> str:

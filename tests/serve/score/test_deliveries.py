@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
+from plumbline.serve.score import deliveries
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.messages import unsent_aside
 from plumbline.serve.score.run import is_aside, set_aside
@@ -31,8 +34,6 @@ class Source:
         return file
 
     def look(self, settle_s: float = 60.0, **more: str) -> list[Delivery]:
-        import time
-
         params = Score.model_validate({"source": str(self.folder), "settle_s": settle_s, **more})
         return find_deliveries(params, self.notes, lambda: time.time() + self.later)
 
@@ -95,8 +96,6 @@ def test_a_delivery_is_what_is_in_it(source: Source):
 
 
 def test_files_are_hashed_once_until_they_change(source: Source, monkeypatch: pytest.MonkeyPatch):
-    from plumbline.serve.score import deliveries
-
     source.write("town/one/a.csv")
     hashed: list[str] = []
     real = deliveries.sha256_file
@@ -109,75 +108,34 @@ def test_files_are_hashed_once_until_they_change(source: Source, monkeypatch: py
     assert hashed == ["a.csv"] * 2
 
 
-def test_a_file_or_folder_that_vanishes_during_a_look_holds_up_no_other(
-    source: Source, monkeypatch: pytest.MonkeyPatch
+FAULTS = {
+    "a file vanishes": (deliveries, "sha256_file", FileNotFoundError),
+    "a file may not be read": (deliveries, "sha256_file", PermissionError),
+    "a file may not be looked at": (Path, "is_file", PermissionError),
+    "a folder may not be listed": (os, "scandir", PermissionError),  # it is not taken for an empty one
+}
+
+
+@pytest.mark.parametrize(("of", "name", "error"), FAULTS.values(), ids=FAULTS)
+def test_a_delivery_that_cannot_be_read_is_left_and_holds_up_no_other(
+    source: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, of: Any, name: str, error: Any
 ):
-    from plumbline.serve.score import deliveries
+    for file in ("closed/x.csv", "closed/deep/y.csv", "open/x.csv"):
+        source.write(f"town/{file}", file)
+    real = getattr(of, name)
 
-    for name in ("a", "b", "c"):
-        source.write(f"town/{name}/x.csv", name)
-    source.write("town/c/y.csv")
-    real_hash, real_folders = deliveries.sha256_file, list(deliveries._folders(source.folder))
-
-    def renamed(path: Path) -> str:
-        if path.name == "y.csv":
-            path.rename(path.with_name("z.csv"))
-        return real_hash(path)
-
-    monkeypatch.setattr(deliveries, "sha256_file", renamed)
-    monkeypatch.setattr(deliveries, "_folders", lambda _: [*real_folders, ("town", source.folder / "town/gone")])
-    assert [one.name for one in source.look(0)] == ["a", "b"]
-    monkeypatch.undo()
-    assert [(one.name, sorted(one.files)) for one in source.look(0)][-1] == ("c", ["x.csv", "z.csv"])
-
-
-def test_a_delivery_that_may_not_be_read_holds_up_no_other(
-    source: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    from plumbline.serve.score import deliveries
-
-    for name in ("closed", "open"):
-        source.write(f"town/{name}/x.csv", name)
-    real = deliveries.sha256_file
-
-    def refused(path: Path) -> str:
-        if "closed" in path.parts:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    def refused(path: str | Path) -> Any:  # root may read everything
+        if "deep" in Path(path).parts:
+            raise error(errno.EACCES, "no", str(path))
         return real(path)
 
-    real_is_file = Path.is_file
-    monkeypatch.setattr(deliveries, "sha256_file", refused)  # root may read everything
-    monkeypatch.setattr(deliveries.log, "propagate", True)
-    assert [one.name for one in source.look(0)] == ["open"]
-    monkeypatch.setattr(Path, "is_file", lambda path: real_is_file(path) if "deep" not in path.parts else refused(path))
-    source.write("town/closed/deep/y.csv")
-    assert [one.name for one in source.look(0)] == ["open"]
+    with monkeypatch.context() as patch:
+        patch.setattr(of, name, refused)
+        patch.setattr(deliveries.log, "propagate", True)
+        assert [one.name for one in source.look(0)] == ["open"]
     assert "closed: left for the next time, a file cannot be read" in caplog.text
-    monkeypatch.undo()
-    assert [one.name for one in source.look(0)] == ["closed", "open"]
-    assert sorted(source.look(0)[0].files) == ["deep/y.csv", "x.csv"]
-
-
-def test_a_folder_that_may_not_be_listed_is_not_taken_for_an_empty_one(
-    source: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    from plumbline.serve.score import deliveries
-
-    for name in ("part/x.csv", "part/deep/y.csv", "open/x.csv"):
-        source.write(f"town/{name}")
-    real_scandir = os.scandir
-
-    def scandir(path: str | os.PathLike[str]):
-        if Path(path).name == "deep":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real_scandir(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)  # root may list everything
-    monkeypatch.setattr(deliveries.log, "propagate", True)
-    assert [one.name for one in source.look(0)] == ["open"]
-    assert "part: left for the next time, a file cannot be read" in caplog.text
-    monkeypatch.undo()
-    assert [one.name for one in source.look(0)] == ["open", "part"]
+    closed, opened = source.look(0)
+    assert (sorted(closed.files), opened.name) == (["deep/y.csv", "x.csv"], "open")
 
 
 def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Source):

@@ -13,27 +13,14 @@ from plumbline.core.files import write_json
 from plumbline.serve.score.results import LATEST, MANIFEST, DeliveryResult, note_latest, read_result, results
 
 
-def publish(
-    out: Path, delivery: str, version: str = "1", made: str = "2026-11-01T00:00:00+00:00", drift: str = "none"
-) -> DeliveryResult:
+def publish(out: Path, delivery: str, version: str = "1", **about: Any) -> DeliveryResult:
+    """Write the manifest of a result; `about` has other values of its keys."""
     empty = ("inputs", "footprints", "statuses", "categories", "left_out", "changes", "files")
-    nothing: dict[str, Any] = {name: {} for name in empty}
-    one = DeliveryResult(
-        place="town",
-        delivery=delivery,
-        id="ab" * 32,
-        model={"name": "plumbline", "version": version},
-        code="",
-        observed={"from": "2020-01-01", "to": "2022-01-01"},
-        tracks=[],
-        tiles=1,
-        buildings=1,
-        compared_with=None,
-        drift=drift,
-        made=made,
-        **nothing,
-    )
-    write_json(out / "town" / one.folder / MANIFEST, one.model_dump(mode="json"))
+    usual = {"place": "town", "id": "ab" * 32, "model": {"name": "plumbline", "version": version}, "code": ""}
+    usual |= {"observed": {"from": "2020-01-01", "to": "2022-01-01"}, "made": "2026-11-01T00:00:00+00:00"}
+    usual |= {"tracks": [], "tiles": 1, "buildings": 1, "compared_with": None, "drift": "none"}
+    one = DeliveryResult.model_validate(usual | {key: {} for key in empty} | {"delivery": delivery, **about})
+    write_json(out / one.place / one.folder / MANIFEST, one.model_dump(mode="json"))
     return one
 
 

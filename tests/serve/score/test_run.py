@@ -202,13 +202,6 @@ def test_what_cannot_be_read_is_set_aside_and_stops_nobody(town: Town):
     assert [path.name.rsplit("-", 1)[0] for path in (town.out / "_aside").glob("*/*")] == ["a_broken"]  # the old files
 
 
-def test_where_hardly_anybody_is_judged_it_is_said_why(town: Town):
-    town.deliver("sparse", every=40)
-    ended = town.score()
-    assert ended.code == 0, ended.err
-    assert re.search(r"\d+ of \d+ buildings were judged\. \d+ have no scatterer on them", ended.err), ended.err
-
-
 def test_alarms_are_written_beside_the_results_also_after_a_run_that_was_killed(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ):

@@ -48,12 +48,8 @@ def tile(folder, rows, *said):
     return SimpleNamespace(folder=folder, package=None, version="7", city=CITY)
 
 
-CITY = SimpleNamespace(
-    about={
-        "crs": "EPSG:32633",
-        "tracks": [{"first_epoch": "2020-01-03T00:00:00", "last_epoch": "2023-12-30T00:00:00"}],
-    }
-)
+RECORD = {"first_epoch": "2020-01-03T00:00:00", "last_epoch": "2023-12-30T00:00:00"}
+CITY = SimpleNamespace(about={"crs": "EPSG:32633", "tracks": [RECORD]})
 
 
 def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
@@ -64,17 +60,8 @@ def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
     judged = read_answers(tiles, 0.8)
     table, reason, explanation = judged.table, judged.reason, judged.explanation
     assert table["building_id"].tolist() == [f"B{row}" for row in range(7)]
-    assert reason.tolist() == [
-        "ok",
-        UNSURE_WHERE,
-        "ok",
-        UNSURE_WHERE,
-        "ok",
-        "few_points",
-        "few_points",
-    ]
-    assert (explanation != "").tolist() == (reason != "ok").tolist()
-    assert (table["status"] != "ok").tolist() == (reason != "ok").tolist()
+    assert reason.tolist() == ["ok", UNSURE_WHERE, "ok", UNSURE_WHERE, "ok", "few_points", "few_points"]
+    assert (explanation != "").tolist() == (table["status"] != "ok").tolist() == (reason != "ok").tolist()
     assert table["n_points"].tolist() == [9] * 5 + [2] * 2
 
 

@@ -19,7 +19,16 @@ from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.reporting.colours import CATEGORY_NAMES, PROBABILITY_COLOURS, PROBABILITY_EDGES, PROBABILITY_NAMES
 from plumbline.serve.base_rate import DamageRate
-from plumbline.serve.columns import DECIMALS, DTYPES, LIST_ORDER, format_counts, has_answer
+from plumbline.serve.columns import (
+    DECIMALS,
+    DTYPES,
+    LIST_ORDER,
+    PERMILLE_DECIMALS,
+    STRAINS,
+    format_counts,
+    has_answer,
+    round_strain,
+)
 from plumbline.serve.judgement import Judged
 from plumbline.serve.layers import REASON_GROUPS
 from plumbline.serve.map.content import (
@@ -37,16 +46,18 @@ from plumbline.sources.points.track import Track
 
 Document = dict[str, Any]
 PAGE = {
-    "format": 2,
+    "format": 3,
     "flagged": SURE_DAMAGE,
     "probability_classes": {
         "edges": list(PROBABILITY_EDGES),
         "colours": list(PROBABILITY_COLOURS),
         "names": list(PROBABILITY_NAMES),
     },
+    "permille": {"decimals": PERMILLE_DECIMALS, "bounds": list(CATEGORY_BOUNDS_PERMILLE)},
 }
 """What the page needs of every document: the document's version (a page refuses another), the probability of damage
-from which on a building is flagged, and the classes of probability."""
+from which on a building is flagged, the classes of probability, and how a strain is written: with so many decimals, and
+never rounded up to one of the bounds of the categories."""
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 
@@ -177,8 +188,8 @@ def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
         return [value if isinstance(value, str) else None for value in column]
     if DTYPES[name] in ("int64", "Int64"):
         return [None if value is None else int(value) for value in column.astype(object).where(column.notna(), None)]
-    digits = DECIMALS[name]
-    return [round(value, digits) if math.isfinite(value) else None for value in column.to_numpy(float).tolist()]
+    digits, rounded = DECIMALS[name], round_strain if name in STRAINS else round
+    return [rounded(value, digits) if math.isfinite(value) else None for value in column.to_numpy(float).tolist()]
 
 
 def _points(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:

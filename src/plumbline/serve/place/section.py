@@ -18,6 +18,7 @@ from plumbline.core.files import atomic_file, check_writable
 from plumbline.core.strain import category
 from plumbline.reporting.colours import CATEGORY_COLOURS, GREY
 from plumbline.reporting.cross_section import Band, Bar, Dots, section_chart
+from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.files import point_files
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
@@ -240,7 +241,7 @@ def draw_section(found: pd.DataFrame, line: shapely.LineString, title: str) -> s
 def _said(building: Any) -> str:
     if not np.isfinite(getattr(building, "severity_permille", np.nan)):
         return "not judged"
-    return f"{building.severity_permille:.1f} permille, damaged with {building.p_damaged:.0%}"
+    return f"{format_permille(building.severity_permille)} permille, damaged with {format_share(building.p_damaged)}"
 
 
 def _colour(building: Any) -> str:

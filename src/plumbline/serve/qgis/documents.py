@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 VERSION = "3.22.0-Białowieża"
 """The oldest QGIS that reads what is written here; newer ones convert it as they load it."""
@@ -15,22 +15,20 @@ POINT, POLYGON = "0", "2"
 """Codes of geometries in `layerGeometryType`."""
 
 
-class Rule(NamedTuple):
-    """One line of the legend of a rule-based renderer."""
+Condition = tuple[str, str, object]
+"""Field, operator and value, see `expression`."""
+
+
+class Entry(NamedTuple):
+    """One line of a legend: the features that it is for, and how they are drawn."""
 
     label: str
-    condition: str
-    """Expression of QGIS."""
+    conditions: Sequence[Condition]
+    """All of them hold; of a graduated renderer, those of the lower and of the upper end, as texts."""
     symbol: ET.Element
-
-
-class Range(NamedTuple):
-    """One class of a graduated renderer."""
-
-    label: str
-    lower: float
-    upper: float
-    symbol: ET.Element
+    """For QGIS."""
+    drawn: ET.Element
+    """For map servers."""
 
 
 def node(tag: str, attributes: Mapping[str, str] = {}, *children: ET.Element, text: str | None = None) -> ET.Element:
@@ -109,35 +107,41 @@ def symbol(kind: str, *layers: ET.Element) -> ET.Element:
     return node("symbol", {"type": kind, "alpha": "1", "clip_to_extent": "1", "force_rhr": "0"}, *layers)
 
 
-def rule_renderer(rules: Sequence[Rule]) -> ET.Element:
-    """Draw each feature with the symbols of all rules that it meets."""
+def area(
+    label: str,
+    conditions: Sequence[Condition],
+    colour: str,
+    outline: str,
+    hatching: tuple[str, str] | None = None,
+    opacity: float = 1.0,
+) -> Entry:
+    """Draw polygons in one colour, or with its lines: `hatching` is a brush of QGIS and a shape of SLD."""
+    brush, filling = ("solid", solid(colour)) if hatching is None else (hatching[0], hatched(hatching[1], colour))
+    fill = simple_fill(colour, outline, brush, opacity)
+    return Entry(label, conditions, symbol("fill", fill), polygon(filling, outline))
+
+
+def rule_renderer(entries: Sequence[Entry]) -> ET.Element:
+    """Draw each feature with the symbols of all entries whose conditions it meets."""
     lines = [
-        node("rule", {"key": _key(n), "symbol": str(n), "label": one.label, "filter": one.condition})
-        for n, one in enumerate(rules)
+        node("rule", {"key": _key(n), "symbol": str(n), "label": one.label, "filter": expression(one.conditions)})
+        for n, one in enumerate(entries)
     ]
     return node(
         "renderer-v2",
         {"type": "RuleRenderer", "symbollevels": "0", "forceraster": "0", "enableorderby": "0"},
-        node("rules", {"key": _key(len(rules))}, *lines),
-        _symbols([one.symbol for one in rules]),
+        node("rules", {"key": _key(len(entries))}, *lines),
+        _symbols([one.symbol for one in entries]),
     )
 
 
-def graduated_renderer(field: str, ranges: Sequence[Range]) -> ET.Element:
+def graduated_renderer(field: str, entries: Sequence[Entry]) -> ET.Element:
     """Draw each feature with the symbol of the range around its value of `field`."""
-    lines = [
-        node(
-            "range",
-            {
-                "lower": f"{one.lower:.6f}",
-                "upper": f"{one.upper:.6f}",
-                "symbol": str(n),
-                "label": one.label,
-                "render": "true",
-            },
-        )
-        for n, one in enumerate(ranges)
-    ]
+    lines = []
+    for n, one in enumerate(entries):
+        (_, _, lower), (_, _, upper) = one.conditions
+        ends = {"lower": str(lower), "upper": str(upper)}
+        lines.append(node("range", {**ends, "symbol": str(n), "label": one.label, "render": "true"}))
     return node(
         "renderer-v2",
         {
@@ -149,7 +153,7 @@ def graduated_renderer(field: str, ranges: Sequence[Range]) -> ET.Element:
             "enableorderby": "0",
         },
         node("ranges", {}, *lines),
-        _symbols([one.symbol for one in ranges]),
+        _symbols([one.symbol for one in entries]),
     )
 
 
@@ -235,36 +239,52 @@ SPACES = {
 }
 
 
-def compared(operator: str, field: str, value: str) -> ET.Element:
-    """Make a condition. `operator`: of OGC's filters, for example `PropertyIsEqualTo`."""
-    return node(f"ogc:{operator}", {}, node("ogc:PropertyName", text=field), node("ogc:Literal", text=value))
+OPERATORS = {"=": "PropertyIsEqualTo", ">=": "PropertyIsGreaterThanOrEqualTo", "<": "PropertyIsLessThan"}
+"""Operator of a condition -> the same in OGC's filters."""
+DIMENSIONS = {
+    "point": "coalesce(area($geometry), length($geometry), 0) = 0",
+    "line": "length($geometry) > 0",
+    "polygon": "area($geometry) > 0",
+}
+"""Kind of geometry, by its dimension -> condition of QGIS."""
 
 
-def between(field: str, low: str, high: str) -> ET.Element:
-    """Make the condition that a field is `low` or more, and below `high`."""
-    least = compared("PropertyIsGreaterThanOrEqualTo", field, low)
-    return both(least, compared("PropertyIsLessThan", field, high))
+def expression(conditions: Sequence[Condition]) -> str:
+    """Write conditions as an expression of QGIS.
+
+    Operators: those of `OPERATORS`; `in` several values; `empty`; `is` true or false; `dimension`, of `DIMENSIONS`.
+    """
+    return " AND ".join(_expression(*condition) for condition in conditions)
 
 
-def is_null(field: str) -> ET.Element:
-    """Make the condition that a field is empty."""
-    return node("ogc:PropertyIsNull", {}, node("ogc:PropertyName", text=field))
+def _expression(field: str, operator: str, value: Any) -> str:
+    match operator:
+        case "in":
+            return f'"{field}" IN ({", ".join(map(repr, value))})'
+        case "empty":
+            return f'"{field}" IS NULL'
+        case "is":
+            return f'"{field}"' if value else f'NOT "{field}"'
+        case "dimension":
+            return DIMENSIONS[value]
+    return f'"{field}" {operator} {value!r}'
 
 
-def has_dimension(number: int) -> ET.Element:
-    """Make the condition that a geometry is a point (0), a line (1) or a polygon (2)."""
-    of = node("ogc:Function", {"name": "dimension"}, node("ogc:PropertyName", text="geom"))
-    return node("ogc:PropertyIsEqualTo", {}, of, node("ogc:Literal", text=str(number)))
-
-
-def both(one: ET.Element, other: ET.Element) -> ET.Element:
-    """Combine two conditions by `And`."""
-    return node("ogc:And", {}, one, other)
-
-
-def either(conditions: Sequence[ET.Element]) -> ET.Element:
-    """Combine conditions by `Or`; a single one stays as it is."""
-    return node("ogc:Or", {}, *conditions) if len(conditions) > 1 else conditions[0]
+def _filter(field: str, operator: str, value: Any) -> ET.Element:
+    """Write a condition as a filter of OGC, see `expression`."""
+    name = node("ogc:PropertyName", text=field)
+    match operator:
+        case "in":
+            parts = [_filter(field, "=", one) for one in value]
+            return node("ogc:Or", {}, *parts) if len(parts) > 1 else parts[0]
+        case "empty":
+            return node("ogc:PropertyIsNull", {}, name)
+        case "is":
+            return _filter(field, "=", str(value).lower())
+        case "dimension":
+            of, number = node("ogc:Function", {"name": "dimension"}, name), list(DIMENSIONS).index(value)
+            return node("ogc:PropertyIsEqualTo", {}, of, node("ogc:Literal", text=str(number)))
+    return node(f"ogc:{OPERATORS[operator]}", {}, name, node("ogc:Literal", text=str(value)))
 
 
 def polygon(fill: ET.Element, outline: str, width_px: float = 0.7) -> ET.Element:
@@ -306,14 +326,15 @@ def text(field: str, colour: str = "#000000") -> ET.Element:
     return node("se:TextSymbolizer", {}, label, font, solid(colour))
 
 
-def rule(label: str, condition: ET.Element, symbol: ET.Element) -> ET.Element:
-    """Make one line of the legend."""
-    about = node("se:Description", {}, node("se:Title", text=label))
-    return node("se:Rule", {}, node("se:Name", text=label), about, node("ogc:Filter", {}, condition), symbol)
-
-
-def document(layer: str, rules: Sequence[ET.Element]) -> str:
-    """Put the style of a layer together."""
+def document(layer: str, entries: Sequence[Entry]) -> str:
+    """Put the style of a layer for map servers together."""
+    rules = []
+    for one in entries:
+        about = node("se:Description", {}, node("se:Title", text=one.label))
+        filters = [_filter(*condition) for condition in one.conditions]
+        both = node("ogc:And", {}, *filters) if len(filters) > 1 else filters[0]
+        name = node("se:Name", text=one.label)
+        rules.append(node("se:Rule", {}, name, about, node("ogc:Filter", {}, both), one.drawn))
     style = node("UserStyle", {}, node("se:Name", text=layer), node("se:FeatureTypeStyle", {}, *rules))
     root = node("StyledLayerDescriptor", SPACES, node("NamedLayer", {}, node("se:Name", text=layer), style))
     ET.indent(root)

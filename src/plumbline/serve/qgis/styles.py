@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
@@ -14,6 +13,7 @@ import geopandas
 import pandas as pd
 import pyogrio
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.abstention import OK, UNSURE_WHERE
 from plumbline.reporting.colours import (
@@ -28,8 +28,8 @@ from plumbline.reporting.colours import (
     TEAL,
 )
 from plumbline.serve.columns import ALIASES, PERMILLE_DECIMALS
-from plumbline.serve.qgis import documents as qml
-from plumbline.serve.qgis import documents as sld
+from plumbline.serve.qgis import documents as qgis
+from plumbline.serve.qgis.documents import Condition, Entry, area, expression
 
 ROW = "fid"
 """Column that a GeoPackage adds by itself."""
@@ -50,10 +50,17 @@ NOT_JUDGED = {
     ),
 }
 """Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
-SHOWS_QUADRANT = f'"reason" = \'{OK}\' AND "p_damaged" >= {SURE_DAMAGE}'
+IS_DAMAGED = [("reason", "=", OK), ("p_damaged", ">=", SURE_DAMAGE)]
+SHOWS_QUADRANT = expression(IS_DAMAGED)
 """Condition of QGIS, see `rules.shows_quadrant`."""
 NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 """Expression of QGIS: the building's name as HTML."""
+STRAIN = (
+    f"format_number(round({{0}}, {PERMILLE_DECIMALS}) - if(round({{0}}, {PERMILLE_DECIMALS}) IN "
+    f"{CATEGORY_BOUNDS_PERMILLE} AND {{0}} < round({{0}}, {PERMILLE_DECIMALS}), {10**-PERMILLE_DECIMALS}, 0), "
+    f"{PERMILLE_DECIMALS})"
+)
+"""Expression of QGIS: a strain as `columns.format_permille` writes it."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
 UNSURE_LABEL = "not known where"
 QUARTER = """
@@ -123,14 +130,6 @@ BEYOND = 1e6
 """End of the outermost classes of velocity, mm/yr."""
 
 
-OF_DIMENSION = {
-    "point": "coalesce(area($geometry), length($geometry), 0) = 0",
-    "line": "length($geometry) > 0",
-    "polygon": "area($geometry) > 0",
-}
-"""Kind of geometry, by its dimension -> condition of QGIS."""
-
-
 class Hatching(NamedTuple):
     """Lines across a building."""
 
@@ -154,40 +153,44 @@ class Style(NamedTuple):
 
 def predictions_style(layer: str) -> Style:
     """Style the predictions as the map: probabilities in colours, abstentions hatched, damaged quadrants black."""
-    rules, lines = [], []
     edges = (0, *PROBABILITY_EDGES, 2)  # no probability reaches 2
-    for label, colour, ends in zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, pairwise(edges), strict=True):
-        condition = '"p_damaged" >= {} AND "p_damaged" < {}'.format(*ends)
-        rules.append(qml.Rule(label, condition, qml.symbol("fill", qml.simple_fill(colour, BROWN))))
-        is_it = sld.between("p_damaged", *map(str, ends))
-        lines.append(sld.rule(label, is_it, sld.polygon(sld.solid(colour), BROWN)))
-    for status, (label, _, brush, shape) in NOT_JUDGED.items():
-        condition = f'"status" = \'{status}\' AND "burland_category" IS NULL'
-        rules.append(qml.Rule(label, condition, qml.symbol("fill", qml.simple_fill(GREY, GREY, brush))))
-        is_it = sld.both(sld.compared("PropertyIsEqualTo", "status", status), sld.is_null("burland_category"))
-        lines.append(sld.rule(label, is_it, sld.polygon(sld.hatched(shape, GREY), GREY)))
-    hatching = qml.symbol("fill", qml.simple_fill(ORANGE, ORANGE, "f_diagonal"))
-    rules.append(qml.Rule(UNSURE_LABEL, f"\"reason\" = '{UNSURE_WHERE}'", hatching))
-    is_unsure = sld.compared("PropertyIsEqualTo", "reason", UNSURE_WHERE)
-    lines.append(sld.rule(UNSURE_LABEL, is_unsure, sld.polygon(sld.hatched("backslash", ORANGE), ORANGE)))
-    quarter = qml.generated(QUARTER, qml.simple_fill("#000000", None, opacity=0.6))
-    rules.append(qml.Rule(QUADRANT_LABEL, SHOWS_QUADRANT, qml.symbol("fill", quarter)))
-    is_damaged = sld.both(
-        sld.compared("PropertyIsEqualTo", "reason", OK),
-        sld.compared("PropertyIsGreaterThanOrEqualTo", "p_damaged", str(SURE_DAMAGE)),
-    )
-    lines.append(sld.rule(QUADRANT_LABEL, is_damaged, sld.text("quadrant")))
-    drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, PREDICTIONS_ALIASES, '"building_id"', map_tip())
-    return Style(drawn, sld.document(layer, lines), "Probability of damage, abstentions and damaged quadrants")
+    entries = [
+        area(label, [("p_damaged", ">=", low), ("p_damaged", "<", high)], colour, BROWN)
+        for label, colour, (low, high) in zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, pairwise(edges), strict=True)
+    ]
+    entries += [
+        area(label, [("status", "=", status), ("burland_category", "empty", None)], GREY, GREY, (brush, shape))
+        for status, (label, _, brush, shape) in NOT_JUDGED.items()
+    ]
+    entries.append(area(UNSURE_LABEL, [("reason", "=", UNSURE_WHERE)], ORANGE, ORANGE, ("f_diagonal", "backslash")))
+    quarter = qgis.generated(QUARTER, qgis.simple_fill("#000000", None, opacity=0.6))
+    entries.append(Entry(QUADRANT_LABEL, IS_DAMAGED, qgis.symbol("fill", quarter), qgis.text("quadrant")))
+    about = "Probability of damage, abstentions and damaged quadrants"
+    return _style(layer, entries, about, PREDICTIONS_ALIASES, '"building_id"', tip=map_tip())
+
+
+def _style(
+    layer: str,
+    entries: Sequence[Entry],
+    about: str,
+    aliases: Mapping[str, str],
+    title: str,
+    *,
+    geometry: str | None = qgis.POLYGON,
+    tip: str | None = None,
+    field: str | None = None,
+) -> Style:
+    """Put the style of a layer together. `field`: its ranges are the entries; the others: see `vector_document`."""
+    renderer = qgis.rule_renderer(entries) if field is None else qgis.graduated_renderer(field, entries)
+    drawn = qgis.vector_document(renderer, geometry, aliases, title, tip)
+    return Style(drawn, qgis.document(layer, entries), about)
 
 
 def map_tip() -> str:
     """Write the HTML that QGIS shows of a building under the pointer, as `map.content.description` has it."""
     names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
     reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{said[1]}'" for status, said in NOT_JUDGED.items())
-    severity, low, high = (
-        f'format_number("severity_{part}", {PERMILLE_DECIMALS})' for part in ("permille", "low", "high")
-    )
+    severity, low, high = (STRAIN.format(f'"severity_{part}"') for part in ("permille", "low", "high"))
     parts = (
         "'Damaged with ' || CASE WHEN \"p_damaged\" < 0.01 THEN '&lt; 1' WHEN \"p_damaged\" > 0.99 THEN '&gt; 99' "
         "ELSE format_number(100 * \"p_damaged\", 0) END || ' %<br>'",
@@ -209,18 +212,12 @@ def unjudged_style(layer: str, shown: Mapping[str, tuple[Sequence[str], Hatching
         layer: its name.
         shown: line of the legend -> the values of `reason` that it stands for, and their hatching.
     """
-    rules, lines = [], []
-    for label, (reasons, hatching) in shown.items():
-        listed = ", ".join(f"'{reason}'" for reason in reasons)
-        fill = qml.simple_fill(hatching.colour, hatching.colour, hatching.brush)
-        rules.append(qml.Rule(label, f'"reason" IN ({listed})', qml.symbol("fill", fill)))
-        is_one = sld.either([sld.compared("PropertyIsEqualTo", "reason", reason) for reason in reasons])
-        lines.append(
-            sld.rule(label, is_one, sld.polygon(sld.hatched(hatching.shape, hatching.colour), hatching.colour))
-        )
+    entries = [
+        area(label, [("reason", "in", reasons)], lines.colour, lines.colour, (lines.brush, lines.shape))
+        for label, (reasons, lines) in shown.items()
+    ]
     tip = f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% "explanation" %]<br>[% "n_points" %] points</div>'
-    drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, UNJUDGED_ALIASES, '"building_id"', tip)
-    return Style(drawn, sld.document(layer, lines), "Why buildings are not judged")
+    return _style(layer, entries, "Why buildings are not judged", UNJUDGED_ALIASES, '"building_id"', tip=tip)
 
 
 def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
@@ -231,15 +228,13 @@ def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
         limit: velocity of the outermost classes, mm/yr.
         epochs: columns of displacement, as `D20200103`.
     """
-    ranges, lines = [], []
-    for colour, label, low, high, condition in _classes("velocity", limit):
-        ranges.append(qml.Range(label, low, high, qml.symbol("marker", qml.marker(colour, GREY))))
-        lines.append(sld.rule(label, condition, sld.point(colour, GREY)))
+    entries = [
+        Entry(label, ends, qgis.symbol("marker", qgis.marker(colour, GREY)), qgis.point(colour, GREY))
+        for colour, label, ends in _classes("velocity", limit)
+    ]
     days = {name: f"Displacement {name[1:5]}-{name[5:7]}-{name[7:]} (mm)" for name in epochs}
-    drawn = qml.vector_document(
-        qml.graduated_renderer("velocity", ranges), qml.POINT, {**SCATTERER_ALIASES, **days}, '"point_id"'
-    )
-    return Style(drawn, sld.document(layer, lines), "Mean velocity towards the satellite")
+    about, aliases = "Mean velocity towards the satellite", {**SCATTERER_ALIASES, **days}
+    return _style(layer, entries, about, aliases, '"point_id"', geometry=qgis.POINT, field="velocity")
 
 
 def areas_style(layer: str, limit: float, aliases: Mapping[str, str] = AREA_ALIASES) -> Style:
@@ -248,57 +243,42 @@ def areas_style(layer: str, limit: float, aliases: Mapping[str, str] = AREA_ALIA
     Args:
         layer: its name. limit: rate of the outermost classes, mm/yr. aliases: names of the fields.
     """
-    ranges, lines = [], []
-    for colour, label, low, high, condition in _classes("rate_mm_year", limit):
-        ranges.append(qml.Range(label, low, high, qml.symbol("fill", qml.simple_fill(colour, GREY, opacity=0.6))))
-        lines.append(sld.rule(label, condition, sld.polygon(sld.solid(colour), GREY)))
+    entries = [area(label, ends, colour, GREY, opacity=0.6) for colour, label, ends in _classes("rate_mm_year", limit)]
     which = next(name for name in aliases if name in ("track", "direction"))
-    drawn = qml.vector_document(
-        qml.graduated_renderer("rate_mm_year", ranges), qml.POLYGON, aliases, f'"name" || \' \' || "{which}"'
-    )
-    return Style(drawn, sld.document(layer, lines), "Moving areas: rate against the rest")
+    title = f'"name" || \' \' || "{which}"'
+    return _style(layer, entries, "Moving areas: rate against the rest", aliases, title, field="rate_mm_year")
 
 
 def causes_style(layer: str) -> Style:
     """Style causes by whether they count, be they points, lines or polygons."""
-    rules, lines = [], []
+    entries = []
     for counts, colour, label in ((True, TEAL, "more damage near to it"), (False, GREY, "changes nothing")):
-        fill = qml.simple_fill(colour, colour, opacity=0.3, width_mm=0.6)
-        symbols = (
-            qml.symbol("marker", qml.marker(colour, colour, 3)),
-            qml.symbol("line", qml.line(colour)),
-            qml.symbol("fill", fill),
-        )
-        drawn = (
-            sld.point(colour, colour, 10),
-            sld.stroke(colour),
-            sld.polygon(sld.hatched("slash", colour), colour, 2),
-        )
-        for number, what in enumerate(OF_DIMENSION):
-            title = f"{label}, {what}"
-            condition = f'{"" if counts else "NOT "}"counts" AND {OF_DIMENSION[what]}'
-            rules.append(qml.Rule(title, condition, symbols[number]))
-            is_one = sld.both(
-                sld.compared("PropertyIsEqualTo", "counts", str(counts).lower()), sld.has_dimension(number)
-            )
-            lines.append(sld.rule(title, is_one, drawn[number]))
-    made = qml.vector_document(qml.rule_renderer(rules), None, CAUSE_ALIASES, '"name"')
-    return Style(made, sld.document(layer, lines), "What may have caused damage")
+        fill = qgis.simple_fill(colour, colour, opacity=0.3, width_mm=0.6)
+        drawn = {
+            "point": (qgis.symbol("marker", qgis.marker(colour, colour, 3)), qgis.point(colour, colour, 10)),
+            "line": (qgis.symbol("line", qgis.line(colour)), qgis.stroke(colour)),
+            "polygon": (qgis.symbol("fill", fill), qgis.polygon(qgis.hatched("slash", colour), colour, 2)),
+        }
+        entries += [
+            Entry(f"{label}, {what}", [("counts", "is", counts), ("geom", "dimension", what)], *symbols)
+            for what, symbols in drawn.items()
+        ]
+    return _style(layer, entries, "What may have caused damage", CAUSE_ALIASES, '"name"', geometry=None)
 
 
-def _classes(field: str, limit: float) -> Iterator[tuple[str, str, float, float, ET.Element]]:
-    """Yield colour, label, ends and condition of each class of a velocity, mm/yr; the outermost begin at `limit`."""
+def _classes(field: str, limit: float) -> Iterator[tuple[str, str, list[Condition]]]:
+    """Yield colour, label and ends of each class of a velocity, mm/yr; the outermost begin at `limit`."""
     edges = [limit * (2 * n / len(DIVERGING) - 1) for n in range(len(DIVERGING) + 1)]
     edges[0], edges[-1] = -BEYOND, BEYOND
-    for colour, low, high in zip(DIVERGING, edges[:-1], edges[1:], strict=True):
+    for colour, (low, high) in zip(DIVERGING, pairwise(edges), strict=True):
         label = f"{low:.1f} to {high:.1f} mm/yr"
         label = f"below {high:.1f} mm/yr" if low == -BEYOND else f"{low:.1f} mm/yr or more" if high == BEYOND else label
-        yield colour, label, low, high, sld.between(field, f"{low:.6f}", f"{high:.6f}")
+        yield colour, label, [(field, ">=", f"{low:.6f}"), (field, "<", f"{high:.6f}")]
 
 
 def field_style(limit: float) -> str:
     """Style the first band of a restored field, as QML: purple is down, green is up. `limit`: mm, of the outermost."""
-    return qml.raster_document(DIVERGING, limit, "mm")
+    return qgis.raster_document(DIVERGING, limit, "mm")
 
 
 STYLES = "layer_styles"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from plumbline.prepare.abstention import UNSURE_WHERE
-from plumbline.serve.columns import PERMILLE_DECIMALS, format_share
+from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.judgement import Judged
 from plumbline.serve.report.limits import NINETY
 from plumbline.serve.report.words import PLACE_NOT_SURE, plain, severity_text, signed
@@ -114,12 +114,11 @@ def sheet_cells(listed: Listed) -> list[str]:
     """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
     building = listed.building
     answered, settled = is_answered(building), not math.isnan(building.settlement_mm)
+    severity = building.severity_permille, building.severity_low, building.severity_high
     return [
         str(building.building_id),
         _figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
-        _figure(building.severity_permille, PERMILLE_DECIMALS),
-        _figure(building.severity_low, PERMILLE_DECIMALS),
-        _figure(building.severity_high, PERMILLE_DECIMALS),
+        *("" if math.isnan(strain) else format_permille(strain) for strain in severity),
         f"{building.burland_category:d}" if answered else "",
         listed.quadrants,
         listed.since,

@@ -19,7 +19,7 @@ import pandas as pd
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.params.serve import Alarm
-from plumbline.serve.columns import ANSWERED_REASONS
+from plumbline.serve.columns import ANSWERED_REASONS, format_permille
 from plumbline.serve.score.alarms import Alarms, read_alarms
 from plumbline.serve.score.changes import COMPARED
 from plumbline.serve.score.results import (
@@ -152,8 +152,8 @@ def _state(row: Any, when: str) -> str:
     if said["reason"] not in ANSWERED_REASONS:
         return str(said["reason"])
     number = int(said["burland_category"])
-    severity, low, high = (said[f"severity_{name}"] for name in ("permille", "low", "high"))
-    told = f"category {number}, {severity:.2g} ({low:.2g} to {high:.2g}) permille"
+    severity, low, high = (format_permille(said[f"severity_{name}"]) for name in ("permille", "low", "high"))
+    told = f"category {number}, {severity} ({low} to {high}) permille"
     return told + (f", {said['quadrant']}" if number else "")
 
 
