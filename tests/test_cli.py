@@ -299,6 +299,7 @@ main()
 def test_ctrl_c_in_a_command_is_said(tmp_path, module, name, turned):
     stopped = f"""
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import {module} as module
 def interrupt(*given):
     try:
@@ -319,7 +320,10 @@ main()
 def test_ctrl_c_leaves_no_file(tmp_path):
     case = Path(__file__).parent / "fixtures/cases/base"
     words = ["--points", case / "asc.csv", case / "des.csv", "--buildings", case / "fp.gpkg", "--output", "o.gpkg"]
-    command = [sys.executable, "-m", "plumbline", "predict", *words, "--map", "m.html"]
+    # Started in the background, this run has the signal ignored, and its children with it.
+    begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    main = f"{begin}; from plumbline.__main__ import main; main()"
+    command = [sys.executable, "-c", main, "predict", *words, "--map", "m.html"]
     process = subprocess.Popen(command, env=SOURCES, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     said = next(line for line in process.stderr if "drawing m.html" in line)
