@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.service.bodies import PIECE_BYTES
-from plumbline.service.guard import Guard
+from plumbline.service.guard import PIECE_BYTES, Guard
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import Problem
 from plumbline.service.settings import Limits, Settings

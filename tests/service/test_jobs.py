@@ -6,16 +6,19 @@ import sqlite3
 from pathlib import Path
 
 import geopandas
+import jsonschema
 import numpy as np
 import pytest
+import shapely
 from pydantic import SecretStr
 
 from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
 from plumbline.serve.report.about import MAX_LETTERS
 from plumbline.service import job_store as job_files
-from plumbline.service.jobs import chosen
+from plumbline.service.jobs import choose_kind
 from plumbline.service.runner import LocalJob
 from plumbline.service.settings import Limits
+from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.service.forked import ForkedJob
 from tests.service.served import ended, files, is_problem, service
@@ -23,6 +26,7 @@ from tests.service.served import ended, files, is_problem, service
 pytest.importorskip("fastapi")
 rasterio = pytest.importorskip("rasterio")
 ROOT = Path(__file__).parents[2]
+GEOJSON = "application/geo+json"
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +89,12 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
     client, folder = served
     write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
     points = sorted((tmp_path / "scene").glob("*.csv"))
+    track = read_tracks(points)[0]
+    middle = shapely.Point(np.median(track.easting), np.median(track.northing))
+    footprint = geopandas.GeoDataFrame({"building_id": ["A"]}, geometry=[middle.buffer(40)], crs=track.crs)
+    footprint.to_file(tmp_path / "f.gpkg")
     asked = {"num_inference_steps": "2", "samples": "2", "bbox": "-180,-90,180,90"}
-    answer = client.post("/v1/restore", files=files(points), data=asked)
+    answer = client.post("/v1/restore", files=files(points, tmp_path / "f.gpkg"), data=asked)
     assert answer.status_code == 202, answer.text
     done = ended(client, answer.json()["id"])
     assert done["status"] == "done", done
@@ -97,6 +105,14 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
         assert source.descriptions[0] == "up_mm"
         assert np.isfinite(source.read(1)).any()
         assert source.tags()["PLUMBLINE_STEPS"] == "2"
+    table = client.get(f"/v1/jobs/{done['id']}/result", params={"format": "geojson"}).json()
+    assert table["features"][0]["properties"]["restored"]
+    document = client.get("/openapi.json").json()
+    content = document["paths"]["/v1/jobs/{job}/result"]["get"]["responses"]["200"]["content"]
+    judged, restored = content[GEOJSON]["schema"]["oneOf"]
+    jsonschema.validate(table, restored | {"components": document["components"]})
+    with pytest.raises(jsonschema.ValidationError, match="is a required property"):
+        jsonschema.validate(table, judged | {"components": document["components"]})
     (log,) = (path for path in folder.rglob(job_files.LOG) if done["id"] in path.parts)
     told = [line for line in log.read_text().splitlines() if " epochs, " in line]
     assert [path.name in line for path, line in zip(points, told, strict=True)] == [True] * len(points), told
@@ -299,11 +315,22 @@ def test_a_job_too_large_or_too_slow_is_ended(city, package, fields_package, tmp
             assert said in failed["problem"]["detail"]
 
 
-def test_the_kind_of_content_is_chosen_by_the_header():
-    there = ["application/geo+json", "text/csv", "text/html"]
-    default = "application/geo+json"
-    assert chosen("*/*", there, default) == default
-    assert chosen("text/html, text/csv;q=0.2", there, default) == "text/html"
-    assert chosen("text/*", there, default) == "text/csv"
-    assert chosen("image/tiff, */*;q=0.1", there, default) == default
-    assert chosen("image/tiff", there, default) is None
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        ("*/*", GEOJSON),
+        ("text/html, text/csv;q=0.2", "text/html"),
+        ("text/csv;q=0.2, text/html", "text/html"),
+        ("text/html;q=0.2, text/csv; Q=0.9", "text/csv"),
+        ("text/csv, text/html", "text/csv"),
+        ("text/*", "text/csv"),
+        ("image/tiff, */*;q=0.1", GEOJSON),
+        ("image/tiff", None),
+        (f"{GEOJSON};q=0, */*;q=0.1", "text/csv"),
+        ("text/csv;q=0", None),
+        ("*/*;q=0.0", None),
+        ("", None),
+    ],
+)
+def test_the_kind_of_content_is_the_one_that_the_header_prefers(accept, wanted):
+    assert choose_kind(accept, [GEOJSON, "text/csv", "text/html"], GEOJSON) == wanted

@@ -56,6 +56,13 @@ def test_a_token_is_asked_for_but_by_probes_and_documentation(guarded):
     assert guarded.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
+def test_two_tokens_in_one_request_are_refused(guarded):
+    token = f"Bearer {TOKEN}"
+    for second in ("Bearer another-word-of-letters", token):
+        headers = [("authorization", second), ("authorization", token)]
+        assert is_problem(guarded.get("/v1/models", headers=headers), 400, "Two `Authorization` headers came")
+
+
 def test_an_answer_and_its_problem_name_the_request(guarded):
     for sent in ("abc-1", "0af7651916cd43dd/8448eb211c80319c:1", "", "two words", "x" * 129, "\u00e9".encode()):
         refused = guarded.get("/v1/models", headers={"x-request-id": sent})

@@ -1,4 +1,4 @@
-"""Answer prepared features by the Open Inference Protocol (KServe's V2), as JSON or with binary tensors."""
+"""Prepare buildings for the network, and answer prepared ones by the Open Inference Protocol (KServe's V2)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import geopandas
 import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ from starlette.responses import JSONResponse, Response
 
 from plumbline import __version__
 from plumbline.core.errors import InputError
+from plumbline.export.interface import MASK, SEQUENCES
+from plumbline.export.package import Manifest
+from plumbline.prepare.abstention import JUDGED, REASONS
+from plumbline.prepare.buildings import Prepared
 from plumbline.service.models import Models, Served
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import BUSY_SECONDS, Problem, in_words, refusals
@@ -26,6 +31,8 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 """Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 KINDS = {"float32": "FP32", "bool": "BOOL"}
+NOT_FINITE = "not_finite"
+"""Reason for leaving out a building one of whose features is no finite number; the network would answer NaN."""
 SILENT_SECONDS = 60
 """Longest time that the body of a request may take."""
 SMALL_BYTES = 32_000
@@ -78,6 +85,34 @@ class InferRequest(BaseModel):
     outputs: list[InferOutput] | None = None
 
 
+class Tensor(BaseModel):
+    """One input of the network."""
+
+    name: str
+    datatype: Literal["FP32", "BOOL"]
+    shape: list[int]
+    data: list[float] | list[bool] = Field(description="All values, the last dimension running fastest.")
+
+
+class TensorColumn(BaseModel):
+    """One column of an input."""
+
+    name: str
+    unit: str
+
+
+class Tensors(BaseModel):
+    """Inputs of the network for B buildings; as it is, the body of `POST /v2/models/{model_name}/infer`."""
+
+    model_name: str
+    model_version: str = Field(description="Version of the package for which the buildings were prepared.")
+    inputs: list[Tensor]
+    building_id: list[str] = Field(description="Building of each row of the inputs.")
+    hides_damage: list[bool] = Field(description="Input of this name of `predictions.onnx`, for each row.")
+    columns: dict[str, list[TensorColumn]] = Field(description="Columns of each input, in order.")
+    left_out: dict[str, str] = Field(description="`building_id` of each other footprint, and why it has no row.")
+
+
 def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     """Return the routes under `/v2`."""
     router = APIRouter(prefix="/v2", tags=["inference"])
@@ -123,7 +158,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
         nonlocal waiting
         one = served(name, version)
         if waiting >= limits.infer_at_once:
-            meters.refused("infer")
+            meters.refused.labels("infer").inc()
             raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
         waiting += 1
         try:
@@ -182,7 +217,7 @@ def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) ->
         raise Problem(400, in_words(error.errors())) from None
     except InputError as error:
         raise Problem(400, str(error)) from None
-    meters.inferred(len(found["severity_permille"]))
+    meters.inferred.observe(len(found["severity_permille"]))
     told: dict[str, Any] = {"model_name": one.manifest.name, "model_version": one.manifest.version, "outputs": []}
     if asked.id is not None:
         told["id"] = asked.id
@@ -204,6 +239,40 @@ def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) ->
     text = json.dumps(told).encode()
     return Response(
         b"".join([text, *parts]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))}
+    )
+
+
+def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: Manifest) -> Tensors:
+    """Return the network's inputs for the buildings of a city that can be prepared, in one padded batch.
+
+    Args:
+        prepared: outcome of `prepare_buildings` with `about.prepare`.
+        footprints: (F) the buildings table.
+        about: manifest of the package.
+    """
+    names = footprints["building_id"].to_numpy().astype(str)
+    inputs = prepared.sequences.pad(np.arange(len(prepared.sequences)))
+    is_finite_B = np.isfinite(inputs["geometry"]).all(axis=1)
+    for name in SEQUENCES:
+        is_finite_B &= np.isfinite(inputs[name]).all(axis=(1, 2))
+    codes = prepared.left_out.code
+    reasons = list(REASONS)
+    left_out = {names[row]: reasons[codes[row] - 1] for row in np.flatnonzero(codes != JUDGED)}
+    left_out |= dict.fromkeys(names[prepared.footprint[~is_finite_B]], NOT_FINITE)
+    tensors = []
+    for name, values in inputs.items():
+        rows = values[is_finite_B]
+        datatype: Literal["FP32", "BOOL"] = "BOOL" if name == MASK else "FP32"
+        tensors.append(Tensor(name=name, datatype=datatype, shape=list(rows.shape), data=rows.ravel().tolist()))
+    footprint_B = prepared.footprint[is_finite_B]
+    return Tensors(
+        model_name=about.name,
+        model_version=about.version,
+        inputs=tensors,
+        building_id=names[footprint_B].tolist(),
+        hides_damage=prepared.whole.hides_damage[footprint_B].tolist(),
+        columns={item["name"]: item["columns"] for item in about.inputs if "columns" in item},
+        left_out=left_out,
     )
 
 

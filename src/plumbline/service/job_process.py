@@ -123,7 +123,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
 def _tensors(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.export.package import verify_package
     from plumbline.prepare.buildings import prepare_buildings
-    from plumbline.service.tensors import make_tensors
+    from plumbline.service.inference import make_tensors
 
     about = verify_package(Path(task["package"]))
     city, buildings = _read_city(folder, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
@@ -21,14 +22,23 @@ from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import parse_box
 from plumbline.serve.options import make_options, make_reading
 from plumbline.service import job_store as job_files
-from plumbline.service.forms import AS_FORM, FILES, BuildingsForm, PredictForm, RestoreForm, refuse_repeated
+from plumbline.service.forms import (
+    AS_FORM,
+    BUILDING,
+    FILES,
+    RESTORED,
+    BuildingsForm,
+    PredictForm,
+    RestoreForm,
+    geojson_schema,
+    refuse_repeated,
+)
+from plumbline.service.inference import Tensors
 from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
-from plumbline.service.openapi import BUILDING, GEOJSON
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
 from plumbline.service.settings import Limits
-from plumbline.service.tensors import Tensors
 
 AnyForm = BuildingsForm | RestoreForm
 FULL_SECONDS = 30
@@ -38,9 +48,9 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def _holder(request: Request) -> str | None:
-    """Return the fingerprint of the token that `Guard` found; None where the service needs none."""
-    found: str | None = request.state.holder
-    return found
+    """Return the fingerprint of the token that `Guard` recognised; None where the service needs none."""
+    holder: str | None = request.state.holder
+    return holder
 
 
 Holder = Annotated[str | None, Depends(_holder)]
@@ -48,6 +58,8 @@ JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
 BINARY = {"type": "string", "format": "binary"}
 ANY_BYTES = "application/octet-stream"
 """Stands first in the OpenAPI document: clients made from it then take any result as bytes."""
+QUALITY = re.compile(r";\s*q=(\d(?:\.\d*)?)")
+"""Preference for a type in an `Accept` header; 0: it is not accepted."""
 SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
 Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html", "pdf"]
 DEFAULTS: dict[Kind, str] = {"predict": "application/geo+json", "restore": "image/tiff"}
@@ -199,9 +211,11 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         response_class=FileResponse,
         responses={
             200: {
-                "description": f"The result. Tables of `predict` have the columns of `{BUILDING}`, in each format.",
+                "description": f"The result. Tables have the columns of `{BUILDING}` (`predict`) or `{RESTORED}` "
+                "(`restore`), in each format.",
                 "content": {
-                    kind: {"schema": GEOJSON if kind == DEFAULTS["predict"] else BINARY} for kind in (ANY_BYTES, *MEDIA)
+                    **{kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)},
+                    DEFAULTS["predict"]: {"schema": {"oneOf": [geojson_schema(BUILDING), geojson_schema(RESTORED)]}},
                 },
             },
             **refusals(404, 406, 409, 422, 503),
@@ -216,7 +230,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         told = find(job, holder)
         if told.status != "done":
             raise Problem(409, f"The job is {told.status}; it has no result.", 5 if told.status not in ENDED else None)
-        kind = SUFFIXES[format][0] if format else chosen(accept, told.results, DEFAULTS[told.kind])
+        kind = SUFFIXES[format][0] if format else choose_kind(accept, told.results, DEFAULTS[told.kind])
         if kind not in told.results:
             raise Problem(406, f"This job has {', '.join(told.results)}.")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
@@ -245,14 +259,23 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     return router
 
 
-def chosen(accept: str, there: list[str], default: str) -> str | None:
-    """Return the content type among `there` that an `Accept` header names first; None if it names none of them."""
-    by_default = sorted(there, key=lambda kind: kind != default)
-    for part in accept.split(","):
-        pattern = part.partition(";")[0].strip().lower()
-        if kind := next((kind for kind in by_default if fnmatch(kind, pattern)), None):
-            return kind
-    return None
+def choose_kind(accept: str, kinds: list[str], default: str) -> str | None:
+    """Return the content type that an `Accept` header prefers (RFC 9110, section 12.5.1); None if it accepts none.
+
+    Of a type, the most specific pattern counts. Of types with one `q`, the one that is named first is returned.
+    """
+    patterns = []
+    for place, part in enumerate(accept.lower().split(",")):
+        quality = QUALITY.search(part)
+        patterns.append((part.partition(";")[0].strip(), float(quality[1]) if quality else 1.0, place))
+
+    def preference(kind: str) -> tuple[float, int, bool]:
+        matching = [pattern for pattern in patterns if fnmatch(kind, pattern[0])]
+        _, quality, place = min(matching, key=lambda pattern: pattern[0].count("*"), default=("", 0.0, 0))
+        return quality, -place, kind == default
+
+    accepted = [kind for kind in kinds if preference(kind)[0] > 0]
+    return max(accepted, key=preference, default=None)
 
 
 def _told(row: JobRow, folder: Path) -> Job:
@@ -274,5 +297,5 @@ def _told(row: JobRow, folder: Path) -> Job:
 
 
 def _full(meters: Meters, limits: Limits) -> Problem:
-    meters.refused("jobs")
+    meters.refused.labels("jobs").inc()
     return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS)
