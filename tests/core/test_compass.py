@@ -63,12 +63,6 @@ def test_quadrants_turn_with_the_building(degrees, code):
     assert quadrant_code(local[:, 0], local[:, 1])[0] == code
 
 
-def test_vectors_are_turned_but_not_shifted():
-    frame = frame_of(rectangle(20, 10, 30, centre=(500, 700)))
-    turned = frame.rotate(np.array([0]), np.array([[np.cos(np.pi / 6), np.sin(np.pi / 6)]]))
-    np.testing.assert_allclose(turned, [[1, 0]], atol=1e-9)
-
-
 def test_an_l_shape_has_the_frame_of_its_rectangle():
     shape = affinity.rotate(rectangle(20, 12) - shapely.box(4, 2, 20, 20), 25, origin=(0, 0))
     frame = frame_of(shape)
