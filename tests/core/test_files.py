@@ -238,6 +238,8 @@ def test_what_a_writer_says_is_told_by_the_name_that_was_given(tmp_path):
         raise RuntimeError(f"sqlite3_open({temporary}) failed")
     assert why_unwritten(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
     assert why_unwritten(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"
+    locked = RuntimeError("sqlite3_exec(CREATE TABLE ...) failed: database is locked")
+    assert "its folder allows no locks, as some network drives" in why_unwritten(locked, target)
 
 
 def fill_sqlite(path: Path) -> None:
