@@ -12,11 +12,11 @@ import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import psutil  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import UploadFile
 
 from plumbline.core.errors import InputError
@@ -46,20 +46,29 @@ CREATE INDEX IF NOT EXISTS by_status ON jobs (status, created);
 """
 
 
-@dataclass(frozen=True)
-class JobRow:
-    """One job of the list."""
+class JobSummary(BaseModel):
+    """What users see of a job on the list."""
 
+    model_config = ConfigDict(frozen=True)
     id: str
     kind: Kind
+    name: str | None
+    """Names of its files."""
+    request_id: str | None
+    """Name of the request that it came with, which the service's log has."""
     status: Status
-    options: dict[str, Any]
     problem: dict[str, Any] | None
     """Problem details, of one that failed."""
     created: float
     """Seconds since 1970, as the next two."""
     started: float | None
     finished: float | None
+
+
+class JobRow(JobSummary):
+    """One job of the list."""
+
+    options: dict[str, Any]
     owner: str | None
     """Process of the service that runs it, see `this_process`."""
     remote: str | None
@@ -69,10 +78,6 @@ class JobRow:
     """Its end was asked for."""
     holder: str | None
     """Fingerprint of the token that it came with; None without one."""
-    name: str | None
-    """Names of its files."""
-    request_id: str | None
-    """Name of the request that it came with."""
 
 
 class JobStore:
@@ -250,7 +255,7 @@ def _job(row: sqlite3.Row) -> JobRow:
     values = dict(row)
     for name in ("options", "problem"):
         values[name] = json.loads(values[name] or "null")
-    return JobRow(**values | {"cancelled": bool(values["cancelled"])})
+    return JobRow(**values)
 
 
 JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"

@@ -34,7 +34,7 @@ from plumbline.service.forms import (
     refuse_repeated,
 )
 from plumbline.service.inference import Tensors
-from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status
+from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, JobSummary, Kind
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
@@ -73,21 +73,10 @@ class Progress(BaseModel):
     total: int
 
 
-class Job(BaseModel):
+class Job(JobSummary):
     """A job, as `GET /v1/jobs/{id}` returns it."""
 
-    id: str
-    kind: Kind
-    name: str | None
-    """Names of its files."""
-    request_id: str | None
-    """Name of the request that it came with, which the service's log has."""
-    status: Status
     progress: Progress | None
-    problem: dict[str, Any] | None
-    created: float
-    started: float | None
-    finished: float | None
     results: list[str]
     """Kinds of content that `result` gives."""
 
@@ -282,16 +271,8 @@ def _told(row: JobRow, folder: Path) -> Job:
     noted = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
     there = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
     return Job(
-        id=row.id,
-        kind=row.kind,
-        name=row.name,
-        request_id=row.request_id,
-        status=row.status,
+        **row.model_dump(include=set(JobSummary.model_fields)),
         progress=Progress.model_validate(noted) if noted else None,
-        problem=row.problem,
-        created=row.created,
-        started=row.started,
-        finished=row.finished,
         results=there if row.status == "done" else [],
     )
 
