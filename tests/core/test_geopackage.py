@@ -94,38 +94,27 @@ def test_what_a_killed_program_left_does_not_stop_anybody(tmp_path):
         assert kept.execute("SELECT count(*) FROM rows").fetchone() == (20,)
 
 
-def test_what_a_file_that_is_gone_left_is_named(tmp_path):
+def test_what_a_file_that_is_gone_or_damaged_left_is_named(tmp_path):
     path = tmp_path / "result.gpkg"
     (tmp_path / "result.gpkg-wal").touch()
     with pytest.raises(InputError, match=r"result\.gpkg-wal: was left beside a file .*the file is gone"):
         check_writable(path)
+    with closing(database(tmp_path / "open.gpkg", "WAL")) as other:  # of a file that is damaged
+        other.execute("PRAGMA wal_checkpoint")
+        other.execute("CREATE TABLE more (value)")
+        shutil.copy(tmp_path / "open.gpkg-wal", tmp_path / "result.gpkg-wal")
+        path.write_bytes((tmp_path / "open.gpkg").read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"-wal: was left beside a file that cannot be opened \(.*malformed"):
+        check_writable(path)
     (tmp_path / "result.gpkg-wal").rename(tmp_path / "result.csv-wal")
     write_bytes(path, NEW)
     write_bytes(tmp_path / "result.csv", NEW)
-
-
-@pytest.mark.parametrize("end", ["-wal", "-shm"])
-def test_empty_files_that_nobody_holds_do_not_stop_anybody(tmp_path, end):
-    path = tmp_path / "result.gpkg"
+    path.unlink()
     database(path).close()
-    (tmp_path / f"result.gpkg{end}").touch()
+    for end in ("-wal", "-shm"):  # empty ones, that nobody holds
+        (tmp_path / f"result.gpkg{end}").touch()
     write_bytes(path, NEW)
-    assert path.read_bytes() == NEW
-    assert beside(path) == []
-
-
-def test_what_lies_beside_a_damaged_file_is_named(tmp_path):
-    path = tmp_path / "result.gpkg"
-    with closing(database(tmp_path / "open.gpkg", "WAL")) as other:
-        other.execute("PRAGMA wal_checkpoint")
-        other.execute("CREATE TABLE more (value)")
-        for end in ("", "-wal"):
-            shutil.copy(tmp_path / f"open.gpkg{end}", tmp_path / f"result.gpkg{end}")
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(
-        InputError, match=r"result\.gpkg-wal: was left beside a file that cannot be opened \(.*malformed"
-    ):
-        check_writable(path)
+    assert (path.read_bytes(), beside(path)) == (NEW, [])
 
 
 def test_a_link_to_an_open_one_is_left_and_to_a_closed_one_kept(tmp_path):

@@ -75,12 +75,9 @@ def test_what_the_manifests_name_is_there() -> None:
     assert claim == BY_KIND["PersistentVolumeClaim"]["metadata"]["name"]
     assert volumes["token"]["secret"]["defaultMode"] == 0o440  # the service refuses what everybody may read
     labels = BY_KIND["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    for selector in (
-        BY_KIND["Deployment"]["spec"]["selector"]["matchLabels"],
-        BY_KIND["Service"]["spec"]["selector"],
-        BY_KIND["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
-    ):
-        assert selector.items() <= labels.items()
+    kinds = {"Deployment": "selector", "Service": "selector", "NetworkPolicy": "podSelector"}
+    for selector in (BY_KIND[kind]["spec"][name] for kind, name in kinds.items()):
+        assert selector.get("matchLabels", selector).items() <= labels.items()
     (port,) = container["ports"]
     (served,) = BY_KIND["Service"]["spec"]["ports"]
     assert served["targetPort"] == port["name"]

@@ -36,10 +36,6 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch):
     return lay
 
 
-def test_this_python_is_supported(folder: Path) -> None:
-    assert states(check_python) == [State.OK]
-
-
 def test_what_each_extra_adds_is_told_and_its_absence_is_no_fault(folder: Path, monkeypatch) -> None:
     for extra, libraries in {"torch": ("numpy",), "pipeline": ("numpy", "no_dvc"), "serve": ("no_web",)}.items():
         monkeypatch.setitem(LIBRARIES, extra, libraries)
@@ -53,20 +49,18 @@ def test_what_each_extra_adds_is_told_and_its_absence_is_no_fault(folder: Path, 
 
 
 def test_a_python_that_is_too_old(install) -> None:
+    assert states(check_python) == [State.OK]
     install("plumbline-insar", "0.1.0", "Requires-Python: >=3.99")
     assert ">=3.99 is needed" in faults(check_python)
 
 
 def test_both_runtimes(install) -> None:
+    assert states(check_onnxruntime) == [State.OK]
     install("onnxruntime-gpu", "1.31.0")
     assert set(installed_runtimes()) == {"onnxruntime", "onnxruntime-gpu"}
     message = faults(check_onnxruntime)
     assert "both installed" in message
     assert "pip uninstall onnxruntime onnxruntime-gpu" in message
-
-
-def test_one_runtime_works(folder: Path) -> None:
-    assert states(check_onnxruntime) == [State.OK]
 
 
 def test_a_runtime_whose_files_are_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
