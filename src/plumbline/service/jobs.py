@@ -123,7 +123,14 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         row = store.get(job, holder)
         if row is None:
             raise Problem(404, NO_JOB)
-        return _told(row, root / job_files.JOBS / job)
+        return _describe(row, root / job_files.JOBS / job)
+
+    def find_done(job: str, holder: str | None) -> Job:
+        described = find(job, holder)
+        status = described.status
+        if status != "done":
+            raise Problem(409, f"The job is {status}; it has no result.", 5 if status not in ENDED else None)
+        return described
 
     files: dict[str, Any] = {
         "status_code": 202,
@@ -139,10 +146,10 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 
     @router.post("/restore", summary="Restore a field", **files)
     def restore(request: Request, form: Annotated[RestoreForm, AS_FORM]) -> Response:
-        known = models.restoration.adapters
+        adapters = models.restoration.adapters
         for name, _ in parse_adapters(form.adapter):
-            if name not in known:
-                raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(known) or 'none'}.")
+            if name not in adapters:
+                raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(adapters) or 'none'}.")
         return accept(request, "restore", form, {"bbox": parse_box(form.bbox) if form.bbox else None})
 
     @router.post(
@@ -175,7 +182,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         ] = None,
     ) -> list[Job]:
         return [
-            _told(row, root / job_files.JOBS / row.id) for row in store.newest(holder, before) if row.kind != "tensors"
+            _describe(row, root / job_files.JOBS / row.id)
+            for row in store.newest(holder, before)
+            if row.kind != "tensors"
         ]
 
     @router.get("/jobs/{job}", summary="Tell how far a job is", responses=refusals(404, 503))
@@ -192,7 +201,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             return ended.model_copy(update={"results": []})
         if row.status == "cancelled":  # else its files go when its process has ended
             shutil.rmtree(folder, ignore_errors=True)
-        return _told(row, folder)
+        return _describe(row, folder)
 
     @router.get(
         "/jobs/{job}/result",
@@ -216,15 +225,13 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         accept: Annotated[str, Header(max_length=1000, include_in_schema=False)] = "*/*",
         format: Annotated[Suffix | None, Query(description="In place of `Accept`.")] = None,
     ) -> FileResponse:
-        told = find(job, holder)
-        if told.status != "done":
-            raise Problem(409, f"The job is {told.status}; it has no result.", 5 if told.status not in ENDED else None)
-        kind = SUFFIXES[format][0] if format else choose_kind(accept, told.results, DEFAULTS[told.kind])
-        if kind not in told.results:
-            raise Problem(406, f"This job has {', '.join(told.results)}.")
+        done = find_done(job, holder)
+        kind = SUFFIXES[format][0] if format else choose_kind(accept, done.results, DEFAULTS[done.kind])
+        if kind not in done.results:
+            raise Problem(406, f"This job has {', '.join(done.results)}.")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
         vary = {"Vary": "Accept"}  # else a browser takes the table from its cache when it is asked for the report
-        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}", headers=vary)
+        return FileResponse(path, media_type=kind, filename=f"plumbline-{done.kind}.{path.suffix[1:]}", headers=vary)
 
     @router.get(
         "/jobs/{job}/map",
@@ -236,9 +243,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         },
     )
     def get_map(job: JobId, holder: Holder) -> FileResponse:
-        told = find(job, holder)
-        if told.status != "done":
-            raise Problem(409, f"The job is {told.status}; it has no map.")
+        find_done(job, holder)
         return FileResponse(root / job_files.JOBS / job / job_files.RESULTS / job_files.DOCUMENT)
 
     @router.get("/models", summary="List the models that are served, with their figures and gates")
@@ -267,7 +272,7 @@ def choose_kind(accept: str, kinds: list[str], default: str) -> str | None:
     return max(accepted, key=preference, default=None)
 
 
-def _told(row: JobRow, folder: Path) -> Job:
+def _describe(row: JobRow, folder: Path) -> Job:
     noted = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
     there = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
     return Job(
