@@ -26,10 +26,10 @@ def module(name: str) -> ModuleType:
     return loaded
 
 
-def pinned(lock: str, environment: dict[str, str] | None = None, text: str = "") -> dict[str, str]:
+def pinned(lock: str, environment: dict[str, str] | None = None) -> dict[str, str]:
     """Return name to version of a lock file as an environment gets it; by default as the one that runs this."""
     found: dict[str, str] = {}
-    for pin in module("pins").read_lock(text or (REQUIREMENTS / f"{lock}.lock").read_text(encoding="utf-8")):
+    for pin in module("pins").read_lock((REQUIREMENTS / f"{lock}.lock").read_text(encoding="utf-8")):
         if not pin.marker or Marker(pin.marker).evaluate(environment):
             assert pin.name not in found, f"{lock}.lock has {pin.name} twice for one environment"
             found[pin.name] = pin.version

@@ -7,18 +7,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from plumbline.core.source_code import MAP_PAGE, SOURCES
+from plumbline.core.source_code import SOURCES
 from tests.tiny import PARAMS
 
 ROOT = Path(__file__).parents[1]
-PAGE = SOURCES / MAP_PAGE
 SMALL = {
     **PARAMS["simulate"],
     "cities": {"town": {"band": "C", "buildings": 12, "seed": 1}},
@@ -90,13 +88,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return made
 
 
-@pytest.fixture
-def without_page(clone: Clone) -> Iterator[None]:
-    (clone.folder / PAGE).rename(clone.folder / "page")
-    yield
-    (clone.folder / "page").rename(clone.folder / PAGE)
-
-
 def test_dvc_makes_nothing_with_a_copy_of_the_code(clone):
     ended = clone.repro()
     assert ended.returncode != 0
@@ -122,15 +113,6 @@ def test_the_code_of_the_checkout_may_come_by_the_path_as_it_does_in_a_worker(cl
     for folder in ("data/simulate", ".dvc/cache"):
         shutil.rmtree(clone.folder / folder)
     (clone.folder / "dvc.lock").unlink()
-
-
-def test_dvc_makes_nothing_without_the_page_of_the_map(clone, without_page):
-    ended = clone.repro(PYTHONPATH=str(clone.folder / "src"))
-    assert ended.returncode != 0
-    assert "exited with 2" in ended.stderr
-    assert f"ERROR simulate: {PAGE}/app.js: " in ended.stderr
-    assert "Run `make web`" in ended.stderr
-    assert not (clone.folder / "data/simulate").exists()
 
 
 def test_make_installs_the_code_of_the_checkout_in_the_place_of_a_copy(clone):

@@ -10,27 +10,20 @@ from plumbline.core.errors import InputError, ParameterError
 from plumbline.params import Adapt, Prepare, load_ingest, load_params, load_section, parse_params
 
 ROOT = Path(__file__).parents[1]
+MISSING = object()
 GOOD: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
 
 
 def changed(key: str, value: Any) -> dict[str, Any]:
-    """The good content with the dotted `key` set to `value`."""
+    """The good content with the dotted `key` set to `value`, or without it."""
     content = copy.deepcopy(GOOD)
     *path, last = key.split(".")
     part: Any = content
     for name in path:
         part = part[int(name) if name.isdigit() else name]
     part[int(last) if last.isdigit() else last] = value
-    return content
-
-
-def without(key: str) -> dict[str, Any]:
-    content = copy.deepcopy(GOOD)
-    *path, last = key.split(".")
-    part: Any = content
-    for name in path:
-        part = part[name]
-    del part[last]
+    if value is MISSING:
+        del part[last]
     return content
 
 
@@ -44,18 +37,15 @@ def test_the_projects_own_file_is_good():
     params = load_params(ROOT / "params.yaml")
     assert params.prepare.min_points == GOOD["prepare"]["min_points"]
     assert len(params.gate.rules) == len(GOOD["gate"]["rules"])
+    params.gate.check_cities(["bergen"])  # the default gates hold for whatever cities there are
 
 
 @pytest.mark.parametrize(
     "key",
-    ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev", "gate.rules.0.metrik"],
+    ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "gate.rules.0.metrik"],
 )
 def test_an_unknown_key_is_named(key):
-    said = refusal(changed(key, 1))
-    assert key in said
-    assert "my.yaml" in said
-    if key != "prepare.split.dev":
-        assert said == f"my.yaml: {key}: unknown key. Remove it, or check its spelling."
+    assert refusal(changed(key, 1)) == f"my.yaml: {key}: unknown key. Remove it, or check its spelling."
 
 
 @pytest.mark.parametrize(
@@ -63,106 +53,103 @@ def test_an_unknown_key_is_named(key):
     ["train", "package", "train.epochs", "simulate.showcase", "gate.rules", "simulate.cities.sentinel_a.band"],
 )
 def test_a_missing_key_is_named(key):
-    assert refusal(without(key)) == f"my.yaml: {key}: missing."
+    assert refusal(changed(key, MISSING)) == f"my.yaml: {key}: missing."
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "found"),
-    [
-        ("train.epochs", "many", "'many' found"),
-        ("train.epochs", 2.5, "2.5 found"),
-        ("train.epochs", None, "None found"),
-        ("train.learning_rate", "fast", "'fast' found"),
-        ("train.augment", "perhaps", "'perhaps' found"),
-        ("train.epochs", True, "True found"),
-        ("train.learning_rate", True, "True found"),
-        ("train.batch_size", True, "True found"),
-        ("train.batch_size", "many", "'many' found"),
-        ("train.weight_decay", False, "False found"),
-        ("model.attention", "flash", "'flash' found"),
-        ("model.position", 3, "3 found"),
-        ("train", 7, "7 found"),
-        ("gate.rules.0.metric", 5, "5 found"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_named_with_what_was_found(key, value, found):
-    said = refusal(changed(key, value))
-    assert said.startswith(f"my.yaml: {key}: {found}; ")
-
-
-def test_a_batch_size_may_be_automatic_and_the_refusal_says_so():
-    assert "a whole number of buildings needed, or `auto`" in refusal(changed("train.batch_size", "many"))
-
-
-@pytest.mark.parametrize("key", ["model", "gate.rules", "prepare.split"])
-def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
-    wrong = {"a": 1} if key == "gate.rules" else [1, 2]
-    assert key in refusal(changed(key, wrong))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("train.epochs", 0),
-        ("train.learning_rate", 0),
-        ("train.learning_rate", -0.1),
-        ("train.weight_decay", -1),
-        ("model.channels", 3),
-        ("model.dropout", 1),
-        ("model.max_attention_length", 0),
-        ("prepare.min_points", 2),
-        ("prepare.buffer_m", -1),
-        ("prepare.block_m", 0),
-        ("prepare.split.test", 0),
-        ("ingest.min_coherence", 1.1),
-        ("simulate.years", 0.1),
-        ("simulate.damaged", -0.1),
-        ("simulate.showcase.buildings", 3),
-        ("compress.pruning_ratio", 1),
-        ("export.opset", 17),
-        ("export.opset", 21),
-        ("validate.min_slice", 0),
-        ("train.seed", -1),
-        ("train.threads", 99_999),
-        ("train.severity_weight", 1e30),
-    ],
-)
-def test_a_value_out_of_range_is_named_with_the_bound(key, value):
-    said = refusal(changed(key, value))
-    assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
-    assert any(word in said for word in ("greater", "less"))
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
-    "key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train", "gate.rules.0.margin"]
-)
-def test_what_is_no_finite_number_is_refused(key, value):
-    said = refusal(changed(key, value))
-    assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
-    assert "finite" in said
+TYPE, LESS, GREATER, FINITE = "", "less than", "greater than", "finite number"
+UNCLEAR = "neither yes nor no is meant here"
 
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
+        ("train", 7, TYPE),
+        ("train.epochs", "many", TYPE),
+        ("train.epochs", 2.5, TYPE),
+        ("train.epochs", None, TYPE),
+        ("train.epochs", True, TYPE),
+        ("train.epochs", 0, GREATER),
+        ("train.learning_rate", "fast", TYPE),
+        ("train.learning_rate", True, UNCLEAR),
+        ("train.learning_rate", 0, GREATER),
+        ("train.learning_rate", -0.1, GREATER),
+        ("train.learning_rate", math.nan, FINITE),
+        ("train.weight_decay", False, UNCLEAR),
+        ("train.weight_decay", -1, GREATER),
+        ("train.freeze", True, UNCLEAR),
+        ("train.batch_size", True, TYPE),
+        ("train.batch_size", "many", "a whole number of buildings needed, or `auto`"),
+        ("train.augment", "perhaps", TYPE),
+        ("train.seed", -1, GREATER),
+        ("train.threads", 99_999, LESS),
+        ("train.severity_weight", 1e30, LESS),  # a loss would overflow
+        ("compress.distil_weight", 1e30, LESS),
+        ("compress.pruning_ratio", 1, LESS),
+        ("compress.pruning_ratio", None, TYPE),
+        ("compress.importance", "looks", "one of taylor, magnitude needed"),
+        ("model.attention", "flash", TYPE),
+        ("model.position", 3, TYPE),
+        ("model.channels", 3, GREATER),
+        ("model.dropout", 1, LESS),
+        ("model.max_attention_length", 0, GREATER),
+        ("prepare.min_points", 2, GREATER),
+        ("prepare.buffer_m", -1, GREATER),
+        ("prepare.buffer_m", math.inf, FINITE),
+        ("prepare.block_m", 0, GREATER),
+        ("prepare.split.test", 0, GREATER),
+        ("prepare.split.train", -math.inf, FINITE),
+        ("ingest.min_coherence", 1.1, LESS),
+        ("simulate.years", 0.1, GREATER),
+        ("simulate.damaged", -0.1, GREATER),
+        ("simulate.showcase.buildings", 3, GREATER),
+        ("export.opset", 17, GREATER),
+        ("export.opset", 21, LESS),
+        ("validate.min_slice", 0, GREATER),
+        ("gate.rules.0.metric", 5, TYPE),
+        ("gate.rules.0.margin", math.nan, FINITE),
+    ],
+)
+def test_a_value_is_refused_with_its_key_what_was_found_and_the_bound(key, value, words):
+    said = refusal(changed(key, value))
+    assert said.startswith(f"my.yaml: {key}: {value!r} found")
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("model", [1, 2], "model: "),
         ("model.kernel", 4, "4 found, must be odd"),
         ("model.heads", 7, "7 found, must divide twice model.channels"),
+        ("gate.rules", {"a": 1}, "gate.rules: "),
+        ("gate.rules", [], "at least 1"),
+        ("prepare.split", [1, 2], "prepare.split: "),
+        ("prepare.split.dev", 1, "prepare.split.dev"),
+        ("prepare.split", {"train": True, "tune": 1, "calibrate": 1, "test": 1}, UNCLEAR),
+        ("simulate.cities", {}, "at least 1"),
+        ("simulate.cities", {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}, "Big Town"),
+        ("package.name", "Über", "Über"),
         (
             "train",
             {**GOOD["train"], "quadrant_weight": 0, "severity_weight": 0},
             "train: quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed",
         ),
-        ("simulate.cities", {}, "at least 1"),
-        ("simulate.cities", {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}, "Big Town"),
-        ("package.name", "Über", "Über"),
-        ("gate.rules", [], "at least 1"),
+        (
+            "train",
+            {**GOOD["train"], "epochs": 5, "curriculum": {"medium": 2, "hard": 6}},
+            "curriculum.hard: 6 found, beyond the 5 epochs",
+        ),
+        (
+            "train",
+            {**GOOD["train"], "communication": "powersgd", "precision": "fp16"},
+            "powersgd found with precision fp16",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_named(key, value, words):
     said = refusal(changed(key, value))
+    assert said.startswith(f"my.yaml: {key.split('.')[0]}")
     assert words in said
-    assert key.split(".")[0] in said
 
 
 @pytest.mark.parametrize(
@@ -205,10 +192,6 @@ def test_a_city_that_is_not_there_is_refused_with_the_nearest():
         section.check_cities(["xband_a", "xband_c"])
 
 
-def test_the_default_gates_hold_for_whatever_cities_there_are():
-    load_params(ROOT / "params.yaml").gate.check_cities(["bergen"])
-
-
 def test_a_good_gate_is_taken():
     content = changed("gate.rules", [{"metric": "severity_mae", "artifact": "int8", "max": 0}])
     (gate,) = parse_params(content).gate.rules
@@ -219,10 +202,7 @@ def test_a_good_gate_is_taken():
 def test_every_fault_is_told_at_once():
     content = changed("train.epochs", 0)
     content["model"]["colour"] = "red"
-    lines = refusal(content).splitlines()
-    assert len(lines) == 2
-    assert any("train.epochs" in line for line in lines)
-    assert any("model.colour" in line for line in lines)
+    assert sorted(line.split(": ")[1] for line in refusal(content).splitlines()) == ["model.colour", "train.epochs"]
 
 
 @pytest.mark.parametrize("content", [None, [], "text", 5])
@@ -239,14 +219,11 @@ def test_nothing_changes_after_loading():
 def test_what_is_no_parameters_file_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)\. Give a parameters file"):
         load_params(tmp_path)
-    (tmp_path / "deep.yaml").write_text("a: " + "[" * 5000)
-    with pytest.raises(InputError, match=r"deep\.yaml: not readable as YAML"):
-        load_params(tmp_path / "deep.yaml")
-
-
-def test_a_missing_file_says_where_to_run(tmp_path):
     with pytest.raises(InputError, match=r"none\.yaml: no such file\. Run from the project's root, or give --params"):
         load_params(tmp_path / "none.yaml")
+    (tmp_path / "empty.yaml").touch()
+    with pytest.raises(InputError, match=r"empty\.yaml: the file"):
+        load_params(tmp_path / "empty.yaml")
 
 
 def test_a_key_that_stands_twice_is_refused_and_not_half_forgotten(tmp_path):
@@ -259,7 +236,9 @@ def test_a_key_that_stands_twice_is_refused_and_not_half_forgotten(tmp_path):
         load_ingest(path)
 
 
-@pytest.mark.parametrize("content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {", b"first: 2020-02-30"])
+@pytest.mark.parametrize(
+    "content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {", b"first: 2020-02-30", b"a: " + b"[" * 5000]
+)
 def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
     path = tmp_path / "params.yaml"
     path.write_bytes(content)
@@ -277,12 +256,6 @@ def test_text_of_another_encoding_is_read_by_its_mark_or_refused_by_its_line(tmp
         InputError, match=r"my\.yaml: not readable as YAML \(line 2: text that is not in UTF-8\)\. Save it as UTF-8"
     ):
         load_ingest(path)
-
-
-def test_an_empty_file_is_refused(tmp_path):
-    (tmp_path / "params.yaml").write_text("")
-    with pytest.raises(InputError, match=r"params\.yaml: the file"):
-        load_params(tmp_path / "params.yaml")
 
 
 def test_products_are_read_from_a_file_of_that_section_alone(tmp_path):
@@ -313,50 +286,10 @@ def test_any_section_is_read_from_a_file_of_few(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"pruning_ratio": None}, "compress.pruning_ratio: None found"),
-        ({"importance": "looks"}, "'looks' found; one of taylor, magnitude needed"),
-    ],
-)
-def test_a_ratio_and_an_importance_are_checked(given, said):
-    assert said in refusal(changed("compress", {**GOOD["compress"], **given}))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"epochs": 5, "curriculum": {"medium": 2, "hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
-        ({"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
-    ],
-)
-def test_what_training_could_not_keep_is_refused(given, said):
-    assert said in refusal(changed("train", {**GOOD["train"], **given}))
-
-
-@pytest.mark.parametrize(
     "given", [{"communication": "fp16", "precision": "fp16"}, {"communication": "powersgd", "precision": "bf16"}]
 )
 def test_what_goes_together_is_accepted(given):
     parse_params(changed("train", {**GOOD["train"], **given}))
-
-
-@pytest.mark.parametrize(("key", "value"), [("train.severity_weight", 1e30), ("compress.distil_weight", 1e30)])
-def test_a_weight_beyond_which_a_loss_overflows_is_refused(key, value):
-    assert f"{key}" in refusal(changed(key, value))
-    assert "1000000" in refusal(changed(key, value))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("train.freeze", True),
-        ("prepare.split", {"train": True, "tune": 1, "calibrate": 1, "test": 1}),
-    ],
-)
-def test_yes_among_numbers_is_refused(key, value):
-    assert f"{key}: " in refusal(changed(key, value))
-    assert "neither yes nor no is meant here" in refusal(changed(key, value))
 
 
 @pytest.mark.parametrize(

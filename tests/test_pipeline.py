@@ -12,60 +12,28 @@ from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # 
 
 from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.package import verify_package
+from plumbline.export.stage import ARTIFACTS
 from plumbline.prepare.features.shards import load_shards
 from tests.tiny import STAGES, run_cli, run_process
 
+TRAINED = {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"}
 OUTPUTS = {
     "simulate": {"cities", "showcase"},
     "ingest": {"c_band", "x_band"},
     "prepare": {"train", "tune", "calibrate", "test", "motion", "audit"},
-    "train": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
-    "compress": {
-        "model.safetensors",
-        "model.json",
-        "metrics.json",
-        "history.csv",
-        "record.json",
-        "sensitivity.csv",
-        "sensitivity.svg",
-    },
-    "export": {
-        "float32.onnx",
-        "pruned.onnx",
-        "fp16.onnx",
-        "int8.onnx",
-        "weights.safetensors",
-        "network.json",
-        "quantisation.csv",
-    },
+    "train": TRAINED,
+    "compress": {*TRAINED, "sensitivity.csv", "sensitivity.svg"},
+    "export": {f"{name}.onnx" for name in ARTIFACTS} | {"weights.safetensors", "network.json", "quantisation.csv"},
     "validate": {
-        "metrics.json",
-        "measured.json",
-        "figures.json",
-        "answers.npz",
-        "summary",
-        "severity.csv",
-        "reliability.csv",
-        "category_confusion.csv",
-        "quadrant_confusion.csv",
-        "coverage.csv",
-        "intervals.csv",
-        "coverage.svg",
-        "reliability.svg",
+        *("metrics.json", "measured.json", "figures.json", "answers.npz", "summary", "severity.csv", "intervals.csv"),
+        *("reliability.csv", "coverage.csv", "coverage.svg", "reliability.svg"),
+        *("category_confusion.csv", "quadrant_confusion.csv"),
     },
     "gate": {"gate.json", "report.json", "report.html"},
     "approve": {"approval.json"},
     "package": {
-        "model.onnx",
-        "model.fp16.onnx",
-        "model.int8.onnx",
-        "predictions.onnx",
-        "vectors.json",
-        "weights.safetensors",
-        "network.json",
-        "manifest.json",
-        "MODEL_CARD.md",
-        "reference.json",
+        *("model.onnx", "model.fp16.onnx", "model.int8.onnx", "predictions.onnx", "vectors.json"),
+        *("weights.safetensors", "network.json", "manifest.json", "MODEL_CARD.md", "reference.json"),
     },
 }
 

@@ -22,8 +22,6 @@ LOCK = ROOT / "requirements/serve.lock"
 
 def test_it_is_valid_by_the_schema() -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(SBOM.read_text()) is None
-    wrong = SBOM.read_text().replace('"library"', '"libary"', 1)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(wrong) is not None
 
 
 def test_it_is_that_of_the_lock_file(tmp_path: Path) -> None:
@@ -35,13 +33,6 @@ def test_it_is_that_of_the_lock_file(tmp_path: Path) -> None:
     assert found == sorted(pinned("serve", module("sbom").image_environment()).items())
     assert {"uvloop"} < dict(found).keys()
     assert not {"colorama", "pywin32"} & dict(found).keys()  # of Windows alone
-
-
-def test_everything_in_it_is_needed_by_something() -> None:
-    content = json.loads(SBOM.read_text())
-    needed = {ref for one in content["dependencies"] for ref in one["dependsOn"]}
-    build_only = {"setuptools", "wheel"}
-    assert {one["name"] for one in content["components"] if one["bom-ref"] not in needed} <= build_only
 
 
 @pytest.mark.parametrize("path", sorted(SBOM.parent.glob("*.json")), ids=lambda path: path.name)

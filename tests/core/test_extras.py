@@ -150,14 +150,10 @@ def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {".block", "params.yaml"}
 
 
-def test_a_library_of_no_extra_is_not_explained():
-    assert missing_extra(ModuleNotFoundError(name="nothing_of_ours"), "predict") is None
-    assert missing_extra(ImportError("a symbol is not there", name="torch"), "predict") is None  # it is installed
-    assert missing_extra(ImportError(), "predict") is None
-
-
 def test_need_names_the_library_the_extra_and_what_can_be_done_without(monkeypatch):
     need("pipeline", "train")
+    for error in (ModuleNotFoundError(name="nothing_of_ours"), ImportError("no symbol", name="torch"), ImportError()):
+        assert missing_extra(error, "predict") is None
     monkeypatch.setitem(LIBRARIES, "torch", ("numpy", "no_such_library"))
     with pytest.raises(ExtraMissing, match=r"explain: no_such_library is not .* extra `torch`: .*\. Use predict\.$"):
         need("torch", "explain", "Use predict.")

@@ -1,7 +1,4 @@
 import errno
-import fcntl
-import hashlib
-import json
 import math
 import os
 import pickle
@@ -15,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError, NotWritable
 from plumbline.core.files import (
@@ -25,7 +20,6 @@ from plumbline.core.files import (
     check_writable,
     here,
     read_json,
-    sha256_file,
     sha256_folder,
     unwritten,
     why_unwritten,
@@ -50,29 +44,28 @@ def test_a_file_appears_when_the_block_succeeds(tmp_path):
     assert names(target.parent) == ["out.csv"]
 
 
+@pytest.mark.parametrize("atomic", [atomic_file, atomic_folder])
+@pytest.mark.parametrize("fault", ["raises", "is interrupted", "leaves nothing"])
 @pytest.mark.parametrize("before", [None, "old"])
-def test_a_block_that_raises_leaves_the_file_as_it_was(tmp_path, before):
+def test_a_block_that_does_not_end_well_leaves_things_as_they_were(tmp_path, atomic, fault, before):
     target = tmp_path / "out.csv"
+    old = target if atomic is atomic_file else target / "a"
     if before:
-        target.write_text(before)
+        old.parent.mkdir(exist_ok=True)
+        old.write_text(before)
 
     def half() -> None:
-        with atomic_file(target) as temporary:
-            temporary.write_text("half")
-            raise RuntimeError("half")
+        with atomic(target) as temporary:
+            if fault == "leaves nothing":
+                shutil.rmtree(temporary, ignore_errors=True)
+                return
+            (temporary if atomic is atomic_file else temporary / "new").write_text("half")
+            raise KeyboardInterrupt if fault == "is interrupted" else RuntimeError
 
-    with pytest.raises(RuntimeError, match="half"):
+    with pytest.raises((RuntimeError, KeyboardInterrupt, FileNotFoundError)):
         half()
     assert names(tmp_path) == (["out.csv"] if before else [])
-    assert not before or target.read_text() == before
-
-
-def test_a_block_that_writes_nothing_is_an_error_and_keeps_the_old(tmp_path):
-    target = tmp_path / "out.csv"
-    target.write_text("old")
-    with pytest.raises(FileNotFoundError), atomic_file(target):
-        pass
-    assert target.read_text() == "old"
+    assert not before or old.read_text() == before
 
 
 def test_a_folder_takes_the_place_of_the_old_one_as_a_whole(tmp_path):
@@ -83,24 +76,6 @@ def test_a_folder_takes_the_place_of_the_old_one_as_a_whole(tmp_path):
             assert not (target / content).exists()
         assert names(target) == [content]
     assert names(target.parent) == ["out"]
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_a_folder_whose_block_raises_is_as_it_was(tmp_path, before):
-    target = tmp_path / "out"
-    if before:
-        target.mkdir()
-        (target / "old").write_text("old")
-
-    def half() -> None:
-        with atomic_folder(target) as temporary:
-            (temporary / "new").write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        half()
-    assert names(tmp_path) == (["out"] if before else [])
-    assert not before or names(target) == ["old"]
 
 
 def test_a_link_in_the_place_of_a_folder_goes_and_what_it_leads_to_stays(tmp_path):
@@ -128,23 +103,16 @@ def test_a_folder_takes_no_files_place_nor_that_of_the_working_directory(tmp_pat
     assert names(tmp_path / "work") == ["file", "here"]
 
 
-def test_a_folder_left_by_a_crash_of_the_same_process_number_is_no_hindrance(tmp_path):
-    with atomic_folder(tmp_path / "out") as temporary:
-        leftover = temporary
-    leftover.mkdir()
-    (leftover / "rubbish").write_text("")
-    with atomic_folder(tmp_path / "out") as temporary:
-        assert names(temporary) == []
-
-
 @pytest.mark.parametrize("name", ["out", "model[1]"])
 def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_attempt(tmp_path, name):
     ended = subprocess.Popen(["true"])
     ended.wait()
     (tmp_path / f".{name}.{ended.pid}.part").mkdir()  # as versions before named it
     (tmp_path / f".{name}.{here()}-{ended.pid}.part").mkdir()
-    with atomic_folder(tmp_path / name):
-        pass
+    (tmp_path / f".{name}.{here()}-{os.getpid()}.part").mkdir()  # of another that had the number of this one
+    (tmp_path / f".{name}.{here()}-{os.getpid()}.part" / "rubbish").touch()
+    with atomic_folder(tmp_path / name) as temporary:
+        assert names(temporary) == []
     assert names(tmp_path) == [name]
 
 
@@ -170,24 +138,6 @@ def test_what_a_process_of_another_container_is_at_work_on_stays(tmp_path):
     assert names(tmp_path / "out") == ["mine"]
 
 
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcé", max_size=4), inner, max_size=4),
-    max_leaves=10,
-)
-
-
-@given(values)
-def test_json_comes_back(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("json") / "a.json"
-    write_json(path, content)
-    assert read_json(path) == content
-
-
 PUT_OFTEN = """
 import sys
 from pathlib import Path
@@ -209,53 +159,22 @@ def test_several_that_write_one_folder_at_once_all_end_and_one_is_there(tmp_path
     assert (tmp_path / "one" / "a").read_text() == (tmp_path / "one" / "b").read_text()
 
 
-def test_a_folder_takes_its_place_where_somebody_holds_the_lock_of_the_one_around_it(tmp_path):
-    around = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(around, fcntl.LOCK_EX)
-    try:
-        with atomic_folder(tmp_path / "out") as temporary:
-            (temporary / "a").write_text("new")
-    finally:
-        os.close(around)
-    assert (tmp_path / "out" / "a").read_text() == "new"
-
-
-def test_the_old_folder_is_put_back_where_the_new_one_is_gone(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "a").write_text("old")
-    with pytest.raises(FileNotFoundError), atomic_folder(tmp_path / "out") as temporary:
-        temporary.rmdir()
-    assert (tmp_path / "out" / "a").read_text() == "old"
-    assert names(tmp_path) == ["out"]
-
-
 def test_json_without_nan(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, {"old": 1})
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(path, {"new": math.nan})
-    assert json.loads(path.read_text()) == {"old": 1}
+    assert read_json(path) == {"old": 1}
     assert names(tmp_path) == ["a.json"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1', b"\xff\xfe", b"nothing"])
+@pytest.mark.parametrize("content", [None, b"", b'{"a": 1', b"\xff\xfe", b"nothing"])
 def test_what_is_not_json_is_an_input_error(tmp_path, content):
     path = tmp_path / "a.json"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.json: not readable as JSON"):
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json: (not readable as JSON|no such file)"):
         read_json(path)
-
-
-def test_a_missing_json_file_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match=r"a\.json: no such file"):
-        read_json(tmp_path / "a.json")
-
-
-def test_the_hash_of_a_file_is_that_of_its_bytes(tmp_path):
-    path = tmp_path / "a"
-    path.write_bytes(b"abc")
-    assert sha256_file(path) == hashlib.sha256(b"abc").hexdigest()
-    assert sha256_file(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 @pytest.fixture
@@ -267,26 +186,22 @@ def tree(tmp_path):
     return root
 
 
-@pytest.mark.parametrize("change", ["byte", "name", "moved", "added", "removed"])
-def test_the_hash_of_a_folder_sees_every_change(tree, change):
+CHANGES = {
+    "byte": lambda tree: (tree / "a.txt").write_text("A"),
+    "name": lambda tree: (tree / "a.txt").rename(tree / "c.txt"),
+    "moved": lambda tree: (tree / "a.txt").rename(tree / "sub" / "a.txt"),
+    "added": lambda tree: (tree / "sub" / "c.txt").touch(),
+    "removed": lambda tree: (tree / "a.txt").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_hash_of_a_folder_sees_every_change_of_its_content_alone(tree, tmp_path, change):
     before = sha256_folder(tree)
+    tree = tree.rename(tmp_path / "elsewhere")
     assert sha256_folder(tree) == before
-    if change == "byte":
-        (tree / "a.txt").write_text("A")
-    elif change == "name":
-        (tree / "a.txt").rename(tree / "c.txt")
-    elif change == "moved":
-        (tree / "a.txt").rename(tree / "sub" / "a.txt")
-    elif change == "added":
-        (tree / "sub" / "c.txt").write_text("")
-    else:
-        (tree / "a.txt").unlink()
+    CHANGES[change](tree)
     assert sha256_folder(tree) != before
-
-
-def test_the_hash_of_a_folder_does_not_depend_on_where_it_is(tree, tmp_path):
-    before = sha256_folder(tree)
-    assert sha256_folder(tree.rename(tmp_path / "elsewhere")) == before
 
 
 def test_the_hash_of_a_folder_may_look_at_some_files_only(tree):
@@ -323,6 +238,8 @@ def test_what_a_writer_says_is_told_by_the_name_that_was_given(tmp_path):
         raise RuntimeError(f"sqlite3_open({temporary}) failed")
     assert why_unwritten(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
     assert why_unwritten(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"
+    locked = RuntimeError("sqlite3_exec(CREATE TABLE ...) failed: database is locked")
+    assert "its folder allows no locks, as some network drives" in why_unwritten(locked, target)
 
 
 def fill_sqlite(path: Path) -> None:

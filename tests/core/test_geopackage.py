@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.core import geopackage
 from plumbline.core.errors import InputError
-from plumbline.core.files import check_writable, why_unwritten, write_bytes
+from plumbline.core.files import check_writable, write_bytes
 from plumbline.core.geopackage import ENDS, check_closed, check_complete
 
 NEW = b"a new file"
@@ -57,12 +57,20 @@ def test_one_that_is_open_in_wal_mode_is_left_as_it_is(tmp_path):
     assert path.read_bytes() == NEW
 
 
-def test_one_that_is_being_written_is_left_as_it_is(tmp_path):
+@pytest.mark.parametrize(
+    ("mode", "seen"), [("DELETE", r"result\.gpkg-journal lies beside it"), ("MEMORY", "it is writing")]
+)
+def test_one_that_is_being_written_is_left_as_it_is_and_one_that_is_read_is_replaced(tmp_path, mode, seen):
+    """GDAL writes in memory with `OGR_SQLITE_JOURNAL=MEMORY`."""
     path = tmp_path / "result.gpkg"
-    with closing(database(path)) as writer:
-        writer.execute("UPDATE rows SET value = 1")
-        with pytest.raises(InputError, match=r"\(result\.gpkg-journal lies beside it"):
+    with closing(database(path, mode)) as other:
+        other.execute("UPDATE rows SET value = 1")
+        with pytest.raises(InputError, match=rf"is open in another program \({seen}"):
             write_bytes(path, NEW)
+        other.commit()
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM rows").fetchone() == (20,)
+        write_bytes(path, NEW)
 
 
 def test_what_a_killed_program_left_does_not_stop_anybody(tmp_path):
@@ -86,51 +94,27 @@ def test_what_a_killed_program_left_does_not_stop_anybody(tmp_path):
         assert kept.execute("SELECT count(*) FROM rows").fetchone() == (20,)
 
 
-def test_what_a_file_that_is_gone_left_is_named(tmp_path):
+def test_what_a_file_that_is_gone_or_damaged_left_is_named(tmp_path):
     path = tmp_path / "result.gpkg"
     (tmp_path / "result.gpkg-wal").touch()
     with pytest.raises(InputError, match=r"result\.gpkg-wal: was left beside a file .*the file is gone"):
         check_writable(path)
+    with closing(database(tmp_path / "open.gpkg", "WAL")) as other:  # of a file that is damaged
+        other.execute("PRAGMA wal_checkpoint")
+        other.execute("CREATE TABLE more (value)")
+        shutil.copy(tmp_path / "open.gpkg-wal", tmp_path / "result.gpkg-wal")
+        path.write_bytes((tmp_path / "open.gpkg").read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"-wal: was left beside a file that cannot be opened \(.*malformed"):
+        check_writable(path)
     (tmp_path / "result.gpkg-wal").rename(tmp_path / "result.csv-wal")
     write_bytes(path, NEW)
     write_bytes(tmp_path / "result.csv", NEW)
-
-
-def test_one_that_is_written_without_a_file_beside_it_is_left_as_it_is(tmp_path):
-    """As GDAL does with `OGR_SQLITE_JOURNAL=MEMORY`; who only reads goes on with what was there."""
-    path = tmp_path / "result.gpkg"
-    with closing(database(path, "MEMORY")) as other:
-        other.execute("UPDATE rows SET value = 1")
-        with pytest.raises(InputError, match=r"is open in another program \(it is writing\)"):
-            write_bytes(path, NEW)
-        other.commit()
-        other.execute("BEGIN")
-        assert other.execute("SELECT count(*) FROM rows").fetchone() == (20,)
-        write_bytes(path, NEW)
-
-
-@pytest.mark.parametrize("end", ["-wal", "-shm"])
-def test_empty_files_that_nobody_holds_do_not_stop_anybody(tmp_path, end):
-    path = tmp_path / "result.gpkg"
+    path.unlink()
     database(path).close()
-    (tmp_path / f"result.gpkg{end}").touch()
+    for end in ("-wal", "-shm"):  # empty ones, that nobody holds
+        (tmp_path / f"result.gpkg{end}").touch()
     write_bytes(path, NEW)
-    assert path.read_bytes() == NEW
-    assert beside(path) == []
-
-
-def test_what_lies_beside_a_damaged_file_is_named(tmp_path):
-    path = tmp_path / "result.gpkg"
-    with closing(database(tmp_path / "open.gpkg", "WAL")) as other:
-        other.execute("PRAGMA wal_checkpoint")
-        other.execute("CREATE TABLE more (value)")
-        for end in ("", "-wal"):
-            shutil.copy(tmp_path / f"open.gpkg{end}", tmp_path / f"result.gpkg{end}")
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(
-        InputError, match=r"result\.gpkg-wal: was left beside a file that cannot be opened \(.*malformed"
-    ):
-        check_writable(path)
+    assert (path.read_bytes(), beside(path)) == (NEW, [])
 
 
 def test_a_link_to_an_open_one_is_left_and_to_a_closed_one_kept(tmp_path):
@@ -165,9 +149,3 @@ def test_one_whose_latest_rows_cannot_be_read_is_refused(tmp_path, caplog):
     (tmp_path / "copied f.gpkg-wal").rename(tmp_path / "kept")
     check_complete(copy)
     assert "seems copied while a program had it open: what that kept in copied f.gpkg-wal is missing" in caplog.text
-
-
-def test_a_folder_without_locks_is_said_to_be_one(tmp_path):
-    told = RuntimeError("sqlite3_exec(CREATE TABLE ...) failed: database is locked")
-    assert "its folder allows no locks, as some network drives" in why_unwritten(told, tmp_path)
-    assert why_unwritten(RuntimeError("no such table"), tmp_path) == "no such table; is the disk full?"

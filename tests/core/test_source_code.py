@@ -45,16 +45,12 @@ def test_a_stage_is_refused_where_another_package_runs_than_that_of_the_checkout
 
 
 @pytest.mark.parametrize("missing", ["dvc.yaml", SOURCES])
-def test_a_folder_of_ones_own_is_no_checkout(checkout, missing):
+def test_a_folder_of_ones_own_is_no_checkout(checkout, missing, monkeypatch):
+    assert nearest_checkout() == checkout
     (checkout / missing).unlink() if missing == "dvc.yaml" else (checkout / missing).rmdir()
     check_code("train")
     check_map_page("train")
     assert nearest_checkout() == ROOT
-
-
-def test_the_checkout_of_the_working_directory_comes_before_that_of_the_package(checkout, monkeypatch):
-    assert nearest_checkout() == checkout
-    (checkout / "dvc.yaml").unlink()
     monkeypatch.setattr(source_code, "PYTHON_PACKAGE", checkout / "site-packages/plumbline")
     assert nearest_checkout() is None
 

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import (
     CATEGORY_BOUNDS_PERMILLE,
     LEVEL_EDGES_PERMILLE,
@@ -22,12 +21,9 @@ def field_of(up=None, along_x=None, along_y=None) -> Field:
     return lambda x, y: tuple(part(x, y) for part in parts)  # type: ignore[return-value]
 
 
-def test_principal_tensile_strain_of_pure_shear_pure_tension_and_pure_compression():
-    np.testing.assert_allclose(principal_tensile_strain([2.0, 0.0, 0.0], [0.0, 3.0, -3.0]), [1.0, 3.0, 0.0])
-
-
-def test_principal_tensile_strain_combines_as_boscardin_and_cording():
-    assert principal_tensile_strain(1.5, 2.0) == pytest.approx(1 + np.sqrt(1 + 0.75**2))
+def test_principal_tensile_strain_of_shear_tension_compression_and_of_two_combined():
+    strain = principal_tensile_strain([2.0, 0.0, 0.0, 1.5], [0.0, 3.0, -3.0, 2.0])
+    np.testing.assert_allclose(strain, [1.0, 3.0, 0.0, 1 + np.sqrt(1 + 0.75**2)])
 
 
 @given(sides, sides, st.floats(-100, 100), st.floats(-5, 5), st.floats(-5, 5))
@@ -42,12 +38,9 @@ def test_pure_horizontal_tension_is_its_own_strain(side_x, side_y, eps, along_y)
     assert structure_strain(field, side_x, side_y).severity_permille == pytest.approx(eps, rel=1e-9)
 
 
-def test_pure_horizontal_compression_has_no_tensile_strain():
-    assert structure_strain(field_of(along_x=lambda x, y: -x), 20, 12).severity_permille == pytest.approx(0, abs=1e-12)
-
-
-def test_shear_strain_does_not_count_along_the_axes():
-    assert structure_strain(field_of(along_x=lambda x, y: y), 20, 12).severity_permille == pytest.approx(0, abs=1e-12)
+@pytest.mark.parametrize("along_x", [lambda x, y: -x, lambda x, y: y], ids=["compression", "shear"])
+def test_without_tension_along_an_axis_there_is_no_strain(along_x):
+    assert structure_strain(field_of(along_x=along_x), 20, 12).severity_permille == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("side", "bay"), [(60, 4), (8.5, 4), (8, 4), (7.9, 3.95), (6, 3), (1, 0.5)])
@@ -55,17 +48,11 @@ def test_bay_length_is_half_of_a_short_side(side, bay):
     assert bay_length(side) == bay
 
 
-@given(st.floats(8, 60), st.floats(4, 60))
+@given(sides, sides)
 def test_parabola_gives_the_slope_over_the_bay_at_the_edge(side_x, side_y):
     """`c x^2` has no tilt about the centre; the outermost bay's chord slope is `c (side - bay)`."""
     strain = structure_strain(field_of(up=lambda x, y: 0.1 * x**2), side_x, side_y)
-    assert strain.severity_permille == pytest.approx(0.1 * (side_x - 4) / 2, rel=1e-9)
-
-
-@given(st.floats(4, 7.9))
-def test_short_side_is_measured_over_half_of_it(side):
-    strain = structure_strain(field_of(up=lambda x, y: 0.1 * x**2), side, 3 * side)
-    assert strain.severity_permille == pytest.approx(0.1 * (side / 2) / 2, rel=1e-9)
+    assert strain.severity_permille == pytest.approx(0.1 * (side_x - bay_length(side_x)) / 2, rel=1e-9)
 
 
 @pytest.mark.parametrize("code", range(4))
@@ -84,32 +71,6 @@ def test_linear_ramp_of_one_corner(code):
     strain = structure_strain(field_of(up=up), 2 * half_x, 2 * half_y, spacing=0.25)
     assert strain.severity_permille == pytest.approx(expected, rel=2e-3)
     assert strain.quadrant == code
-
-
-def test_quadrant_follows_the_failing_corner_under_mirroring():
-    def bowl(sign_x, sign_y):
-        return field_of(up=lambda x, y: -np.logaddexp(0, sign_x * x - 3) * np.logaddexp(0, sign_y * y - 2))
-
-    found = {
-        QUADRANTS[structure_strain(bowl(sx, sy), 22, 15).quadrant]: structure_strain(bowl(sx, sy), 22, 15)
-        for sx, sy in ((1, 1), (-1, 1), (-1, -1), (1, -1))
-    }
-    assert list(found) == list(QUADRANTS)
-    severities = [strain.severity_permille for strain in found.values()]
-    np.testing.assert_allclose(severities, severities[0], rtol=1e-9)
-
-
-def test_up_and_down_are_alike_without_horizontal_strain():
-    down = structure_strain(field_of(up=lambda x, y: -np.exp(x / 8 + y / 9)), 20, 14)
-    lifted = structure_strain(field_of(up=lambda x, y: np.exp(x / 8 + y / 9)), 20, 14)
-    assert down.severity_permille == pytest.approx(lifted.severity_permille, rel=1e-12)
-    assert down.quadrant == lifted.quadrant
-
-
-def test_coarse_and_fine_lattices_agree():
-    field = field_of(up=lambda x, y: -np.logaddexp(0, x - 4) * np.logaddexp(0, (y - 1) / 2))
-    coarse, fine = (structure_strain(field, 23.7, 8.5, spacing=spacing) for spacing in (1.0, 0.1))
-    assert coarse.severity_permille == pytest.approx(fine.severity_permille, rel=0.01)
 
 
 def test_all_quadrants_that_are_strained_nearly_as_much_are_accepted():

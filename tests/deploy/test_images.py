@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from plumbline.core.errors import InputError
 from plumbline.core.files import check_place
 from tests.core.test_extras import PROJECT
-from tests.deploy.restricted import OF_CONTAINERS, OF_PODS, broken_rules
+from tests.deploy.restricted import broken_rules
 from tests.locks import pinned
 
 ROOT = Path(__file__).parents[2]
@@ -57,41 +57,14 @@ def test_the_kustomization_takes_every_file_and_names_the_image() -> None:
     assert container["image"] == f"{image['name']}:{image['newTag']}"
 
 
-def test_a_misspelt_key_does_not_pass_that_check(kubernetes_validate: Any) -> None:
-    wrong = yaml.safe_load(yaml.safe_dump(BY_KIND["Deployment"]))
-    wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, KUBERNETES, strict=True)
-
-
-def test_the_pod_is_not_root_writes_only_to_volumes_and_has_limits() -> None:
+def test_the_pod_keeps_to_the_restricted_profile_writes_only_to_volumes_and_has_limits() -> None:
     (container,) = pod()["containers"]
-    assert pod()["securityContext"]["runAsNonRoot"]
-    assert pod()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert broken_rules(pod()) == []
     assert not pod()["automountServiceAccountToken"]
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    assert container["securityContext"]["readOnlyRootFilesystem"]
     assert {"cpu", "memory", "ephemeral-storage"} == set(container["resources"]["limits"])
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
-
-
-def test_the_pod_keeps_to_the_restricted_profile() -> None:
-    assert broken_rules(pod()) == []
-
-
-def test_a_pod_that_breaks_every_rule_of_the_profile_is_seen() -> None:
-    allowed = {"allowPrivilegeEscalation": True, "privileged": True, "procMount": "Unmasked", "runAsUser": 0}
-    container = {
-        "securityContext": {**allowed, "capabilities": {"add": ["SYS_ADMIN"]}},
-        "ports": [{"hostPort": 80}],
-    }
-    volumes = [{"name": "host", "hostPath": {"path": "/"}}]
-    wrong = {"hostNetwork": True, "volumes": volumes, "containers": [container]}
-    assert set(broken_rules(wrong)) == {*OF_PODS, *OF_CONTAINERS, "Host Ports"}
 
 
 def test_what_the_manifests_name_is_there() -> None:
@@ -102,12 +75,9 @@ def test_what_the_manifests_name_is_there() -> None:
     assert claim == BY_KIND["PersistentVolumeClaim"]["metadata"]["name"]
     assert volumes["token"]["secret"]["defaultMode"] == 0o440  # the service refuses what everybody may read
     labels = BY_KIND["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    for selector in (
-        BY_KIND["Deployment"]["spec"]["selector"]["matchLabels"],
-        BY_KIND["Service"]["spec"]["selector"],
-        BY_KIND["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
-    ):
-        assert selector.items() <= labels.items()
+    kinds = {"Deployment": "selector", "Service": "selector", "NetworkPolicy": "podSelector"}
+    for selector in (BY_KIND[kind]["spec"][name] for kind, name in kinds.items()):
+        assert selector.get("matchLabels", selector).items() <= labels.items()
     (port,) = container["ports"]
     (served,) = BY_KIND["Service"]["spec"]["ports"]
     assert served["targetPort"] == port["name"]
@@ -193,10 +163,3 @@ def test_the_image_has_what_service_and_signatures_need_in_the_versions_of_the_p
     assert not {"torch", "mlflow-skinny", "prefect", "dvc"} & set(got)
     known = pinned("pipeline")
     assert {name: known[name] for name in got if name in known} == {name: got[name] for name in got if name in known}
-
-
-def test_images_are_skipped_with_a_reason_where_there_is_no_podman(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "deploy/images.py"]
-    ended = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
-    assert "skipped" in ended.stdout
-    assert "podman" in ended.stdout

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import resource
 import shlex
 import shutil
 import signal
@@ -132,10 +131,9 @@ def _targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z-]*(?=:)|[A-Z_]+(?= \?=))", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_stand_in_fences(page: str):
+def test_commands_stand_in_fences():
     """An indented block would escape the tests below."""
-    assert not _INDENTED.search((ROOT / page).read_text(encoding="utf-8"))
+    assert [page for page in PAGES if _INDENTED.search((ROOT / page).read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: block.key)
@@ -149,18 +147,17 @@ def test_a_shell_block_is_understood_by_the_real_parsers(block: Block):
             assert {word.partition("=")[0] for word in words[1:]} <= _targets(), words
 
 
-@pytest.mark.parametrize(
-    "block", [block for block in BLOCKS if block.language == "python"], ids=lambda block: block.key
-)
-def test_a_python_block_is_understood(block: Block):
-    ast.parse(block.text)
-
-
 @pytest.mark.parametrize("page", PAGES)
-def test_a_yaml_block_is_read(page: str):
+def test_python_and_yaml_blocks_are_understood(page: str):
     for block in _blocks(page):
         if block.language == "yaml":
             assert isinstance(yaml.safe_load(block.text), dict)
+        if block.language == "python":
+            ast.parse(block.text)
+
+
+def test_blocks_that_are_run_are_there_and_not_excused():
+    assert RUN.keys() <= {block.key for block in BLOCKS if not block.excuse}
 
 
 def test_wrong_commands_are_found():
@@ -168,16 +165,6 @@ def test_wrong_commands_are_found():
         with pytest.raises((click.ClickException, typer._click.exceptions.ClickException)):
             parse(wrong.split())
     assert list(commands("a b \\\n  c # d; e\nf 'g h' && i|j\n")) == [["a", "b", "c"], ["f", "g h"], ["i"], ["j"]]
-
-
-def test_all_blocks_are_counted(capsys: pytest.CaptureFixture[str]):
-    excused = [block for block in BLOCKS if block.excuse]
-    known = {block.key for block in BLOCKS}
-    assert RUN.keys() <= known
-    assert not {block.key for block in excused} & RUN.keys()
-    with capsys.disabled():
-        print(f"\nblocks: {len(BLOCKS)}, run: {len(RUN)}, parsed alone: {len(BLOCKS) - len(RUN) - len(excused)}, ")
-        print(f"excused: {len(excused)}: " + "; ".join(f"{block.key} ({block.excuse})" for block in excused))
 
 
 @dataclass(frozen=True)
@@ -261,8 +248,7 @@ def test_a_how_to_block_runs(place: Place):
 
 # One test, since each block needs what the one before has made.
 @pytest.mark.slow
-def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def test_the_tutorials_run(place: Place):
     reader = Reader(place.folder)
     for page in PAGES_WITH_OUTPUTS:
         shown, printed = reader.follow(page)
@@ -284,12 +270,10 @@ def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
         service.send_signal(signal.SIGINT)
         service.wait()
     assert '"FeatureCollection"' in (place.folder / city / "result.geojson").read_text(encoding="utf-8")
-    _say(capsys, before)
 
 
 @pytest.mark.slow
-def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def test_how_to_pages_run(place: Place):
     folder = place.folder
     shutil.copy(BASE / "fp.gpkg", folder / "footprints.gpkg")
     _psi(folder)
@@ -307,15 +291,8 @@ def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
     change = {"footprints.geojson": "footprints.gpkg", "--params my.yaml": "--params my.yaml --workers 1"}
     place.run("docs/score.md 1", "project", **change)
     assert list(scored.glob("data/score/athens/2026-08-*/predictions.gpkg"))
-    _say(capsys, before)
 
 
 def _listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _say(capsys: pytest.CaptureFixture[str], before: resource.struct_rusage) -> None:
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with capsys.disabled():
-        print(f"\nCPU time: {now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime:.0f} s")

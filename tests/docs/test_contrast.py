@@ -30,15 +30,10 @@ def _colours(text: str, name: str) -> list[str]:
     return re.findall(rf"(?<![\w-]){name}: ?(#[0-9a-f]{{6}}|#[0-9a-f]{{3}})(?![0-9a-f])", text)
 
 
-def test_contrast_is_that_of_the_standard():
-    assert contrast("#000", "#ffffff") == pytest.approx(21)
-    assert contrast("#767676", "#fff") == pytest.approx(4.54, abs=0.005)  # the lightest grey that passes on white
-    assert contrast("#777777", "#fff") < LEAST
-
-
 @pytest.mark.parametrize("path", ["web/src/style.css", "src/plumbline/serve/report/report.html"])
 def test_each_text_stands_out_from_each_ground(path: str):
     """A rule with both colours has a ground of its own; text of any other may stand on that of any other."""
+    assert contrast("#767676", "#fff") == pytest.approx(4.54, abs=0.005)  # the lightest grey that passes on white
     style = (ROOT / path).read_text(encoding="utf-8")
     for name, colour in re.findall(r"(--\w+): (#[0-9a-f]+)", style):
         style = style.replace(f"var({name})", colour)

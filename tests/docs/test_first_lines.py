@@ -16,13 +16,6 @@ BAD = [
 GOOD = ["Return points, such as corners.", "Use `told` here.", "Return 1 if no lock is held.", "Test.\n\n    Anew."]
 
 
-@pytest.mark.parametrize("text", BAD)
-def test_a_riddle_is_found(text):
-    ((line, _, advice),) = riddles(f'def function():\n    """{text}"""\n')
-    assert line == 2
-    assert advice
-
-
-@pytest.mark.parametrize("text", GOOD)
-def test_a_plain_sentence_passes(text):
-    assert not list(riddles(f'def function():\n    """{text}"""\n'))
+@pytest.mark.parametrize("text", [*BAD, *GOOD])
+def test_a_riddle_is_found_and_a_plain_sentence_passes(text):
+    assert [line for line, _, _ in riddles(f'def function():\n    """{text}"""\n')] == ([2] if text in BAD else [])

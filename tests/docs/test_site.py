@@ -55,9 +55,9 @@ def test_navigation_names_every_page_once():
     assert set(named) == pages | GENERATED
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_to_files_and_headings(page: Path):
-    assert links.dead(page, ROOT) == []
+def test_links_lead_to_files_and_headings():
+    assert [link for page in PAGES for link in links.dead(page, ROOT)] == []
+    assert PAGES
 
 
 def test_what_the_pages_import_is_on_the_page_of_python():

@@ -48,10 +48,14 @@ def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def test_a_driver_that_is_broken(nvidia_smi) -> None:
+def test_a_driver_and_a_torch_that_are_broken(nvidia_smi, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """nvidia-smi as it fails after an update of the driver."""
     nvidia_smi("echo 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18")
     assert "Driver/library version mismatch" in faults(check_gpu)
+    nvidia_smi("true")
+    (folder / "torch.py").write_text("import os; os.abort()")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    assert "PyTorch cannot be used" in faults(check_gpu)
 
 
 def test_a_runtime_for_a_gpu_that_cannot_use_it(nvidia_smi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +65,3 @@ def test_a_runtime_for_a_gpu_that_cannot_use_it(nvidia_smi, monkeypatch: pytest.
     message = faults(check_gpu)
     assert "onnxruntime-gpu does not run on CUDA" in message
     assert "CUDAExecutionProvider did not start" in message
-
-
-def test_a_torch_that_crashes_is_a_fault_of_this_check_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "torch.py").write_text("import os; os.abort()")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    assert "PyTorch cannot be used" in faults(check_gpu)

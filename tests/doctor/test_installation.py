@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.core.extras import LIBRARIES
 from plumbline.core.extras import install as install_command
 from plumbline.doctor.findings import State
 from plumbline.doctor.installation import (
@@ -35,57 +36,31 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch):
     return lay
 
 
-def test_this_python_is_supported(folder: Path) -> None:
-    assert states(check_python) == [State.OK]
-
-
-def own(*extras: str) -> list[str]:
-    """Metadata of a Plumbline with these extras, each `NAME: PACKAGE ...`."""
-    named = (extra.split(": ") for extra in extras)
-    return [
-        "Requires-Python: >=3.11",
-        "Requires-Dist: numpy>=2",
-        *(
-            line
-            for name, packages in named
-            for line in (
-                f"Provides-Extra: {name}",
-                *(f'Requires-Dist: {package}; extra == "{name}"' for package in packages.split()),
-            )
-        ),
-    ]
-
-
-def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
-    install("plumbline-insar", "0.1.0", *own("torch: no-torch no-lightning", "pipeline: no-dvc no-prefect numpy"))
-    (found,) = check_extras()
-    assert found.state is State.OK
-    assert "added by extras: none" in found.found
-    assert "adapt, adapters and --adapter (torch), training" in found.found
-    assert found.found.endswith(f"; to add one, {install_command('EXTRA')}")
-
-
-def test_an_extra_counts_where_most_of_it_is_there(install) -> None:
-    install("plumbline-insar", "0.1.0", *own("torch: torch lightning no-such-thing"))
-    (found,) = check_extras()
-    assert "added by extras: torch" in found.found
+def test_what_each_extra_adds_is_told_and_its_absence_is_no_fault(folder: Path, monkeypatch) -> None:
+    for extra, libraries in {"torch": ("numpy",), "pipeline": ("numpy", "no_dvc"), "serve": ("no_web",)}.items():
+        monkeypatch.setitem(LIBRARIES, extra, libraries)
+    (finding,) = check_extras()
+    assert finding.state is State.OK
+    added, missing = finding.found.split("; not here: ")
+    assert "torch" in added
+    assert "pipeline" not in added
+    assert "training to release, --model champion and the challenger (pipeline)" in missing
+    assert missing.endswith(f"; to add one, {install_command('EXTRA')}")
 
 
 def test_a_python_that_is_too_old(install) -> None:
+    assert states(check_python) == [State.OK]
     install("plumbline-insar", "0.1.0", "Requires-Python: >=3.99")
     assert ">=3.99 is needed" in faults(check_python)
 
 
 def test_both_runtimes(install) -> None:
+    assert states(check_onnxruntime) == [State.OK]
     install("onnxruntime-gpu", "1.31.0")
     assert set(installed_runtimes()) == {"onnxruntime", "onnxruntime-gpu"}
     message = faults(check_onnxruntime)
     assert "both installed" in message
     assert "pip uninstall onnxruntime onnxruntime-gpu" in message
-
-
-def test_one_runtime_works(folder: Path) -> None:
-    assert states(check_onnxruntime) == [State.OK]
 
 
 def test_a_runtime_whose_files_are_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.service.bodies import PIECE_BYTES
-from plumbline.service.guard import Guard
+from plumbline.service.guard import PIECE_BYTES, Guard
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import Problem
 from plumbline.service.settings import Limits, Settings
@@ -100,41 +99,30 @@ def test_a_bomb_is_stopped_in_constant_memory(way):
     assert most < 3 * MB
 
 
-def test_a_body_packed_to_more_than_is_taken_is_not_unpacked():
-    noise = b"".join(zlib.crc32(number.to_bytes(4)).to_bytes(4) for number in range(300_000))
-    status, said, read = asked([gzip.compress(noise)], "gzip")
-    assert (status, read) == (413, [])
-    assert b"The request has more than 1 MB" in said
-
-
-@pytest.mark.parametrize("encoding", ["br", "\xff" * 99, "gzip, gzip"])
-def test_another_encoding_is_refused_with_the_known_ones(encoding):
-    status, said, read = asked([gzip.compress(b"a")], encoding)
-    assert (status, read) == (415, [])
-    assert b"is not known. Known are gzip, deflate" in said
+NOISE = b"".join(zlib.crc32(number.to_bytes(4)).to_bytes(4) for number in range(300_000))
 
 
 @pytest.mark.parametrize(
-    ("packed", "encoding", "said"),
+    ("packed", "encoding", "status", "words"),
     [
-        (b'{"a": 1}', "gzip", b"The body is not packed as Content-Encoding says"),
-        (b"\xff" * 99, "deflate", b"The body is not packed"),
-        (b"", "gzip", b"The body was cut off"),
-        (gzip.compress(b"a" * 99)[:-4], "gzip", b"The body was cut off"),
-        (zlib.compress(b"a" * 99)[:-1], "deflate", b"The body was cut off"),
-        (
-            gzip.compress(b"ab" * PIECE_BYTES)[:-9],
-            "gzip",
-            b"The body was cut off",
-        ),  # with more within zlib than a piece
-        (gzip.compress(b"a") + gzip.compress(b"b"), "gzip", b"goes on behind the end"),
-        (zlib.compress(b"a") + b"junk", "deflate", b"goes on behind the end"),
+        (b'{"a": 1}', "gzip", 400, b"The body is not packed as Content-Encoding says"),
+        (b"\xff" * 99, "deflate", 400, b"The body is not packed"),
+        (b"", "gzip", 400, b"The body was cut off"),
+        (gzip.compress(b"a" * 99)[:-4], "gzip", 400, b"The body was cut off"),
+        (zlib.compress(b"a" * 99)[:-1], "deflate", 400, b"The body was cut off"),
+        (gzip.compress(b"ab" * PIECE_BYTES)[:-9], "gzip", 400, b"The body was cut off"),  # more than a piece is in zlib
+        (gzip.compress(b"a") + gzip.compress(b"b"), "gzip", 400, b"goes on behind the end"),
+        (zlib.compress(b"a") + b"junk", "deflate", 400, b"goes on behind the end"),
+        (gzip.compress(NOISE), "gzip", 413, b"The request has more than 1 MB"),
+        (gzip.compress(b"a"), "br", 415, b"is not known. Known are gzip, deflate"),
+        (gzip.compress(b"a"), "\xff" * 99, 415, b"is not known"),
+        (gzip.compress(gzip.compress(b"a")), "gzip, gzip", 415, b"is not known"),
     ],
 )
-def test_a_body_that_is_not_what_its_header_says_is_refused(packed, encoding, said):
-    status, body, _ = asked([packed], encoding)
-    assert status == 400
-    assert said in body
+def test_a_body_that_is_not_what_its_header_says_is_refused(packed, encoding, status, words):
+    answer, body, read = asked([packed], encoding)
+    assert (answer, words in body) == (status, True)
+    assert status == 400 or read == []
 
 
 @pytest.mark.parametrize("way", [None, *PACKED])

@@ -90,19 +90,17 @@ def test_json_and_binary_tensors_have_the_models_answers(served, batch):
 
 def test_the_model_says_what_it_takes(served, batch):
     manifest, inputs, expected = batch
-    about = served.get(f"/v2/models/{manifest.name}").json()
+    where = f"/v2/models/{manifest.name}"
+    about = served.get(where).json()
     assert about["versions"] == [manifest.version]
-    assert {one["name"]: one["datatype"] for one in about["inputs"]}["mask"] == "BOOL"
-    assert [one["name"] for one in about["outputs"]] == list(expected)
+    assert {tensor["name"]: tensor["datatype"] for tensor in about["inputs"]}["mask"] == "BOOL"
+    assert [tensor["name"] for tensor in about["outputs"]] == list(expected)
     assert served.get("/v2").json()["extensions"] == ["binary_tensor_data"]
-    assert served.get("/v2/health/ready").json() == {"ready": True}
-    assert served.get(f"/v2/models/{manifest.name}/ready").json()["ready"] is True
-    assert is_problem(served.get("/v2/models/other"), 404, "no such model")
-    assert is_problem(served.get(f"/v2/models/{manifest.name}/versions/9"), 404, "no such model")
-    wanted = served.post(
-        f"/v2/models/{manifest.name}/infer", json=as_json(inputs, outputs=[{"name": "severity_permille"}])
-    )
-    assert [one["name"] for one in wanted.json()["outputs"]] == ["severity_permille"]
+    assert served.get(f"{where}/ready").json()["ready"] is True
+    for other in ("/v2/models/other", f"{where}/versions/9"):
+        assert is_problem(served.get(other), 404, "no such model")
+    answer = served.post(f"{where}/infer", json=as_json(inputs, outputs=[{"name": "severity_permille"}])).json()
+    assert [tensor["name"] for tensor in answer["outputs"]] == ["severity_permille"]
 
 
 def test_what_is_not_of_the_protocol_is_refused(served, batch):

@@ -6,16 +6,19 @@ import sqlite3
 from pathlib import Path
 
 import geopandas
+import jsonschema
 import numpy as np
 import pytest
+import shapely
 from pydantic import SecretStr
 
 from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
 from plumbline.serve.report.about import MAX_LETTERS
 from plumbline.service import job_store as job_files
-from plumbline.service.jobs import chosen
+from plumbline.service.jobs import choose_kind
 from plumbline.service.runner import LocalJob
 from plumbline.service.settings import Limits
+from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.service.forked import ForkedJob
 from tests.service.served import ended, files, is_problem, service
@@ -23,6 +26,7 @@ from tests.service.served import ended, files, is_problem, service
 pytest.importorskip("fastapi")
 rasterio = pytest.importorskip("rasterio")
 ROOT = Path(__file__).parents[2]
+GEOJSON = "application/geo+json"
 
 
 @pytest.fixture(scope="module")
@@ -46,37 +50,24 @@ def judged(served, city):
 
 
 @pytest.mark.heavy
-def test_buildings_are_judged_as_the_command_does(served, judged, city, tmp_path):
+def test_results_come_in_each_format(served, judged):
     client, _ = served
     assert judged["status"] == "done", judged
     assert judged["started"] <= judged["finished"]
     where = f"/v1/jobs/{judged['id']}/result"
-    tables = {}
     for kind, suffix in (
-        ("application/geo+json", "geojson"),
+        (GEOJSON, "geojson"),
         ("application/geopackage+sqlite3", "gpkg"),
         ("application/vnd.apache.parquet", "parquet"),
         ("text/csv", "csv"),
+        ("text/html", "html"),
+        ("application/pdf", "pdf"),
     ):
         answer = client.get(where, headers={"accept": kind})
-        assert answer.status_code == 200
         assert answer.headers["content-type"].split(";")[0] == kind
         assert answer.headers["vary"] == "Accept"  # a browser's cache holds each kind for itself
-        path = tmp_path / f"result.{suffix}"
-        path.write_bytes(answer.content)
-        if suffix != "csv":
-            layer = {"gpkg": "predictions"}.get(suffix)
-            parquet = suffix == "parquet"
-            tables[suffix] = geopandas.read_parquet(path) if parquet else geopandas.read_file(path, layer=layer)
-    known = read_buildings(city.footprints, "EPSG:3035", None, None)
-    for table in tables.values():
-        assert set(table["building_id"]) == set(known["building_id"])
-        assert (table["damage_rate"].dropna() == 0.1).all()
-    assert client.get(where, params={"format": "csv"}).text == (tmp_path / "result.csv").read_text()
-    assert client.get(where, headers={"accept": "text/html"}).status_code == 200
-    report = client.get(where, params={"format": "pdf"})
-    assert report.headers["content-type"] == "application/pdf"
-    assert len(re.findall(rb"/Type\s*/Page\b", report.content)) > 20
+        assert client.get(where, params={"format": suffix}).content == answer.content
+    assert len(re.findall(rb"/Type\s*/Page\b", answer.content)) > 20
     assert is_problem(client.get(where, headers={"accept": "image/tiff"}), 406, "application/geo+json")
 
 
@@ -85,8 +76,12 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
     client, folder = served
     write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
     points = sorted((tmp_path / "scene").glob("*.csv"))
+    track = read_tracks(points)[0]
+    middle = shapely.Point(np.median(track.easting), np.median(track.northing))
+    footprint = geopandas.GeoDataFrame({"building_id": ["A"]}, geometry=[middle.buffer(40)], crs=track.crs)
+    footprint.to_file(tmp_path / "f.gpkg")
     asked = {"num_inference_steps": "2", "samples": "2", "bbox": "-180,-90,180,90"}
-    answer = client.post("/v1/restore", files=files(points), data=asked)
+    answer = client.post("/v1/restore", files=files(points, tmp_path / "f.gpkg"), data=asked)
     assert answer.status_code == 202, answer.text
     done = ended(client, answer.json()["id"])
     assert done["status"] == "done", done
@@ -97,25 +92,28 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
         assert source.descriptions[0] == "up_mm"
         assert np.isfinite(source.read(1)).any()
         assert source.tags()["PLUMBLINE_STEPS"] == "2"
+    table = client.get(f"/v1/jobs/{done['id']}/result", params={"format": "geojson"}).json()
+    assert table["features"][0]["properties"]["restored"]
+    document = client.get("/openapi.json").json()
+    content = document["paths"]["/v1/jobs/{job}/result"]["get"]["responses"]["200"]["content"]
+    judged, restored = content[GEOJSON]["schema"]["oneOf"]
+    jsonschema.validate(table, restored | {"components": document["components"]})
+    with pytest.raises(jsonschema.ValidationError, match="is a required property"):
+        jsonschema.validate(table, judged | {"components": document["components"]})
     (log,) = (path for path in folder.rglob(job_files.LOG) if done["id"] in path.parts)
     told = [line for line in log.read_text().splitlines() if " epochs, " in line]
     assert [path.name in line for path, line in zip(points, told, strict=True)] == [True] * len(points), told
-    for wrong, said in (
-        ({"num_inference_steps": "51"}, "num_inference_steps"),
-        ({"adapter": "none-such"}, "adapter"),
-        ({"samples": "1"}, "samples"),
-        ({"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
-    ):
-        assert is_problem(client.post("/v1/restore", files=files(points), data=wrong), 422, said)
 
 
 @pytest.mark.heavy
-def test_the_report_holds_the_buildings_that_are_named(served, city):
-    client, _ = served
+def test_the_report_holds_the_buildings_that_are_named_and_causes_reach_the_job(served, city):
+    client, folder = served
     known = read_buildings(city.footprints, "EPSG:3035", None, None)["building_id"]
     for names, status in (([known[0], known[1]], "done"), ([known[0], "nobody"], "failed")):
         given = files(city.products(), city.footprints)
+        given.append(("causes", ("tunnel.geojson", city.footprints.read_bytes())))
         about = {"project": "Tunnel B2", "client": "4711", "author": "M. Rossi", "address": "Via Roma 1\nUstica"}
+        about["damage_rate_by"] = "city"
         job = ended(client, client.post("/v1/predict", files=given, data={"building": names, **about}).json()["id"])
         assert job["status"] == status, job
         if status == "done":
@@ -123,18 +121,10 @@ def test_the_report_holds_the_buildings_that_are_named(served, city):
             assert len(re.findall(rb"/Type\s*/Page\b", report.content)) == 1 + 2 + 1
             assert b"may damage: Tunnel B2" in report.content
             assert b"M. Rossi" in report.content
+            (log,) = (path for path in folder.rglob(job_files.LOG) if job["id"] in path.parts)
+            assert "cause 1: the " in log.read_text()
         else:
             assert "nobody: no such building_id" in job["problem"]["detail"]
-
-
-@pytest.mark.heavy
-def test_causes_reach_the_job(served, city, tmp_path):
-    client, folder = served
-    given = [*files(city.products(), city.footprints), ("causes", ("tunnel.geojson", city.footprints.read_bytes()))]
-    done = ended(client, client.post("/v1/predict", files=given, data={"damage_rate_by": "city"}).json()["id"])
-    assert done["status"] == "done", done
-    (log,) = (path for path in folder.rglob(job_files.LOG) if done["id"] in path.parts)
-    assert "cause 1: the " in log.read_text()
 
 
 @pytest.mark.heavy
@@ -150,47 +140,49 @@ def test_what_cannot_be_read_is_told_without_paths(served, city, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("path", "data", "words"),
     [
-        ({"damage_rate": "lots"}, "`damage_rate` lots: a number"),
-        ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
-        ({"format": "xyz"}, "format"),
-        ({"id_column": "x" * 300}, "id_column"),
-        ({"since": "1577836800"}, "since"),
-        ({"until": "2021-02-30"}, "until: '2021-02-30' is no date"),
-        ({"client": "x" * (MAX_LETTERS + 1)}, f"client`: String should have at most {MAX_LETTERS} characters"),
-        ({"since": "2022-01-01", "until": "2021-01-01"}, "since 2022-01-01 is after until 2021-01-01"),
+        ("predict", {"clients": "1"}, "clients`: Extra inputs are not permitted"),
+        ("restore", {"steps": "1"}, "steps`: Extra inputs are not permitted"),
+        ("restore", {"damage_rate": "1"}, "damage_rate`: Extra inputs are not permitted"),
+        ("restore", {"num_inference_steps": "51"}, "num_inference_steps"),
+        ("restore", {"adapter": "none-such"}, "adapter"),
+        ("restore", {"samples": "1"}, "samples"),
+        ("restore", {"bbox": "14,38,13,39"}, "WEST must be less than EAST"),
+        ("predict", {"damage_rate": ["0.01", "0.02"]}, "The field 'damage_rate' stands in the form twice"),
+        ("predict?damage_rate=0.5", {}, "Unknown parameter 'damage_rate' in the address; known: none."),
+        ("predict", {"damage_rate": "lots"}, "`damage_rate` lots: a number"),
+        ("predict", {"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
+        ("predict", {"format": "xyz"}, "format"),
+        ("predict", {"id_column": "x" * 300}, "id_column"),
+        ("predict", {"since": "1577836800"}, "since"),
+        ("predict", {"until": "2021-02-30"}, "until: '2021-02-30' is no date"),
+        (
+            "predict",
+            {"client": "x" * (MAX_LETTERS + 1)},
+            f"client`: String should have at most {MAX_LETTERS} characters",
+        ),
+        ("predict", {"since": "2022-01-01", "until": "2021-01-01"}, "since 2022-01-01 is after until 2021-01-01"),
     ],
 )
-def test_options_are_checked_before_a_job_is_made(served, city, data, said):
-    client, _ = served
-    assert is_problem(client.post("/v1/predict", files=files(city.products(), city.footprints), data=data), 422, said)
-
-
-@pytest.mark.parametrize(("kind", "field"), [("restore", "steps"), ("restore", "damage_rate"), ("predict", "clients")])
-def test_an_unknown_field_is_refused(served, city, kind, field):
+def test_options_are_checked_before_a_job_is_made(served, city, path, data, words):
     client, folder = served
     before = set((folder / job_files.JOBS).iterdir())
-    answer = client.post(f"/v1/{kind}", files=files(city.products(), city.footprints), data={field: "1"})
-    assert is_problem(answer, 422, f"{field}`: Extra inputs are not permitted")
+    answer = client.post(f"/v1/{path}", files=files(city.products(), city.footprints), data=data)
+    assert is_problem(answer, 422, words)
     assert set((folder / job_files.JOBS).iterdir()) == before
 
 
-def test_an_unknown_parameter_of_the_address_is_refused(served, city):
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("fromat=csv", "Unknown parameter 'fromat' in the address; known: format."),
+        ("format=csv&format=pdf", "The parameter 'format' stands in the address twice"),
+    ],
+)
+def test_a_parameter_of_the_address_is_known_and_given_once(served, query, words):
     client, _ = served
-    told = client.get(f"/v1/jobs/{'0' * 32}/result?fromat=csv")
-    assert is_problem(told, 422, "Unknown parameter 'fromat' in the address; known: format.")
-    answer = client.post("/v1/predict?damage_rate=0.5", files=files(city.products(), city.footprints))
-    assert is_problem(answer, 422, "Unknown parameter 'damage_rate' in the address; known: none.")
-
-
-def test_a_field_or_parameter_given_twice_is_refused_where_it_takes_one_value(served, city):
-    client, _ = served
-    told = client.get(f"/v1/jobs/{'0' * 32}/result?format=csv&format=pdf")
-    assert is_problem(told, 422, "The parameter 'format' stands in the address twice")
-    data = {"damage_rate": ["0.01", "0.02"]}
-    answer = client.post("/v1/predict", files=files(city.products(), city.footprints), data=data)
-    assert is_problem(answer, 422, "The field 'damage_rate' stands in the form twice")
+    assert is_problem(client.get(f"/v1/jobs/{'0' * 32}/result?{query}"), 422, words)
 
 
 @pytest.mark.heavy
@@ -299,11 +291,22 @@ def test_a_job_too_large_or_too_slow_is_ended(city, package, fields_package, tmp
             assert said in failed["problem"]["detail"]
 
 
-def test_the_kind_of_content_is_chosen_by_the_header():
-    there = ["application/geo+json", "text/csv", "text/html"]
-    default = "application/geo+json"
-    assert chosen("*/*", there, default) == default
-    assert chosen("text/html, text/csv;q=0.2", there, default) == "text/html"
-    assert chosen("text/*", there, default) == "text/csv"
-    assert chosen("image/tiff, */*;q=0.1", there, default) == default
-    assert chosen("image/tiff", there, default) is None
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        ("*/*", GEOJSON),
+        ("text/html, text/csv;q=0.2", "text/html"),
+        ("text/csv;q=0.2, text/html", "text/html"),
+        ("text/html;q=0.2, text/csv; Q=0.9", "text/csv"),
+        ("text/csv, text/html", "text/csv"),
+        ("text/*", "text/csv"),
+        ("image/tiff, */*;q=0.1", GEOJSON),
+        ("image/tiff", None),
+        (f"{GEOJSON};q=0, */*;q=0.1", "text/csv"),
+        ("text/csv;q=0", None),
+        ("*/*;q=0.0", None),
+        ("", None),
+    ],
+)
+def test_the_kind_of_content_is_the_one_that_the_header_prefers(accept, wanted):
+    assert choose_kind(accept, [GEOJSON, "text/csv", "text/html"], GEOJSON) == wanted

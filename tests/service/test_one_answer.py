@@ -1,9 +1,7 @@
-"""Command, service, map, report, list and sheet give one answer, for three small cities."""
+"""Command, service and map give one answer, for three small cities; `tests/serve/test_consistency.py` has the rest."""
 
 from __future__ import annotations
 
-import csv
-import html
 import json
 import re
 from dataclasses import dataclass
@@ -17,12 +15,10 @@ import pandas as pd
 import pytest
 
 from plumbline.params import Simulate
-from plumbline.serve.columns import ANSWERED_REASONS, LINE_OF_SIGHT, LIST_ORDER, VERTICAL
+from plumbline.serve.columns import LINE_OF_SIGHT, LIST_ORDER
 from plumbline.serve.predictions import SUFFIXES, read_predictions
-from plumbline.serve.report.words import signed
 from plumbline.simulate.stage import simulate
 from tests.serve.map.town import document_in
-from tests.serve.one_answer import assert_one_answer
 from tests.service.served import ended, files, service
 from tests.tiny import run_cli
 
@@ -53,36 +49,9 @@ class Shown:
     """Map document of the service."""
 
     @property
-    def on_map(self) -> dict[str, dict[str, Any]]:
-        """Properties in the map by `building_id`, in its order."""
-        features = self.document["buildings"]["features"]
-        return {one["properties"]["building_id"]: one["properties"] for one in features}
-
-    @property
-    def page(self) -> str:
-        """The report."""
-        return (self.folder / "report.html").read_text(encoding="utf-8")
-
-    @property
-    def in_list(self) -> list[list[str]]:
-        """Cells of the rows of the report's list."""
-        (body,) = re.findall(r"Against neighbours, mm</th></tr>(.*?)</table>", self.page, re.DOTALL)
-        return [[text_of(cell) for cell in re.findall("<td>(.*?)</td>", row)] for row in re.findall("<tr>.*", body)]
-
-    @property
-    def sections(self) -> list[str]:
-        """Texts of the pages of buildings in the report."""
-        return [text_of(part) for part in re.findall('<section id="building-.*?</section>', self.page, re.DOTALL)]
-
-    @property
-    def in_sheet(self) -> list[list[str]]:
-        """Cells of the rows of the report's sheet."""
-        with (self.folder / "report_list.csv").open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.reader(file))[1:]
-
-
-def text_of(page: str) -> str:
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+    def on_map(self) -> list[str]:
+        """Names of the buildings in the map, in its order."""
+        return [feature["properties"]["building_id"] for feature in self.document["buildings"]["features"]]
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +78,8 @@ def shown(request, towns, client, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shown")
     job = client.post("/v1/predict", files=files(points, buildings), data={"damage_rate": rate}).json()
     asked = ["--points", *points, "--buildings", buildings, "--damage-rate", rate]
-    for command in (
-        ["predict", *asked, "--output", "command.csv", "--map", "map.html"],
-        ["report", *asked, "--top", 60, "--output", "report.html"],
-    ):
-        done = run_cli(*command, cwd=folder)
-        assert done.code == 0, done.err
+    done = run_cli("predict", *asked, "--output", "command.csv", "--map", "map.html", cwd=folder)
+    assert done.code == 0, done.err
     assert ended(client, job["id"])["status"] == "done"
     for suffix in SUFFIXES:
         result = client.get(f"/v1/jobs/{job['id']}/result", params={"format": suffix[1:]})
@@ -147,45 +112,10 @@ def test_the_service_s_geojson_is_as_its_document_describes_it(shown, client):
     assert list(collection["features"][0]["properties"]) == list(columns)
 
 
-def test_the_service_draws_the_command_s_map(shown):
+def test_the_service_draws_the_command_s_map_in_the_order_of_every_list(shown):
     assert shown.of_service == shown.document
-
-
-def test_map_list_and_sheet_hold_the_figures_of_the_table_in_one_order(shown):
     order = shown.table.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
-    names = order["building_id"].tolist()
-    assert list(shown.on_map) == names
-    assert [row[1] for row in shown.in_list] == names
-    assert len(shown.in_sheet) == len(shown.sections) == len(names)
-    for number, (_, building) in enumerate(order.iterrows(), 1):
-        (place, *cells), (first, *sheet) = shown.in_list[number - 1], shown.in_sheet[number - 1]
-        assert place == first == str(number)
-        assert_one_answer(building, shown.on_map[building.building_id], cells, sheet)
-
-
-def test_the_page_of_a_building_holds_its_figures(shown):
-    table = shown.table.set_index("building_id")
-    for cells, page in zip(shown.in_list, shown.sections, strict=True):
-        building, on_map = table.loc[cells[1]], shown.on_map[cells[1]]
-        _, name, percent, severity, category, *_ = cells
-        assert name in page
-        assert ("Not judged" if not percent else f"Probability of damage: {percent}") in page
-        if building.reason in ANSWERED_REASONS:
-            assert severity.replace(" (", " permille (") in page
-            assert f" Category {category}, " in page
-        else:
-            assert f"Why it is not judged: {on_map['why']}." in page
-        # The interval and what the points could show at best.
-        if is_below := bool(building.severity_permille < building.strain_resolution_permille):
-            assert f"below {building.strain_resolution_permille:.2g} permille, from which these points" in page
-        assert ("the severity is below" in page) == is_below
-        # The date.
-        assert (f"When {on_map.get('when')}" in page) == isinstance(building.begins, str)
-        # The settlement.
-        if np.isfinite(building.settlement_mm):
-            moved = f"{signed(building.settlement_mm)} ± {1.645 * building.settlement_std_mm:.1f} mm"
-            title = "Settlement" if building.settlement_direction == VERTICAL else "Along the line of sight"
-            assert f"{title} {moved}" in page
+    assert shown.on_map == order["building_id"].tolist()
 
 
 def test_dates_are_within_the_record(shown):

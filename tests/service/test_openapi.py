@@ -1,7 +1,6 @@
 """What the service says of itself to programs, and that a client made from it works."""
 
 import importlib
-import json
 import subprocess
 import sys
 
@@ -53,11 +52,6 @@ def test_each_column_of_the_answer_is_described(document):
         assert (described["title"], described["description"]) == (column.title, column.sentence)
         assert described.get("x-unit", "") == column.unit
         assert {"str": "string", "float64": "number"}.get(column.dtype, "integer") in described["type"]
-    content = document["paths"]["/v1/jobs/{job}/result"]["get"]["responses"]["200"]["content"]
-    assert '"#/components/schemas/Building"' in json.dumps(content["application/geo+json"])
-
-
-def test_the_form_has_the_texts_of_a_report(document):
     fields = document["components"]["schemas"]["PredictForm"]["properties"]
     for name, field in About.model_fields.items():
         assert field.description in fields[name]["description"]

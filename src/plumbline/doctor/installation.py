@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from plumbline.core.extras import DISTRIBUTION, install, is_installed
+from plumbline.core.extras import DISTRIBUTION, LIBRARIES, install, is_installed
 from plumbline.doctor.findings import Finding, fault, nothing, ok, python, run, warning
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
@@ -44,33 +44,12 @@ def check_python() -> Iterator[Finding]:
 
 def check_extras() -> Iterator[Finding]:
     """Report what this installation can do. A missing extra is not a fault."""
-    extras = _installed_extras()
+    extras = sorted(extra for extra, libraries in LIBRARIES.items() if all(map(is_installed, libraries)))
     missing = [f"{commands} ({extra})" for extra, commands in GIVES.items() if extra not in extras]
     message = f"{ALWAYS} work; added by extras: {', '.join(extras) or 'none'}"
     if missing:
         message += f"; not here: {', '.join(missing)}; to add one, {install('EXTRA')}"
     yield ok(message)
-
-
-def _installed_extras() -> list[str]:
-    """Return the extras of which more than half of the packages are installed."""
-    extras = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
-    packages: dict[str, list[str]] = {extra: [] for extra in extras}
-    for requirement in map(Requirement, metadata.requires(DISTRIBUTION) or []):
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            for extra in packages:
-                if requirement.marker.evaluate({"extra": extra}):
-                    packages[extra].append(requirement.name)
-    return sorted(extra for extra, names in packages.items() if len(_versions(names)) > len(names) / 2)
-
-
-def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the version of each package that is installed, without loading it: it may be broken."""
-    versions = {}
-    for name in names:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
 
 
 ASK = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
@@ -109,8 +88,12 @@ def install_command(package: str) -> str:
 
 
 def installed_runtimes() -> dict[str, str]:
-    """Return the version of each installed runtime."""
-    return _versions((CPU, GPU))
+    """Return the version of each installed runtime, without loading it: it may be broken."""
+    versions = {}
+    for name in (CPU, GPU):
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 ASK_TORCH = """

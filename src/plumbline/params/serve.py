@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -98,6 +98,27 @@ CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[e
 """One column, one comparison, one number."""
 
 
+class Condition(NamedTuple):
+    """Condition of a rule: buildings whose `column` compares so with `limit` meet it."""
+
+    column: str
+    comparison: str
+    """One of `COMPARISONS`."""
+    limit: float
+
+
+def parse_condition(text: str) -> Condition:
+    """Return the parts of `COLUMN > NUMBER`.
+
+    Raises:
+        ValueError: the text has another form, or the number is not finite.
+    """
+    parts = CONDITION.fullmatch(text)
+    if parts is None or not math.isfinite(float(parts[3])):
+        raise ValueError('one column, one of > >= < <=, and one number needed, as "p_damaged > 0.5"')
+    return Condition(parts[1], parts[2], float(parts[3]))
+
+
 class Alarm(Section):
     """A rule: buildings that meet its condition for some deliveries in a row have an alarm; see docs/score.md."""
 
@@ -117,11 +138,9 @@ class Alarm(Section):
 
     @field_validator("when")
     @classmethod
-    def _is_condition(cls, found: str) -> str:
-        parts = CONDITION.fullmatch(found)
-        if parts is None or not math.isfinite(float(parts[3])):
-            raise ValueError('one column, one of > >= < <=, and one number needed, as "p_damaged > 0.5"')
-        return found
+    def _is_condition(cls, text: str) -> str:
+        parse_condition(text)
+        return text
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -140,17 +159,17 @@ class Alarm(Section):
     @property
     def column(self) -> str:
         """Return the column of the predictions table."""
-        return self._parts[1]
+        return parse_condition(self.when).column
 
     @property
     def comparison(self) -> str:
         """Return one of `COMPARISONS`."""
-        return self._parts[2]
+        return parse_condition(self.when).comparison
 
     @property
     def limit(self) -> float:
         """Return the number of the condition."""
-        return float(self._parts[3])
+        return parse_condition(self.when).limit
 
     @property
     def bound(self) -> float:
@@ -160,12 +179,6 @@ class Alarm(Section):
     def holds(self, values: Any, number: float) -> Any:
         """Return where values (B,) meet the comparison with a number; an empty one does not."""
         return COMPARISONS[self.comparison](values, number)
-
-    @property
-    def _parts(self) -> re.Match[str]:
-        found = CONDITION.fullmatch(self.when)
-        assert found is not None
-        return found
 
 
 class Score(Section):

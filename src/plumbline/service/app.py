@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from jinja2 import Environment
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp
 
@@ -22,14 +23,14 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import check_place
 from plumbline.serve.map.page import is_built, page_html
 from plumbline.service import job_store as job_files
-from plumbline.service.guard import Guard
+from plumbline.service.forms import table_schemas
+from plumbline.service.guard import OPEN, Guard
 from plumbline.service.inference import infer_routes
 from plumbline.service.job_store import JobStore
 from plumbline.service.jobs import job_routes
 from plumbline.service.models import Models
-from plumbline.service.monitoring import SEVERAL, Meters, State, monitoring_routes
-from plumbline.service.openapi import Documented, api_page
-from plumbline.service.problems import add_handlers
+from plumbline.service.monitoring import SEVERAL, Meters, monitoring_routes
+from plumbline.service.problems import Details, add_handlers, refusals
 from plumbline.service.runner import Runner
 from plumbline.service.settings import Settings
 
@@ -41,6 +42,26 @@ ABOUT = (
     "Judge buildings and restore displacement fields from InSAR points. Files go in as jobs; prepared features are "
     "answered at once under `/v2`, by the Open Inference Protocol. Errors are problem details (RFC 9457)."
 )
+GRACE_SECONDS = 20
+HANDED_ON = "PLUMBLINE_SERVE"
+"""Environment variable with the settings, for the processes of a service."""
+BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of the service. One that was started without tokens needs none.",
+}
+FILE = "application/octet-stream"
+API_PAGE = Environment(autoescape=True).from_string(
+    """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{{ info.title }}: operations</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}</style>
+</head><body><h1>{{ info.title }}</h1><p>{{ info.description }}</p>
+<p>Fields and answers of each operation: <a href="openapi.json">openapi.json</a>. How to: docs/service.md.</p><ul>
+{% for path, methods in paths.items() %}{% for method, about in methods.items() %}
+<li><code>{{ method.upper() }} {{ path }}</code> {{ about.summary }}</li>
+{% endfor %}{% endfor %}</ul></body></html>"""
+)
+"""Page that lists the operations of an OpenAPI document."""
 
 
 def make_app(settings: Settings) -> ASGIApp:
@@ -55,9 +76,7 @@ def make_app(settings: Settings) -> ASGIApp:
     for name in (job_files.JOBS, job_files.INCOMING):
         (root / name).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = str(root / job_files.INCOMING)  # uploads are spooled there, not where the system likes
-    store = JobStore(root / job_files.DATABASE)
-    models = Models(settings)
-    meters = Meters()
+    store, models, meters = JobStore(root / job_files.DATABASE), Models(settings), Meters()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -83,13 +102,12 @@ def make_app(settings: Settings) -> ASGIApp:
     add_handlers(app)
     # First: routes are tried in this order, and tensors are asked for most often.
     app.include_router(infer_routes(models, settings.limits, meters))
-    state = State(root, store, models, settings.score_folder)
-    app.include_router(monitoring_routes(root, store, models, meters, state))
+    app.include_router(monitoring_routes(root, store, models, meters, settings.score_folder))
     app.include_router(job_routes(root, store, models, settings.limits, meters))
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
-        return HTMLResponse(api_page(app.openapi()))
+        return HTMLResponse(API_PAGE.render(app.openapi()))
 
     page = page_html(basemap=settings.basemap) if is_built() else NOT_BUILT
 
@@ -98,11 +116,6 @@ def make_app(settings: Settings) -> ASGIApp:
         return HTMLResponse(page)
 
     return Guard(app, settings, meters)
-
-
-GRACE_SECONDS = 20
-HANDED_ON = "PLUMBLINE_SERVE"
-"""Environment variable with the settings' file, for the processes of a service."""
 
 
 def run(settings: Settings) -> None:
@@ -123,31 +136,53 @@ def run(settings: Settings) -> None:
         setup_json_logging()
     log.info("http://%s:%d (documentation at /docs); end with Ctrl-C", settings.host, settings.port)
     if settings.processes == 1:
-        _serve(uvicorn.Config(make_app(settings), lifespan="on", **common))
+        server = uvicorn.Server(uvicorn.Config(make_app(settings), lifespan="on", **common))
+        server.run()
+        if not server.started:
+            raise InputError(f"{settings.host}:{settings.port}: the service could not start there. Is the port taken?")
         return
-    folder = settings.folder.resolve()
-    figures = folder / "figures"
+    figures = settings.folder.resolve() / "figures"
     shutil.rmtree(figures, ignore_errors=True)
     figures.mkdir(parents=True)
     os.environ[SEVERAL] = str(figures)
-    written = folder / "settings.json"
-    written.touch(mode=0o600)
-    written.write_text(settings.model_copy(update={"tokens": ()}).model_dump_json(), encoding="utf-8")
-    os.environ[HANDED_ON] = str(written)
-    os.environ[f"{HANDED_ON}_TOKENS"] = " ".join(token.get_secret_value() for token in settings.tokens)
+    tokens = [token.get_secret_value() for token in settings.tokens]
+    os.environ[HANDED_ON] = json.dumps(settings.model_dump(mode="json") | {"tokens": tokens})
     uvicorn.run("plumbline.service.app:of_environment", factory=True, workers=settings.processes, **common)
 
 
-def of_environment() -> object:
+def of_environment() -> ASGIApp:
     """Return the application for one of several processes."""
-    given = Settings.model_validate_json(Path(os.environ[HANDED_ON]).read_text(encoding="utf-8"), context=None)
-    setup_json_logging() if given.log_format == "json" else setup_logging()
-    tokens = os.environ[f"{HANDED_ON}_TOKENS"].split()
-    return make_app(Settings.model_validate({**given.model_dump(), "tokens": tokens}))
+    settings = Settings.model_validate_json(os.environ.pop(HANDED_ON))  # jobs need not know the tokens
+    setup_json_logging() if settings.log_format == "json" else setup_logging()
+    return make_app(settings)
 
 
-def _serve(config: uvicorn.Config) -> None:
-    server = uvicorn.Server(config)
-    server.run()
-    if not server.started:
-        raise InputError(f"{config.host}:{config.port}: the service could not start there. Is the port taken?")
+class Documented(FastAPI):
+    """An application that documents what FastAPI does not: files, columns, tokens and problem details."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document. What is there already is left as it is: FastAPI keeps one document."""
+        document = super().openapi()
+        parts = document["components"]
+        parts["securitySchemes"] = {"bearer": BEARER}
+        parts["schemas"] |= {"Details": Details.model_json_schema(), **table_schemas()}
+        for unused in ("HTTPValidationError", "ValidationError"):
+            parts["schemas"].pop(unused, None)
+        _name_files(parts["schemas"])
+        for path, methods in document["paths"].items():
+            for about in methods.values():
+                responses = about["responses"]
+                if "HTTPValidationError" in str(responses.get("422")):  # the service never answers with FastAPI's own
+                    del responses["422"]
+                if path not in OPEN:
+                    about["security"] = [{"bearer": []}]
+                    responses |= {str(status): refused for status, refused in refusals(401).items()}
+        return document
+
+
+def _name_files(part: Any) -> None:
+    """Write `format: binary` at each file: FastAPI writes `contentMediaType` alone, which makers of clients pass by."""
+    if isinstance(part, dict) and part.get("contentMediaType") == FILE:
+        part["format"] = "binary"
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _name_files(inner)

@@ -1,4 +1,4 @@
-"""Define the forms with which files are sent."""
+"""Declare the forms with which files are sent, and the tables that come back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from fastapi import Form, Request, UploadFile
 from pydantic import ConfigDict, Field
 
 from plumbline.fields.restore.field import FORM
+from plumbline.fields.restore.footprints import FIGURES
 from plumbline.params import JudgingOptions, PointsOptions, ReadingOptions
+from plumbline.serve.columns import json_schema
 from plumbline.serve.report.about import About
 from plumbline.service.problems import Problem
 
@@ -74,3 +76,49 @@ async def refuse_repeated(request: Request) -> None:
 FILES = {"points", "buildings", "params", "causes"}
 """Fields of the forms that hold files."""
 AS_FORM: Any = Form(media_type="multipart/form-data")
+
+BUILDING, RESTORED = "Building", "RestoredBuilding"
+"""Names of the schemas of a building in the tables of `predict` and of `restore`."""
+
+
+def table_schemas() -> dict[str, Any]:
+    """Return the schemas of a building's properties in GeoJSON by name."""
+    judged = json_schema()
+    figures = {
+        f"{name}{end}": {"type": ["number", "null"], "x-unit": "mm"}
+        for name in FIGURES
+        for end in ("", "_low", "_high")
+    }
+    restored = {
+        "building_id": {"type": "string"},
+        "restored": {"type": "boolean", "description": "True if the footprint has figures."},
+        "direction": {
+            "enum": ["up", "los", None],
+            "description": "Up; or towards the satellite, where one direction alone sees the footprint.",
+        },
+        **figures,
+    }
+    return {
+        BUILDING: judged | {"required": list(judged["properties"])},
+        RESTORED: {
+            "type": "object",
+            "description": "Columns of the table of `restore`, beside those of the footprints' file.",
+            "properties": restored,
+            "required": list(restored),
+        },
+    }
+
+
+def geojson_schema(name: str) -> dict[str, Any]:
+    """Return the schema of a table of buildings as GeoJSON, whose properties have the schema of this name."""
+    feature = {
+        "type": {"const": "Feature"},
+        "geometry": {"type": "object"},
+        "properties": {"$ref": f"#/components/schemas/{name}"},
+    }
+    features = {"type": "array", "items": {"type": "object", "properties": feature}}
+    return {
+        "type": "object",
+        "description": f"Table of buildings, each as `{name}`.",
+        "properties": {"type": {"const": "FeatureCollection"}, "features": features},
+    }

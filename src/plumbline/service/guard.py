@@ -1,28 +1,32 @@
-"""Guard requests by token, size and free disk; name, count and log them."""
+"""Guard requests by token, size and free disk; unpack, name, count and log them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
 import secrets
 import time
+import zlib
 
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plumbline.core.console import log, request_id
-from plumbline.service.bodies import MB, Body, too_large
 from plumbline.service.monitoring import Meters, check_disk
 from plumbline.service.problems import Problem
 from plumbline.service.settings import Settings
 
+MB = 1_000_000
 OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/", "/docs", "/openapi.json")
 """What needs no token: the probes, the documentation, and the web page, which asks the user for one."""
-PREFIX = re.compile(rb"(?:/[\w.~-]+){1,9}")
+PREFIX = re.compile(r"(?:/[\w.~-]+){1,9}", re.ASCII)
 """What a proxy may write into `X-Forwarded-Prefix`."""
 UPLOADS = ("/v1/predict", "/v1/restore", "/v1/tensors")
 """Paths to which files are sent, each of which becomes a job."""
-REQUEST_ID = re.compile(rb"[\w.:/+=-]{1,128}", re.ASCII)
+REQUEST_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 """Pattern of an `X-Request-Id` that is taken over; another one is replaced."""
 JSON_MB = 16
 SAFE_HEADERS = (
@@ -30,19 +34,12 @@ SAFE_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
-
-
-def _below(path: str, headers: dict[bytes, bytes]) -> tuple[str, str]:
-    """Return the prefix under which a proxy shows the service, and the path without it, if the proxy left it on."""
-    given = headers.get(b"x-forwarded-prefix", b"").rstrip(b"/")
-    prefix = given.decode() if PREFIX.fullmatch(given) else ""
-    return prefix, path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
-
-
-def _name_request(headers: dict[bytes, bytes]) -> str:
-    """Return the name that the client or a proxy gave to a request, or a new one."""
-    sent = headers.get(b"x-request-id", b"")
-    return sent.decode() if REQUEST_ID.fullmatch(sent) else secrets.token_hex(16)
+PACKED = ("gzip", "deflate")
+"""Encodings of bodies that are read."""
+PIECE_BYTES = 1 << 18
+"""Largest piece that is unpacked at a time."""
+END_BYTES = 4096
+"""End of a form in which its closing boundary stands; a boundary has 70 letters at most (RFC 2046)."""
 
 
 class Guard:
@@ -58,9 +55,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
-        headers = dict(scope["headers"])
-        request = _name_request(headers)
+        began, status, headers = time.perf_counter(), 500, Headers(scope=scope)
+        sent_name = headers.get("x-request-id", "")
+        request = sent_name if REQUEST_ID.fullmatch(sent_name) else secrets.token_hex(16)
         request_id.set(request)
         (prefix, path), holder = _below(scope["path"], headers), self._holder(headers)
         state = {**scope.get("state", {}), "holder": holder}
@@ -76,36 +73,110 @@ class Guard:
 
         try:
             self._check(path, headers, holder)
-            encoding = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
-            kind = headers.get(b"content-type", b"").decode("latin-1").strip()
-            body = Body(receive, self._most(path), encoding, kind)
+            body = Body(receive, self._most(path), headers)
         except Problem as problem:
             await problem.response()(scope, receive, counted)
         else:
             await self._app(scope, body.receive, counted)
         route = getattr(scope.get("route"), "path", "other")
         seconds = time.perf_counter() - began
-        self._meters.count(scope["method"], route, status, seconds)
+        self._meters.requests.labels(scope["method"], route, str(status)).inc()
+        self._meters.seconds.labels(route).observe(seconds)
         if self._settings.log_format == "json":
-            fields = {"method": scope["method"], "path": path, "status": status}
-            fields["seconds"] = round(seconds, 6)
+            fields = {"method": scope["method"], "path": path, "status": status, "seconds": round(seconds, 6)}
             log.info("%s %s %d", scope["method"], path, status, extra={"fields": fields})
 
-    def _holder(self, headers: dict[bytes, bytes]) -> str | None:
+    def _holder(self, headers: Headers) -> str | None:
         """Return the fingerprint of the token that a request brings; None if it brings none that is known."""
-        sent = headers.get(b"authorization", b"")
-        return next((holder for known, holder in self._holders if hmac.compare_digest(sent, known)), None)
+        sent = headers.get("authorization", "").encode("latin-1")
+        return next((holder for token, holder in self._holders if hmac.compare_digest(sent, token)), None)
 
-    def _check(self, path: str, headers: dict[bytes, bytes], holder: str | None) -> None:
+    def _check(self, path: str, headers: Headers, holder: str | None) -> None:
+        if len(headers.getlist("authorization")) > 1:  # which of them counts, a proxy may see in another way
+            raise Problem(400, "Two `Authorization` headers came. Send one.")
         if self._holders and holder is None and path not in OPEN:
             raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
         if path in UPLOADS:
             check_disk(self._settings.folder, 507)
-        if int(headers.get(b"content-length", b"0")) > self._most(path):
-            raise too_large(self._most(path))
+        if int(headers.get("content-length", "0")) > self._most(path):
+            raise _too_large(self._most(path))
 
     def _most(self, path: str) -> int:
         limits = self._settings.limits
         if path.startswith("/v2/"):
             return limits.infer_mb * MB
         return limits.upload_mb * MB if path in UPLOADS else JSON_MB * MB
+
+
+class Body:
+    """The body of one request; it holds one piece at most."""
+
+    def __init__(self, receive: Receive, most: int, headers: Headers) -> None:
+        """Read a body with `receive`.
+
+        Args:
+            most: largest size, unpacked, bytes.
+            headers: of the request. A form without its closing boundary lacks its last part.
+
+        Raises:
+            Problem: 415 for an encoding that is not known.
+        """
+        encoding = ", ".join(headers.getlist("content-encoding")).strip().lower()
+        if encoding not in ("", "identity", *PACKED):
+            raise Problem(415, f"Content-Encoding {encoding[:40]!r} is not known. Known are {', '.join(PACKED)}.")
+        self._receive, self._most, self._came = receive, most, 0
+        self._unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None  # 32: either header
+        self._waits = self._is_last = False
+        kind, options = parse_options_header(headers.get("content-type"))
+        boundary = options.get(b"boundary") if kind.startswith(b"multipart/") else None
+        self._closing, self._tail = b"" if boundary is None else b"--" + boundary + b"--", b""
+
+    async def receive(self) -> Message:
+        """Return the next message of the body.
+
+        Raises:
+            Problem: 413 if the body is too large; 400 if it is not packed as its header says, or was cut off.
+        """
+        unpacker = self._unpacker
+        if unpacker is None or unpacker.eof:
+            message = await self._receive()
+            self._count(message.get("body", b""), not message.get("more_body", False))
+            return message
+        packed = unpacker.unconsumed_tail
+        if not packed and not self._waits:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                return message
+            packed, self._is_last = message.get("body", b""), not message.get("more_body", False)
+        try:
+            piece = unpacker.decompress(packed, PIECE_BYTES)
+        except zlib.error:
+            raise Problem(400, "The body is not packed as Content-Encoding says, or damaged.") from None
+        self._waits = len(piece) == PIECE_BYTES  # what is unpacked may wait within zlib, without any input left
+        is_short = self._is_last and not (unpacker.eof or self._waits or unpacker.unconsumed_tail)
+        if is_short or unpacker.unused_data:
+            raise Problem(400, "The body was cut off, or goes on behind the end of what is packed.")
+        self._count(piece, unpacker.eof)
+        await asyncio.sleep(0)  # others are answered meanwhile
+        return {"type": "http.request", "body": piece, "more_body": not unpacker.eof}
+
+    def _count(self, piece: bytes, is_last: bool) -> None:
+        self._came += len(piece)
+        if self._came > self._most:
+            raise _too_large(self._most)
+        self._tail = (self._tail + piece)[-END_BYTES:]
+        if is_last and self._closing not in self._tail:
+            raise Problem(400, "The form was cut off: its closing boundary is missing. Send it again.")
+
+
+def _below(path: str, headers: Headers) -> tuple[str, str]:
+    """Return the prefix under which a proxy shows the service, and the path without it, if the proxy left it on."""
+    prefix = headers.get("x-forwarded-prefix", "").rstrip("/")
+    if not PREFIX.fullmatch(prefix):
+        prefix = ""
+    return prefix, path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
+
+
+def _too_large(most: int) -> Problem:
+    """Return the refusal of a body of more than `most` bytes."""
+    return Problem(413, f"The request has more than {most // MB} MB, the most that this service takes here.")

@@ -1,12 +1,12 @@
-"""Answer prepared features by the Open Inference Protocol (KServe's V2), as JSON or with binary tensors."""
+"""Prepare buildings for the network, and answer prepared ones by the Open Inference Protocol (KServe's V2)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import geopandas
 import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from starlette.responses import JSONResponse, Response
 
 from plumbline import __version__
 from plumbline.core.errors import InputError
+from plumbline.export.interface import MASK, SEQUENCES
+from plumbline.export.package import Manifest
+from plumbline.prepare.abstention import JUDGED, REASONS
+from plumbline.prepare.buildings import Prepared
 from plumbline.service.models import Models, Served
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import BUSY_SECONDS, Problem, in_words, refusals
@@ -26,6 +30,8 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 """Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 KINDS = {"float32": "FP32", "bool": "BOOL"}
+NOT_FINITE = "not_finite"
+"""Reason for leaving out a building one of whose features is no finite number; the network would answer NaN."""
 SILENT_SECONDS = 60
 """Longest time that the body of a request may take."""
 SMALL_BYTES = 32_000
@@ -78,6 +84,34 @@ class InferRequest(BaseModel):
     outputs: list[InferOutput] | None = None
 
 
+class Tensor(BaseModel):
+    """One input of the network."""
+
+    name: str
+    datatype: Literal["FP32", "BOOL"]
+    shape: list[int]
+    data: list[float] | list[bool] = Field(description="All values, the last dimension running fastest.")
+
+
+class TensorColumn(BaseModel):
+    """One column of an input."""
+
+    name: str
+    unit: str
+
+
+class Tensors(BaseModel):
+    """Inputs of the network for B buildings; as it is, the body of `POST /v2/models/{model_name}/infer`."""
+
+    model_name: str
+    model_version: str = Field(description="Version of the package for which the buildings were prepared.")
+    inputs: list[Tensor]
+    building_id: list[str] = Field(description="Building of each row of the inputs.")
+    hides_damage: list[bool] = Field(description="Input of this name of `predictions.onnx`, for each row.")
+    columns: dict[str, list[TensorColumn]] = Field(description="Columns of each input, in order.")
+    left_out: dict[str, str] = Field(description="`building_id` of each other footprint, and why it has no row.")
+
+
 def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     """Return the routes under `/v2`."""
     router = APIRouter(prefix="/v2", tags=["inference"])
@@ -90,10 +124,10 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     }
 
     def served(name: str, version: str | None = None) -> Served:
-        one = models.diagnosis
-        if name != one.manifest.name or version not in (None, one.manifest.version):
-            raise Problem(404, f"There is no such model; {one.manifest.name} {one.manifest.version} is served.")
-        return one
+        about = models.diagnosis.manifest
+        if name != about.name or version not in (None, about.version):
+            raise Problem(404, f"There is no such model; {about.name} {about.version} is served.")
+        return models.diagnosis
 
     @router.get("", summary="Describe the server")
     def server() -> dict[str, Any]:
@@ -110,7 +144,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     @router.get("/models/{name}/versions/{version}", include_in_schema=False)
     @router.get("/models/{name}", summary="Describe a model's tensors", responses=unknown)
     def metadata(name: str, version: str | None = None) -> dict[str, Any]:
-        return describe(served(name, version))
+        return describe(served(name, version).manifest)
 
     @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
     @router.get("/models/{name}/ready", summary="Tell whether a model can be asked", responses=unknown)
@@ -121,16 +155,16 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
     @router.post("/models/{name}/infer", summary="Answer a batch of prepared buildings", **tensors)
     async def infer(request: Request, name: str, version: str | None = None) -> Response:
         nonlocal waiting
-        one = served(name, version)
+        model = served(name, version)
         if waiting >= limits.infer_at_once:
-            meters.refused("infer")
+            meters.refused.labels("infer").inc()
             raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
         waiting += 1
         try:
             async with asyncio.timeout(SILENT_SECONDS):  # else 32 clients that send nothing would keep all others out
                 body = await request.body()
-            given = one, body, request.headers.get(JSON_LENGTH), meters
-            return answer(*given) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *given)
+            arguments = model, body, request.headers.get(JSON_LENGTH), meters
+            return answer(*arguments) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *arguments)
         except TimeoutError:
             raise Problem(408, f"The request was not complete within {SILENT_SECONDS} s.") from None
         finally:
@@ -145,30 +179,24 @@ _CONTENT: dict[str, Any] = {
 }
 
 
-def describe(one: Served) -> dict[str, Any]:
+def describe(about: Manifest) -> dict[str, Any]:
     """Return a model's tensors in the protocol's form; -1 stands for any size."""
-
-    def tensors(given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
+    inputs, outputs = (
+        [
             {
                 "name": tensor["name"],
                 "datatype": KINDS[tensor["type"]],
                 "shape": [size if isinstance(size, int) else -1 for size in tensor["shape"]],
             }
-            for tensor in given
+            for tensor in tensors
         ]
-
-    about = one.manifest
-    return {
-        "name": about.name,
-        "versions": [about.version],
-        "platform": "onnxruntime_onnx",
-        "inputs": tensors(about.inputs),
-        "outputs": tensors(about.outputs),
-    }
+        for tensors in (about.inputs, about.outputs)
+    )
+    names = {"name": about.name, "versions": [about.version], "platform": "onnxruntime_onnx"}
+    return {**names, "inputs": inputs, "outputs": outputs}
 
 
-def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) -> Response:
+def answer(served: Served, body: bytes, json_length: str | None, meters: Meters) -> Response:
     """Answer one request.
 
     Raises:
@@ -177,20 +205,21 @@ def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) ->
     head, rest = _split(body, json_length)
     try:
         asked = InferRequest.model_validate_json(head)
-        found = one.model.run(_inputs(asked.inputs, rest))._asdict()
+        answers = served.model.run(_inputs(asked.inputs, rest))._asdict()
     except ValidationError as error:
         raise Problem(400, in_words(error.errors())) from None
     except InputError as error:
         raise Problem(400, str(error)) from None
-    meters.inferred(len(found["severity_permille"]))
-    told: dict[str, Any] = {"model_name": one.manifest.name, "model_version": one.manifest.version, "outputs": []}
+    meters.inferred.observe(len(answers["severity_permille"]))
+    about = {"model_name": served.manifest.name, "model_version": served.manifest.version}
     if asked.id is not None:
-        told["id"] = asked.id
+        about["id"] = asked.id
+    outputs: list[dict[str, Any]] = []
     parts: list[bytes] = []
-    for output in asked.outputs or [InferOutput(name=name) for name in found]:
-        if output.name not in found:
-            raise Problem(400, f"outputs: there is no {output.name[:50]!r}; there are {', '.join(found)}.")
-        values = np.ascontiguousarray(found[output.name], "<f4")
+    for output in asked.outputs or [InferOutput(name=name) for name in answers]:
+        if output.name not in answers:
+            raise Problem(400, f"outputs: there is no {output.name[:50]!r}; there are {', '.join(answers)}.")
+        values = np.ascontiguousarray(answers[output.name], "<f4")
         tensor: dict[str, Any] = {"name": output.name, "datatype": "FP32", "shape": list(values.shape)}
         is_binary = output.parameters and output.parameters.binary_data
         if (asked.parameters and asked.parameters.binary_data_output) if is_binary is None else is_binary:
@@ -198,12 +227,46 @@ def answer(one: Served, body: bytes, json_length: str | None, meters: Meters) ->
             tensor["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
             tensor["data"] = [float(value) if np.isfinite(value) else None for value in values.ravel()]
-        told["outputs"].append(tensor)
+        outputs.append(tensor)
     if not parts:
-        return JSONResponse(told)
-    text = json.dumps(told).encode()
+        return JSONResponse({**about, "outputs": outputs})
+    text = json.dumps({**about, "outputs": outputs}).encode()
     return Response(
         b"".join([text, *parts]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))}
+    )
+
+
+def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: Manifest) -> Tensors:
+    """Return the network's inputs for the buildings of a city that can be prepared, in one padded batch.
+
+    Args:
+        prepared: outcome of `prepare_buildings` with `about.prepare`.
+        footprints: (F) the buildings table.
+        about: manifest of the package.
+    """
+    names = footprints["building_id"].to_numpy().astype(str)
+    inputs = prepared.sequences.pad(np.arange(len(prepared.sequences)))
+    is_finite_B = np.isfinite(inputs["geometry"]).all(axis=1)
+    for name in SEQUENCES:
+        is_finite_B &= np.isfinite(inputs[name]).all(axis=(1, 2))
+    codes = prepared.left_out.code
+    reasons = list(REASONS)
+    left_out = {names[row]: reasons[codes[row] - 1] for row in np.flatnonzero(codes != JUDGED)}
+    left_out |= dict.fromkeys(names[prepared.footprint[~is_finite_B]], NOT_FINITE)
+    tensors = []
+    for name, values in inputs.items():
+        rows = values[is_finite_B]
+        datatype: Literal["FP32", "BOOL"] = "BOOL" if name == MASK else "FP32"
+        tensors.append(Tensor(name=name, datatype=datatype, shape=list(rows.shape), data=rows.ravel().tolist()))
+    footprint_B = prepared.footprint[is_finite_B]
+    return Tensors(
+        model_name=about.name,
+        model_version=about.version,
+        inputs=tensors,
+        building_id=names[footprint_B].tolist(),
+        hides_damage=prepared.whole.hides_damage[footprint_B].tolist(),
+        columns={item["name"]: item["columns"] for item in about.inputs if "columns" in item},
+        left_out=left_out,
     )
 
 
@@ -216,11 +279,11 @@ def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
 
 
 def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for tensor in tensors:
         name, kind = tensor.name, DTYPES[tensor.datatype]
         size = None if tensor.parameters is None else tensor.parameters.binary_data_size
-        if name in found:
+        if name in arrays:
             raise Problem(400, f"{name[:50]!r}: comes twice.")
         try:
             if size is None:
@@ -234,9 +297,9 @@ def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[An
                 rest = rest[size:]
                 if kind.kind == "b":
                     values = values.view(np.uint8) != 0  # any other byte than 0 and 1 is no Boolean to NumPy
-            found[name] = values.astype(kind, copy=False).reshape(tensor.shape)
+            arrays[name] = values.astype(kind, copy=False).reshape(tensor.shape)
         except ValueError as error:
             raise Problem(400, f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).") from None
     if len(rest):
         raise Problem(400, f"{len(rest)} bytes are left behind the binary tensors.")
-    return found
+    return arrays

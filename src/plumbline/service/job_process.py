@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.core import console
-from plumbline.core.console import log, request_id, setup_json_logging, setup_logging
+from plumbline.core.console import Listener, log, request_id, setup_json_logging, setup_logging
 from plumbline.core.errors import InputError, PlumblineError, refused_by_disk
 from plumbline.core.extras import is_installed
 from plumbline.core.files import read_json, write_json
 from plumbline.core.jobs import die_with_parent
 from plumbline.params import JudgingOptions, ReadingOptions
-from plumbline.serve.predictions import write_text
+from plumbline.serve.predictions import SUFFIXES, write_text
 from plumbline.service.job_store import (
     CAUSES,
     DOCUMENT,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from plumbline.sources.city.in_memory import CityInMemory, Reading
 
 SECONDS_BETWEEN_NOTES = 0.5
-SUFFIXES = (".geojson", ".csv", ".gpkg", ".parquet")
 
 
 def main(folder: Path, parent: int) -> int:
@@ -51,7 +50,7 @@ def main(folder: Path, parent: int) -> int:
     os.chdir(folder)  # messages then name files as the user does, and `.plumbline` lies with the job
     here = Path()
     setup_logging()
-    console.listen(_Progress(here))
+    console.listen(_note(here))
     try:
         task = read_json(here / TASK)
         request_id.set(task["request_id"])
@@ -65,9 +64,9 @@ def main(folder: Path, parent: int) -> int:
     except PlumblineError as error:
         problem = Problem(422, for_requests(str(error), folder))
     except Exception as error:
-        full = refused_by_disk(error) is not None
         log.error("the job failed", exc_info=error)
-        problem = Problem(507, "The disk of the service is full.") if full else Problem(500, "The job failed.")
+        is_full = refused_by_disk(error) is not None
+        problem = Problem(507, "The disk of the service is full.") if is_full else Problem(500, "The job failed.")
     else:
         return 0
     log.error("%s", problem.detail)
@@ -75,17 +74,17 @@ def main(folder: Path, parent: int) -> int:
     return 1
 
 
-class _Progress:
-    """Writes the progress of the job, but not more often than every half second within a step."""
+def _note(folder: Path) -> Listener:
+    """Return what writes the progress of the job, but not more often than every half second within a step."""
+    last, noted = 0.0, ""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._last, self._step = folder, 0.0, ""
+    def note(step: str, done: int, total: int) -> None:
+        nonlocal last, noted
+        if step != noted or time.monotonic() - last > SECONDS_BETWEEN_NOTES:
+            last, noted = time.monotonic(), step
+            note_progress(folder, step, done, total)
 
-    def __call__(self, step: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if step != self._step or now - self._last > SECONDS_BETWEEN_NOTES:
-            self._last, self._step = now, step
-            note_progress(self._folder, step, done, total)
+    return note
 
 
 def _predict(folder: Path, task: dict[str, Any]) -> None:
@@ -123,7 +122,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
 def _tensors(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.export.package import verify_package
     from plumbline.prepare.buildings import prepare_buildings
-    from plumbline.service.tensors import make_tensors
+    from plumbline.service.inference import make_tensors
 
     about = verify_package(Path(task["package"]))
     city, buildings = _read_city(folder, task)
@@ -158,9 +157,9 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
         plan = plan_windows(points, Path(task["package"]), asked, reading, partial(_check_size, task=task))
         note_progress(folder, STAGE, 0, len(plan.jobs))
         restore_windows(plan.jobs)
-        for suffix in SUFFIXES if buildings is not None else ():
-            assert buildings is not None
-            write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)
+        if buildings is not None:
+            for suffix in SUFFIXES:
+                write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)
         picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
         finish(plan, folder / RESULTS / FIELD, None, None, picture)
     _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))

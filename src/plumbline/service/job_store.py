@@ -10,13 +10,13 @@ import shutil
 import sqlite3
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import psutil  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import UploadFile
 
 from plumbline.core.errors import InputError
@@ -46,20 +46,29 @@ CREATE INDEX IF NOT EXISTS by_status ON jobs (status, created);
 """
 
 
-@dataclass(frozen=True)
-class JobRow:
-    """One job of the list."""
+class JobSummary(BaseModel):
+    """What users see of a job on the list."""
 
+    model_config = ConfigDict(frozen=True)
     id: str
     kind: Kind
+    name: str | None
+    """Names of its files."""
+    request_id: str | None
+    """Name of the request that it came with, which the service's log has."""
     status: Status
-    options: dict[str, Any]
     problem: dict[str, Any] | None
     """Problem details, of one that failed."""
     created: float
     """Seconds since 1970, as the next two."""
     started: float | None
     finished: float | None
+
+
+class JobRow(JobSummary):
+    """One job of the list."""
+
+    options: dict[str, Any]
     owner: str | None
     """Process of the service that runs it, see `this_process`."""
     remote: str | None
@@ -69,10 +78,6 @@ class JobRow:
     """Its end was asked for."""
     holder: str | None
     """Fingerprint of the token that it came with; None without one."""
-    name: str | None
-    """Names of its files."""
-    request_id: str | None
-    """Name of the request that it came with."""
 
 
 class JobStore:
@@ -97,6 +102,14 @@ class JobStore:
         finally:
             database.close()
 
+    def _run(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[sqlite3.Row]:
+        with self._open() as database:
+            return database.execute(statement, values).fetchall()
+
+    def _one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> JobRow | None:
+        rows = self._run(statement, values)
+        return _job(rows[0]) if rows else None
+
     def add(
         self,
         job: str,
@@ -108,26 +121,20 @@ class JobStore:
         request: str | None = None,
     ) -> bool:
         """Append a job; return False if `queue` jobs wait already."""
-        with self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
-            waiting = database.execute("SELECT count(*) FROM jobs WHERE status = 'queued'").fetchone()[0]
-            if waiting >= queue:
-                return False
-            database.execute(
-                "INSERT INTO jobs (id, kind, status, options, created, holder, name, request_id) "
-                "VALUES (?, ?, 'queued', ?, ?, ?, ?, ?)",
-                (job, kind, json.dumps(options), time.time(), holder, name, request),
-            )
-        return True
+        rows = self._run(
+            "INSERT INTO jobs (id, kind, status, options, created, holder, name, request_id) "
+            "SELECT ?, ?, 'queued', ?, ?, ?, ?, ? "
+            "WHERE (SELECT count(*) FROM jobs WHERE status = 'queued') < ? RETURNING id",
+            (job, kind, json.dumps(options), time.time(), holder, name, request, queue),
+        )
+        return bool(rows)
 
     def get(self, job: str, holder: str | None = None) -> JobRow | None:
         """Return a job; None if it is not on the list, or belongs to another holder."""
-        with self._open() as database:
-            row = database.execute(
-                "SELECT * FROM jobs WHERE id = :job AND (:holder IS NULL OR holder = :holder)",
-                {"job": job, "holder": holder},
-            ).fetchone()
-        return _job(row) if row else None
+        return self._one(
+            "SELECT * FROM jobs WHERE id = :job AND (:holder IS NULL OR holder = :holder)",
+            {"job": job, "holder": holder},
+        )
 
     def newest(self, holder: str | None, before: float | None = None) -> list[JobRow]:
         """Return the newest jobs, at most `MOST_LISTED`.
@@ -135,37 +142,32 @@ class JobStore:
         Args:
             holder: whose jobs; None: all. before: only jobs that were created earlier, seconds since 1970.
         """
-        with self._open() as database:
-            rows = database.execute(
-                "SELECT * FROM jobs WHERE (:holder IS NULL OR holder = :holder) "
-                "AND (:before IS NULL OR created < :before) ORDER BY created DESC LIMIT :most",
-                {"holder": holder, "before": before, "most": MOST_LISTED},
-            ).fetchall()
+        rows = self._run(
+            "SELECT * FROM jobs WHERE (:holder IS NULL OR holder = :holder) "
+            "AND (:before IS NULL OR created < :before) ORDER BY created DESC LIMIT :most",
+            {"holder": holder, "before": before, "most": MOST_LISTED},
+        )
         return [_job(row) for row in rows]
 
     def claim(self, at_once: int) -> JobRow | None:
         """Take the job that has waited longest, if fewer than `at_once` run; the caller runs it."""
-        with self._open() as database:
-            row = database.execute(
-                "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
-                "SELECT id FROM jobs WHERE status = 'queued' ORDER BY created LIMIT 1"
-                ") AND (SELECT count(*) FROM jobs WHERE status = 'running') < ? RETURNING *",
-                (this_process(), time.time(), at_once),
-            ).fetchone()
-        return _job(row) if row else None
+        return self._one(
+            "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
+            "SELECT id FROM jobs WHERE status = 'queued' ORDER BY created LIMIT 1"
+            ") AND (SELECT count(*) FROM jobs WHERE status = 'running') < ? RETURNING *",
+            (this_process(), time.time(), at_once),
+        )
 
     def finish(self, job: str, status: Status, problem: dict[str, Any] | None = None) -> None:
         """Record how a job ended."""
-        with self._open() as database:
-            database.execute(
-                "UPDATE jobs SET status = ?, problem = ?, finished = ?, owner = NULL WHERE id = ?",
-                (status, json.dumps(problem) if problem else None, time.time(), job),
-            )
+        self._run(
+            "UPDATE jobs SET status = ?, problem = ?, finished = ?, owner = NULL WHERE id = ?",
+            (status, json.dumps(problem) if problem else None, time.time(), job),
+        )
 
     def note_remote(self, job: str, run: str) -> None:
         """Record the flow run that does a job."""
-        with self._open() as database:
-            database.execute("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
+        self._run("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
 
     def cancel(self, job: str, holder: str | None = None) -> JobRow | None:
         """Cancel a waiting job, or ask a running one to end.
@@ -173,25 +175,22 @@ class JobStore:
         Returns:
             The job; None if there is no such job, as `get` says, or it has ended.
         """
-        with self._open() as database:
-            row = database.execute(
-                "UPDATE jobs SET cancelled = cancelled OR status = 'running', "
-                "finished = iif(status = 'queued', :now, finished), "
-                "status = iif(status = 'queued', 'cancelled', status) "
-                "WHERE id = :job AND status IN ('queued', 'running') "
-                "AND (:holder IS NULL OR holder = :holder) RETURNING *",
-                {"job": job, "holder": holder, "now": time.time()},
-            ).fetchone()
-        return _job(row) if row else None
+        return self._one(
+            "UPDATE jobs SET cancelled = cancelled OR status = 'running', "
+            "finished = iif(status = 'queued', :now, finished), "
+            "status = iif(status = 'queued', 'cancelled', status) "
+            "WHERE id = :job AND status IN ('queued', 'running') "
+            "AND (:holder IS NULL OR holder = :holder) RETURNING *",
+            {"job": job, "holder": holder, "now": time.time()},
+        )
 
     def put_back(self, job: str) -> None:
         """Queue a job again that this process cannot finish, without counting the attempt."""
-        with self._open() as database:
-            database.execute(
-                "UPDATE jobs SET status = 'queued', owner = NULL, attempts = attempts - 1 "
-                "WHERE id = ? AND status = 'running'",
-                (job,),
-            )
+        self._run(
+            "UPDATE jobs SET status = 'queued', owner = NULL, attempts = attempts - 1 "
+            "WHERE id = ? AND status = 'running'",
+            (job,),
+        )
 
     def recover(self) -> tuple[list[str], list[str]]:
         """Queue jobs of dead processes again, and fail those started too often. Return the names of both."""
@@ -217,29 +216,23 @@ class JobStore:
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs have each status."""
-        with self._open() as database:
-            found = dict(database.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
-        return {status: found.get(status, 0) for status in STATUSES}
+        counts = dict(map(tuple, self._run("SELECT status, count(*) FROM jobs GROUP BY status")))
+        return {status: counts.get(status, 0) for status in STATUSES}
 
     def names(self) -> set[str]:
         """Return the names of all jobs."""
-        with self._open() as database:
-            return {row["id"] for row in database.execute("SELECT id FROM jobs")}
+        return {row["id"] for row in self._run("SELECT id FROM jobs")}
 
     def remove_ended(self, before: float) -> list[str]:
         """Remove jobs that ended before a time (seconds since 1970) from the list; return their names."""
-        with self._open() as database:
-            marks = ", ".join("?" * len(ENDED))
-            rows = database.execute(
-                f"DELETE FROM jobs WHERE finished < ? AND status IN ({marks}) RETURNING id",  # noqa: S608
-                (before, *ENDED),
-            ).fetchall()
+        rows = self._run(
+            "DELETE FROM jobs WHERE finished < ? AND status NOT IN ('queued', 'running') RETURNING id", (before,)
+        )
         return [row["id"] for row in rows]
 
     def remove(self, job: str) -> None:
         """Remove a job from the list."""
-        with self._open() as database:
-            database.execute("DELETE FROM jobs WHERE id = ?", (job,))
+        self._run("DELETE FROM jobs WHERE id = ?", (job,))
 
 
 def this_process() -> str:
@@ -259,16 +252,10 @@ def is_alive(owner: str | None) -> bool:
 
 
 def _job(row: sqlite3.Row) -> JobRow:
-    given = dict(row)
-    problem = given.pop("problem")
-    return JobRow(
-        **{
-            **given,
-            "options": json.loads(given["options"]),
-            "problem": json.loads(problem) if problem else None,
-            "cancelled": bool(given["cancelled"]),
-        }
-    )
+    values = dict(row)
+    for name in ("options", "problem"):
+        values[name] = json.loads(values[name] or "null")
+    return JobRow(**values)
 
 
 JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
@@ -359,15 +346,14 @@ def buildings_file(folder: Path) -> Path | None:
     Raises:
         InputError: there are several that are not one.
     """
-    found = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
-    found = [path for path in found if path.name[0] not in HIDDEN] or found
-    if len(found) > 1 and all(path.suffix.lower() in PARQUET_SUFFIXES for path in found):
+    paths = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
+    paths = [path for path in paths if path.name[0] not in HIDDEN] or paths
+    main = [path for path in paths if path.suffix.lower() in MAIN_PARTS] if len(paths) > 1 else paths
+    is_parquet = len(paths) > 1 and all(path.suffix.lower() in PARQUET_SUFFIXES for path in paths)
+    if is_parquet or are_parts([path.name for path in main or paths]):
         return folder / BUILDINGS
-    main = [path for path in found if path.suffix.lower() in MAIN_PARTS] if len(found) > 1 else found
-    if are_parts([path.name for path in main or found]):
-        return folder / BUILDINGS
-    if len(main) > 1 or (found and not main):
-        names = ", ".join(path.name for path in found)
+    if len(main) > 1 or (paths and not main):
+        names = ", ".join(path.name for path in paths)
         raise InputError(
             f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet, or "
             "tiles named alike but for their numbers."
@@ -388,10 +374,10 @@ def note_progress(folder: Path, step: str, done: int, total: int) -> None:
 def read_note(folder: Path, name: str) -> dict[str, Any] | None:
     """Return what the job's process wrote into `PROGRESS` or `PROBLEM`; None where it did not."""
     try:
-        found = read_json(folder / name)
-    except (InputError, OSError, json.JSONDecodeError):
+        note: dict[str, Any] = read_json(folder / name)
+    except (InputError, OSError):
         return None
-    return found if isinstance(found, dict) else None
+    return note
 
 
 def sweep(root: Path, names: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
@@ -21,14 +22,23 @@ from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import parse_box
 from plumbline.serve.options import make_options, make_reading
 from plumbline.service import job_store as job_files
-from plumbline.service.forms import AS_FORM, FILES, BuildingsForm, PredictForm, RestoreForm, refuse_repeated
-from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, Kind, Status
+from plumbline.service.forms import (
+    AS_FORM,
+    BUILDING,
+    FILES,
+    RESTORED,
+    BuildingsForm,
+    PredictForm,
+    RestoreForm,
+    geojson_schema,
+    refuse_repeated,
+)
+from plumbline.service.inference import Tensors
+from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, JobSummary, Kind
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
-from plumbline.service.openapi import BUILDING, GEOJSON
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
 from plumbline.service.settings import Limits
-from plumbline.service.tensors import Tensors
 
 AnyForm = BuildingsForm | RestoreForm
 FULL_SECONDS = 30
@@ -38,9 +48,9 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def _holder(request: Request) -> str | None:
-    """Return the fingerprint of the token that `Guard` found; None where the service needs none."""
-    found: str | None = request.state.holder
-    return found
+    """Return the fingerprint of the token that `Guard` recognised; None where the service needs none."""
+    holder: str | None = request.state.holder
+    return holder
 
 
 Holder = Annotated[str | None, Depends(_holder)]
@@ -48,6 +58,8 @@ JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
 BINARY = {"type": "string", "format": "binary"}
 ANY_BYTES = "application/octet-stream"
 """Stands first in the OpenAPI document: clients made from it then take any result as bytes."""
+QUALITY = re.compile(r";\s*q=(\d(?:\.\d*)?)")
+"""Preference for a type in an `Accept` header; 0: it is not accepted."""
 SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
 Suffix = Literal["geojson", "csv", "gpkg", "parquet", "tif", "png", "html", "pdf"]
 DEFAULTS: dict[Kind, str] = {"predict": "application/geo+json", "restore": "image/tiff"}
@@ -61,21 +73,10 @@ class Progress(BaseModel):
     total: int
 
 
-class Job(BaseModel):
+class Job(JobSummary):
     """A job, as `GET /v1/jobs/{id}` returns it."""
 
-    id: str
-    kind: Kind
-    name: str | None
-    """Names of its files."""
-    request_id: str | None
-    """Name of the request that it came with, which the service's log has."""
-    status: Status
     progress: Progress | None
-    problem: dict[str, Any] | None
-    created: float
-    started: float | None
-    finished: float | None
     results: list[str]
     """Kinds of content that `result` gives."""
 
@@ -122,7 +123,14 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         row = store.get(job, holder)
         if row is None:
             raise Problem(404, NO_JOB)
-        return _told(row, root / job_files.JOBS / job)
+        return _describe(row, root / job_files.JOBS / job)
+
+    def find_done(job: str, holder: str | None) -> Job:
+        described = find(job, holder)
+        status = described.status
+        if status != "done":
+            raise Problem(409, f"The job is {status}; it has no result.", 5 if status not in ENDED else None)
+        return described
 
     files: dict[str, Any] = {
         "status_code": 202,
@@ -138,10 +146,10 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 
     @router.post("/restore", summary="Restore a field", **files)
     def restore(request: Request, form: Annotated[RestoreForm, AS_FORM]) -> Response:
-        known = models.restoration.adapters
+        adapters = models.restoration.adapters
         for name, _ in parse_adapters(form.adapter):
-            if name not in known:
-                raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(known) or 'none'}.")
+            if name not in adapters:
+                raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(adapters) or 'none'}.")
         return accept(request, "restore", form, {"bbox": parse_box(form.bbox) if form.bbox else None})
 
     @router.post(
@@ -174,7 +182,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         ] = None,
     ) -> list[Job]:
         return [
-            _told(row, root / job_files.JOBS / row.id) for row in store.newest(holder, before) if row.kind != "tensors"
+            _describe(row, root / job_files.JOBS / row.id)
+            for row in store.newest(holder, before)
+            if row.kind != "tensors"
         ]
 
     @router.get("/jobs/{job}", summary="Tell how far a job is", responses=refusals(404, 503))
@@ -191,7 +201,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             return ended.model_copy(update={"results": []})
         if row.status == "cancelled":  # else its files go when its process has ended
             shutil.rmtree(folder, ignore_errors=True)
-        return _told(row, folder)
+        return _describe(row, folder)
 
     @router.get(
         "/jobs/{job}/result",
@@ -199,9 +209,11 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         response_class=FileResponse,
         responses={
             200: {
-                "description": f"The result. Tables of `predict` have the columns of `{BUILDING}`, in each format.",
+                "description": f"The result. Tables have the columns of `{BUILDING}` (`predict`) or `{RESTORED}` "
+                "(`restore`), in each format.",
                 "content": {
-                    kind: {"schema": GEOJSON if kind == DEFAULTS["predict"] else BINARY} for kind in (ANY_BYTES, *MEDIA)
+                    **{kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)},
+                    DEFAULTS["predict"]: {"schema": {"oneOf": [geojson_schema(BUILDING), geojson_schema(RESTORED)]}},
                 },
             },
             **refusals(404, 406, 409, 422, 503),
@@ -213,15 +225,13 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         accept: Annotated[str, Header(max_length=1000, include_in_schema=False)] = "*/*",
         format: Annotated[Suffix | None, Query(description="In place of `Accept`.")] = None,
     ) -> FileResponse:
-        told = find(job, holder)
-        if told.status != "done":
-            raise Problem(409, f"The job is {told.status}; it has no result.", 5 if told.status not in ENDED else None)
-        kind = SUFFIXES[format][0] if format else chosen(accept, told.results, DEFAULTS[told.kind])
-        if kind not in told.results:
-            raise Problem(406, f"This job has {', '.join(told.results)}.")
+        done = find_done(job, holder)
+        kind = SUFFIXES[format][0] if format else choose_kind(accept, done.results, DEFAULTS[done.kind])
+        if kind not in done.results:
+            raise Problem(406, f"This job has {', '.join(done.results)}.")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
         vary = {"Vary": "Accept"}  # else a browser takes the table from its cache when it is asked for the report
-        return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}", headers=vary)
+        return FileResponse(path, media_type=kind, filename=f"plumbline-{done.kind}.{path.suffix[1:]}", headers=vary)
 
     @router.get(
         "/jobs/{job}/map",
@@ -233,9 +243,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         },
     )
     def get_map(job: JobId, holder: Holder) -> FileResponse:
-        told = find(job, holder)
-        if told.status != "done":
-            raise Problem(409, f"The job is {told.status}; it has no map.")
+        find_done(job, holder)
         return FileResponse(root / job_files.JOBS / job / job_files.RESULTS / job_files.DOCUMENT)
 
     @router.get("/models", summary="List the models that are served, with their figures and gates")
@@ -245,34 +253,35 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     return router
 
 
-def chosen(accept: str, there: list[str], default: str) -> str | None:
-    """Return the content type among `there` that an `Accept` header names first; None if it names none of them."""
-    by_default = sorted(there, key=lambda kind: kind != default)
-    for part in accept.split(","):
-        pattern = part.partition(";")[0].strip().lower()
-        if kind := next((kind for kind in by_default if fnmatch(kind, pattern)), None):
-            return kind
-    return None
+def choose_kind(accept: str, kinds: list[str], default: str) -> str | None:
+    """Return the content type that an `Accept` header prefers (RFC 9110, section 12.5.1); None if it accepts none.
+
+    Of a type, the most specific pattern counts. Of types with one `q`, the one that is named first is returned.
+    """
+    patterns = []
+    for place, part in enumerate(accept.lower().split(",")):
+        quality = QUALITY.search(part)
+        patterns.append((part.partition(";")[0].strip(), float(quality[1]) if quality else 1.0, place))
+
+    def preference(kind: str) -> tuple[float, int, bool]:
+        matching = [pattern for pattern in patterns if fnmatch(kind, pattern[0])]
+        _, quality, place = min(matching, key=lambda pattern: pattern[0].count("*"), default=("", 0.0, 0))
+        return quality, -place, kind == default
+
+    accepted = [kind for kind in kinds if preference(kind)[0] > 0]
+    return max(accepted, key=preference, default=None)
 
 
-def _told(row: JobRow, folder: Path) -> Job:
+def _describe(row: JobRow, folder: Path) -> Job:
     noted = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
     there = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
     return Job(
-        id=row.id,
-        kind=row.kind,
-        name=row.name,
-        request_id=row.request_id,
-        status=row.status,
+        **row.model_dump(include=set(JobSummary.model_fields)),
         progress=Progress.model_validate(noted) if noted else None,
-        problem=row.problem,
-        created=row.created,
-        started=row.started,
-        finished=row.finished,
         results=there if row.status == "done" else [],
     )
 
 
 def _full(meters: Meters, limits: Limits) -> Problem:
-    meters.refused("jobs")
+    meters.refused.labels("jobs").inc()
     return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS)

@@ -46,8 +46,8 @@ class Models:
             SignatureRefused: one is not signed with the key of the settings.
         """
         self._settings = settings
-        self.diagnosis = self._open()
-        self.restoration = self._open_fields()
+        self.diagnosis = _open(self._find())
+        self.restoration = _open_fields(self._find_fields())
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="models", daemon=True)
 
@@ -66,53 +66,47 @@ class Models:
     def refresh(self) -> None:
         """Switch to the models that the names stand for now; keep the old one where a new one cannot be opened."""
         try:
-            package = self._find()
-            if package.resolve() != self.diagnosis.package:
-                self.diagnosis = self._open()
+            if (package := self._find()) != self.diagnosis.package:
+                self.diagnosis = _open(package)
                 log.info("model %s: %s is served now", self._settings.model, self.diagnosis.manifest.version)
-            fields = self._find_fields()
-            if fields.resolve() != self.restoration.package:
-                self.restoration = self._open_fields()
+            if (package := self._find_fields()) != self.restoration.package:
+                self.restoration = _open_fields(package)
                 log.info("fields: %s is served now", self.restoration.manifest.version)
         except (PlumblineError, OSError) as error:
             log.warning("models: %s. The one before is served on.", error)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return version, metrics and gate verdict of each model, for users."""
-        found = []
-        both: tuple[tuple[str, PackageManifest], ...] = (
-            ("diagnosis", self.diagnosis.manifest),
-            ("restoration", self.restoration.manifest),
-        )
-        for family, manifest in both:
-            gate = manifest.gate
-            found.append(
-                {
-                    "name": manifest.name,
-                    "family": family,
-                    "version": manifest.version,
-                    "metrics": manifest.metrics,
-                    "gate": {"verdict": gate.get("verdict"), "rules": gate.get("rules", [])},
-                    **({"adapters": list(self.restoration.adapters)} if family == "restoration" else {}),
-                }
-            )
-        return found
+        manifests: dict[str, PackageManifest] = {
+            "diagnosis": self.diagnosis.manifest,
+            "restoration": self.restoration.manifest,
+        }
+        return [
+            {
+                "name": manifest.name,
+                "family": family,
+                "version": manifest.version,
+                "metrics": manifest.metrics,
+                "gate": {"verdict": manifest.gate.get("verdict"), "rules": manifest.gate.get("rules", [])},
+                **({"adapters": list(self.restoration.adapters)} if family == "restoration" else {}),
+            }
+            for family, manifest in manifests.items()
+        ]
 
     def _watch(self) -> None:
         while not self._ended.wait(self._settings.poll_seconds):
             self.refresh()
 
     def _find(self) -> Path:
-        return resolve_model(self._settings.model, verify_key=self._settings.verify_key)
+        return resolve_model(self._settings.model, verify_key=self._settings.verify_key).resolve()
 
     def _find_fields(self) -> Path:
-        return resolve_fields(self._settings.restoration_model, verify_key=self._settings.verify_key)
+        return resolve_fields(self._settings.restoration_model, verify_key=self._settings.verify_key).resolve()
 
-    def _open(self) -> Served:
-        package = self._find().resolve()
-        manifest, model = open_package(package)
-        return Served(package, manifest, model)
 
-    def _open_fields(self) -> ServedFields:
-        package = self._find_fields().resolve()
-        return ServedFields(package, verify_fields(package), tuple(adapters_in(package)))
+def _open(package: Path) -> Served:
+    return Served(package, *open_package(package))
+
+
+def _open_fields(package: Path) -> ServedFields:
+    return ServedFields(package, verify_fields(package), tuple(adapters_in(package)))

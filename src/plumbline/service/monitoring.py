@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from plumbline.serve.score.results import read_drifts
-from plumbline.service.job_store import ENDED, JobStore, Kind, Status
+from plumbline.service.job_store import ENDED, JobStore, Kind
 from plumbline.service.models import Models
 from plumbline.service.problems import Problem, refusals
 
@@ -34,53 +35,35 @@ class Meters:
     """Figures of one process."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "plumbline_http_requests", "Requests.", ["method", "route", "status"], registry=self.registry
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "plumbline_http_requests", "Requests.", ["method", "route", "status"], registry=registry
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "plumbline_http_request_seconds",
             "Time to answer.",
             ["route"],
             buckets=REQUEST_BUCKETS_S,
-            registry=self.registry,
+            registry=registry,
         )
-        self._inferred = Histogram(
+        self.inferred = Histogram(
             "plumbline_infer_buildings",
             "Buildings of a request for tensors.",
             buckets=BUILDING_BUCKETS,
-            registry=self.registry,
+            registry=registry,
         )
-        self._refused = Counter("plumbline_busy", "Requests refused for load.", ["what"], registry=self.registry)
-        self._jobs = Histogram(
+        self.refused = Counter("plumbline_busy", "Requests refused for load.", ["what"], registry=registry)
+        self.jobs = Histogram(
             "plumbline_job_seconds",
             "Time from the start of a job to its end.",
             ["kind", "outcome"],
             buckets=JOB_BUCKETS_S,
-            registry=self.registry,
+            registry=registry,
         )
-        for kind in get_args(Kind):  # from 0 on: Prometheus sees no increase of what appears with its first event
-            for outcome in ENDED:
-                self._jobs.labels(kind, outcome)
+        for kind, outcome in product(get_args(Kind), ENDED):  # from 0 on: Prometheus sees no increase of what
+            self.jobs.labels(kind, outcome)  # appears with its first event
         for what in ("jobs", "infer"):
-            self._refused.labels(what)
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def inferred(self, buildings: int) -> None:
-        """Count the buildings of a request for tensors."""
-        self._inferred.observe(buildings)
-
-    def refused(self, what: str) -> None:
-        """Count a request that was refused because the service is busy."""
-        self._refused.labels(what).inc()
-
-    def ended(self, kind: Kind, outcome: Status, seconds: float) -> None:
-        """Count a job that has ended, and the time it took."""
-        self._jobs.labels(kind, outcome).observe(seconds)
+            self.refused.labels(what)
 
     def text(self, state: Collector) -> bytes:
         """Return the figures of all processes, and those of `state`, in the format of Prometheus."""
@@ -158,9 +141,11 @@ def check_disk(folder: Path, status: int) -> None:
         )
 
 
-def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meters, state: State) -> APIRouter:
+def monitoring_routes(
+    root: Path, store: JobStore, models: Models, meters: Meters, score_folder: Path | None
+) -> APIRouter:
     """Return the routes of probes and figures."""
-    router = APIRouter(tags=["operation"])
+    router, state = APIRouter(tags=["operation"]), State(root, store, models, score_folder)
 
     @router.get("/healthz", summary="Tell whether the process answers")
     def healthz() -> dict[str, str]:
@@ -168,7 +153,7 @@ def monitoring_routes(root: Path, store: JobStore, models: Models, meters: Meter
 
     @router.get("/readyz", summary="Tell whether work can be taken", responses=refusals(503))
     def readyz() -> dict[str, str]:
-        store.counts()
+        store.counts()  # refused where the list is locked
         check_disk(root, 503)
         return {"status": "ok", "model": models.diagnosis.manifest.version}
 

@@ -89,7 +89,7 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, InputError):
         return Problem(422, for_requests(str(error)))
     if isinstance(error, RequestValidationError):
-        if any(tuple(one["loc"]) == ("path", "job") for one in error.errors()):
+        if any(tuple(fault["loc"]) == ("path", "job") for fault in error.errors()):
             return Problem(404, NO_JOB)
         return Problem(422, in_words(error.errors()))
     if refused_by_disk(error.__cause__ or error) is not None:  # FastAPI takes whatever stops a body for a bad request
@@ -107,8 +107,8 @@ def problem_of(error: BaseException) -> Problem:
 
 def in_words(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return what pydantic found wrong, at most three findings."""
-    told = [(".".join(map(str, one["loc"])), one["msg"]) for one in errors[:3]]
-    return "; ".join(f"`{where}`: {NO_FILE if 'Expected UploadFile' in text else text}" for where, text in told)
+    faults = [(".".join(map(str, error["loc"])), error["msg"]) for error in errors[:3]]
+    return "; ".join(f"`{where}`: {NO_FILE if 'Expected UploadFile' in text else text}" for where, text in faults)
 
 
 def for_requests(text: str, folder: Path | None = None) -> str:
@@ -129,10 +129,10 @@ def refuse_odd_query(request: Request) -> None:
     Raises:
         Problem: names the parameter.
     """
-    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    names = [field.alias for field in request.scope["route"].dependant.query_params]
     for name in request.query_params:
-        if name not in known:
-            raise Problem(422, f"Unknown parameter {name[:50]!r} in the address; known: {', '.join(known) or 'none'}.")
+        if name not in names:
+            raise Problem(422, f"Unknown parameter {name[:50]!r} in the address; known: {', '.join(names) or 'none'}.")
         if len(request.query_params.getlist(name)) > 1:
             raise Problem(422, f"The parameter {name!r} stands in the address twice. Give it once.")
 
@@ -140,11 +140,11 @@ def refuse_odd_query(request: Request) -> None:
 def add_handlers(app: FastAPI) -> None:
     """Answer every error of `app` with problem details."""
 
-    async def told(request: Request, error: Exception) -> JSONResponse:
+    async def respond(request: Request, error: Exception) -> JSONResponse:
         return problem_of(error).response()
 
     for kind in (HTTPException, RequestValidationError, InputError, sqlite3.OperationalError, OSError, Exception):
-        app.add_exception_handler(kind, told)
+        app.add_exception_handler(kind, respond)
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -43,17 +43,15 @@ class PoolUnreachable(PlumblineError):
     """Prefect's server does not answer; the job waits."""
 
 
-def asked() -> bool:
-    """Return whether jobs go to work pools."""
-    return bool(os.environ.get(ADDRESS))
-
-
 class PoolJob:
     """A job that a worker does on a machine with access to the service's folder."""
+
+    outlives_service = True
 
     def __init__(self, run: str) -> None:
         """Attach to a flow run by its number."""
         self.run = run
+        self.failure = f"Flow run {run} failed on its worker; the run's log in Prefect says why."
 
     @classmethod
     def begin(cls, folder: Path) -> PoolJob:
@@ -75,6 +73,10 @@ class PoolJob:
     def end(self) -> None:
         """Cancel the flow run; its worker ends the process."""
         _call("POST", f"flow_runs/{self.run}/set_state", {"state": {"type": "CANCELLING"}})
+
+    def memory_mb(self) -> float:
+        """Return 0: the worker limits its memory."""
+        return 0.0
 
 
 def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -104,6 +106,9 @@ PROGRAM = "plumbline.service.job_process"
 
 class LocalJob:
     """A job in its own process group on this machine."""
+
+    outlives_service = False
+    failure = "The job's process was ended from outside, for want of memory perhaps."
 
     def __init__(self, folder: Path) -> None:
         """Start the job in `folder`."""
@@ -173,14 +178,14 @@ class Runner(threading.Thread):
         """End the jobs that run, and put them back into the queue."""
         self._ended.set()
         self.join(timeout=10)
-        for one in self._running.values():
-            if isinstance(one.work, LocalJob):  # what a worker does goes on without this service
-                one.work.end()
-            self._store.put_back(one.job.id)
+        for running in self._running.values():
+            if not running.work.outlives_service:
+                running.work.end()
+            self._store.put_back(running.job.id)
 
     def _look(self) -> None:
-        for one in list(self._running.values()):
-            self._watch(one)
+        for running in list(self._running.values()):
+            self._watch(running)
         request_id.set(None)
         if time.monotonic() - self._swept > SECONDS_BETWEEN_SWEEPS:
             self._swept = time.monotonic()
@@ -208,7 +213,13 @@ class Runner(threading.Thread):
             for stale in (job_files.PROBLEM, job_files.PROGRESS):
                 (folder / stale).unlink(missing_ok=True)
             write_json(folder / job_files.TASK, task)
-            work = self._begin(job, folder.resolve())
+            if not os.environ.get(ADDRESS):
+                work: LocalJob | PoolJob = LocalJob(folder)
+            elif job.remote is not None:
+                work = PoolJob(job.remote)
+            else:
+                work = PoolJob.begin(folder)
+                self._store.note_remote(job.id, work.run)
         except PoolUnreachable as error:
             log.warning("job %s: %s It waits.", job.id, error)
             self._store.put_back(job.id)
@@ -218,65 +229,45 @@ class Runner(threading.Thread):
             self._finish(job, "failed", problem_of(error).content)
             return
         self._running[job.id] = _Running(job, work)
-        fields = {"job": job.id, "kind": job.kind}
-        log.info("job %s: %s begins", job.id, job.kind, extra={"fields": fields})
+        log.info("job %s: %s begins", job.id, job.kind, extra={"fields": {"job": job.id, "kind": job.kind}})
 
-    def _begin(self, job: JobRow, folder: Path) -> LocalJob | PoolJob:
-        if not asked():
-            return LocalJob(folder)
-        if job.remote is not None:
-            return PoolJob(job.remote)
-        work = PoolJob.begin(folder)
-        self._store.note_remote(job.id, work.run)
-        return work
-
-    def _watch(self, one: _Running) -> None:
-        job, folder = one.job, self._root / job_files.JOBS / one.job.id
+    def _watch(self, running: _Running) -> None:
+        job, work = running.job, running.work
         request_id.set(job.request_id)
-        code = one.work.poll()
-        row = self._store.get(job.id)
-        if code is not None:
-            if isinstance(one.work, LocalJob):
-                one.work.end()
-            del self._running[job.id]
-            problem = job_files.read_note(folder, job_files.PROBLEM)
-            if code == 0:
-                self._finish(job, "done")
-            elif row is not None and row.cancelled:
-                shutil.rmtree(folder, ignore_errors=True)
-                self._finish(job, "cancelled")
-            else:
-                why = "The job's process was ended from outside, for want of memory perhaps."
-                if not isinstance(one.work, LocalJob):
-                    why = f"Flow run {one.work.run} failed on its worker; the run's log in Prefect says why."
-                self._finish(job, "failed", problem or Problem(500, why).content)
+        code, row = work.poll(), self._store.get(job.id)
+        is_cancelled = row is None or row.cancelled
+        excess = self._excess(running) if code is None and not is_cancelled else None
+        if code is None and not is_cancelled and excess is None:
             return
-        if row is None or row.cancelled:
-            self._end(one)
+        if code is None or not work.outlives_service:  # also what its process has left behind
+            work.end()
+        folder = self._root / job_files.JOBS / job.id
+        if code == 0:
+            self._finish(job, "done")
+        elif is_cancelled:
             shutil.rmtree(folder, ignore_errors=True)  # first: one who reads "cancelled" finds nothing left
             self._finish(job, "cancelled")
-            return
-        limits = self._limits
-        if time.monotonic() - one.began > 60 * limits.job_minutes:
-            self._refuse(one, f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area.")
-        elif isinstance(one.work, LocalJob) and one.work.memory_mb() > limits.job_memory_mb:
-            self._refuse(one, f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area.")
+        else:
+            problem = Problem(422, excess) if excess else Problem(500, work.failure)
+            self._finish(job, "failed", job_files.read_note(folder, job_files.PROBLEM) or problem.content)
+        del self._running[job.id]
 
-    def _refuse(self, one: _Running, why: str) -> None:
-        self._end(one)
-        self._finish(one.job, "failed", Problem(422, why).content)
+    def _excess(self, running: _Running) -> str | None:
+        """Return which limit a job exceeds, and what to do; None if it keeps them all."""
+        limits = self._limits
+        if time.monotonic() - running.began > 60 * limits.job_minutes:
+            return f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area."
+        if running.work.memory_mb() > limits.job_memory_mb:
+            return f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area."
+        return None
 
     def _finish(self, job: JobRow, outcome: Status, problem: dict[str, Any] | None = None) -> None:
         """Record, count and log how a job ended."""
         self._store.finish(job.id, outcome, problem)
         seconds = time.time() - (job.started or job.created)
-        self._meters.ended(job.kind, outcome, seconds)
+        self._meters.jobs.labels(job.kind, outcome).observe(seconds)
         fields = {"job": job.id, "kind": job.kind, "outcome": outcome, "seconds": round(seconds, 3)}
         log.info("job %s: %s after %.1f s", job.id, outcome, seconds, extra={"fields": fields})
-
-    def _end(self, one: _Running) -> None:
-        one.work.end()
-        del self._running[one.job.id]
 
     def _sweep(self) -> None:
         again, given_up = self._store.recover()
