@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from plumbline.core.errors import InputError
+from plumbline.train.distributed import launch
 from plumbline.train.distributed.launch import one_process_a_device
 from tests.first import as_first
 from tests.train.made import make_params, save_prepared, settings
@@ -83,6 +85,17 @@ def test_a_process_that_is_killed_is_named(tmp_path: Path) -> None:
     _, said = started.communicate()
     assert started.returncode == 128 + signal.SIGKILL, said
     assert "Training process 1 of 2 was killed (SIGKILL; a system short of memory does so, too)" in said
+
+
+@pytest.mark.parametrize(("codes", "status"), [([-15, -15], 143), ([-15, 2], 2), ([1, -9], 137), ([3, 2], 3)])
+def test_the_exit_status_of_processes_that_signals_end(codes, status, monkeypatch, tmp_path):
+    failures = {rank: ProcessFailure(rank, 1, code, str(tmp_path / "none")) for rank, code in enumerate(codes)}
+
+    def fail(*_: str) -> None:
+        raise ChildFailedError("plumbline", failures)
+
+    monkeypatch.setattr(launch, "elastic_launch", lambda *_: fail)
+    assert launch.run(2, []) == status
 
 
 @pytest.mark.slow
