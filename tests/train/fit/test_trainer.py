@@ -459,23 +459,6 @@ def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
     assert set(told) - set(record) == {"git", "hardware", "started"}  # what differs between runs of the same inputs
 
 
-def test_a_run_that_mlflow_has_lost_meanwhile_is_begun_anew_there(work, tiny, monkeypatch, said):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    tiny.copy_runs(Path())
-    with pytest.raises(Killed):
-        run("cut", dies_before=1, epochs=3)
-    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
-    content = torch.load(last, weights_only=True)
-    content["curves"]["run_id"] = "0" * 32
-    torch.save(content, last)
-    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
-    known = {found.info.run_id for found in search(client)}
-    run("cut", epochs=3)
-    assert any("has lost the interrupted run" in line for line in said)
-    (found,) = [found for found in search(client) if found.info.run_id not in known]
-    assert found.info.status == "FINISHED"
-
-
 def search(client):
     experiment = client.get_experiment_by_name("plumbline")
     return client.search_runs([experiment.experiment_id])

@@ -82,7 +82,7 @@ class Fitting(LightningModule):
         """where the newest checkpoint is, once there is one"""
         self.alarm = StepAlarm(losses, section)
         self.step_losses: list[Tensor] = []
-        self.curves: dict[str, str] = {}
+        self.curves: dict[str, Any] = {}
         """where the run's curves are, see `monitor.loggers`"""
 
     def parameter_counts(self) -> dict[str, int]:
