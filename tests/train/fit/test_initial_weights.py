@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 
 import pytest
@@ -35,14 +34,16 @@ def test_frozen_parameters_keep_their_values_and_others_do_not(work):
             assert torch.equal(before[name], after[name]) == kept, name
 
 
-def test_a_pattern_that_fits_nothing_is_refused():
-    with pytest.raises(InputError, match=r"train.freeze: 'decoder.\*' fits no parameter. Their names begin with: .*"):
-        freeze(fresh(), ["*.bias", "decoder.*"])
-
-
-def test_freezing_everything_is_refused():
-    with pytest.raises(InputError, match="every parameter is frozen"):
-        freeze(fresh(), ["*"])
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        (["*.bias", "decoder.*"], r"'decoder.\*' fits no parameter. Their names begin with: "),
+        (["*"], "every parameter is frozen"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused(patterns, words):
+    with pytest.raises(InputError, match=rf"^train\.freeze: {words}"):
+        freeze(fresh(), patterns)
 
 
 def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_they_had_seen(work, said):
@@ -71,37 +72,26 @@ def test_the_first_of_the_list_that_is_there_is_taken(work, said):
     assert not any("drawn at random" in line for line in said[said.index("INFO weights: pretrained, from first") :])
 
 
-def test_a_package_in_the_list_is_refused_and_not_passed_over(work):
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        (["checkpoint", str(PACKAGE), "random"], "{PACKAGE} is a model package, .* as a copy of data/train, or `pre"),
+        (["pretraned", "random"], r"'pretraned' found, which is no folder here, nor one of .*\. Is pretrained meant\?"),
+        (["chekpoint", "random"], r"'chekpoint' found.*\. Is checkpoint meant\? .* written as \./chekpoint\."),
+        (["elsewhere", "random"], r"'elsewhere' found.* pretrained, random\. A folder that need not be there"),
+        # DVC removes it before the stage begins.
+        (["data/train", "random"], "data/train is where this stage writes its own model.* Copy it elsewhere"),
+        (["data/../data/train/older/", "random"], ".* is where this stage writes its own model"),
+        (["some/elsewhere"], r".*none of it is there\. Add `random`"),
+        (["checkpoint"], ".*no run with these data and params was interrupted"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_beginning_that_is_not_there_is_refused_and_not_passed_over(sources, words, work):
     """Training would begin at random, for hours, where a model was named."""
-    with pytest.raises(
-        InputError, match=r"train\.start_from: .*package is a model package, .* as a copy of data/train, or `pre"
-    ):
-        run(start_from=["checkpoint", str(PACKAGE), "random"])
-
-
-@pytest.mark.parametrize("word", ["pretraned", "chekpoint", "elsewhere"])
-def test_a_misspelt_word_is_refused_and_not_passed_over(word, work, said):
-    known = r"which is no folder here, nor one of checkpoint, pretrained, random\."
-    near = {"pretraned": " Is pretrained meant?", "chekpoint": " Is checkpoint meant?"}.get(word, "")
-    written = rf" A folder that need not be there is written as \./{word}\."
-    with pytest.raises(InputError, match=rf"^train\.start_from: '{word}' found, {known}{re.escape(near)}{written}"):
-        run(start_from=[word, "random"])
-    assert not said
-
-
-@pytest.mark.parametrize("own", ["data/train", "./data/train/", "data/../data/train", "data/train/older"])
-def test_the_folder_that_the_stage_writes_is_refused_as_a_beginning(own, work):
-    """DVC removes it before the stage begins: training would begin at random, and say so in a warning only."""
-    run("data/train", epochs=1)
-    with pytest.raises(InputError, match=r"^train\.start_from: .* writes its own model.* Copy it elsewhere, and name"):
-        run("data/train", start_from=[own, "random"])
-
-
-def test_nothing_of_the_list_is_there(work):
-    with pytest.raises(InputError, match=r"none of it is there\. Add `random`"):
-        run(start_from=["some/elsewhere"])
-    with pytest.raises(InputError, match="no run with these data and params was interrupted"):
-        run(start_from=["checkpoint"])
+    Path("data/train/older").mkdir(parents=True)
+    with pytest.raises(InputError, match=f"^train\\.start_from: {words.format(PACKAGE=PACKAGE)}"):
+        run("data/train", start_from=sources)
 
 
 def test_without_the_word_checkpoint_an_interrupted_run_begins_anew(work, said):
