@@ -67,7 +67,10 @@ def test_adapters_act_as_in_peft_alone_and_combined(tmp_path, adapters, unfrozen
 @pytest.mark.parametrize(
     ("unfrozen", "words"),
     [
-        (["conv_in", "decoder"], "'decoder' is no module of the network. It has conv_in, time_embedding, down_blocks, "),
+        (
+            ["conv_in", "decoder"],
+            "'decoder' is no module of the network. It has conv_in, time_embedding, ",
+        ),
         (["conv_act"], "'conv_act' is no module"),  # without a weight
         (["mid_block", "up_blocks"], "mid_block, up_blocks: nothing is left for a low-rank change"),
     ],

@@ -57,12 +57,16 @@ def _whole_modules(network: nn.Module, names: Sequence[str]) -> list[str]:
     Raises:
         InputError: a name is of no module that has weights.
     """
-    modules = {name: module for name, module in network.named_modules() if name and next(module.parameters(), None) is not None}
+    modules = {
+        name: module for name, module in network.named_modules() if name and next(module.parameters(), None) is not None
+    }
     whole: list[str] = []
     for name in names:
         if name not in modules:
             parts = ", ".join(module for module in modules if "." not in module)
-            raise InputError(f"adapt.unfreeze: {name!r} is no module of the network. It has {parts}, and parts of these.")
+            raise InputError(
+                f"adapt.unfreeze: {name!r} is no module of the network. It has {parts}, and parts of these."
+            )
         members = modules[name].named_children() if isinstance(modules[name], nn.ModuleList) else ()
         whole += [f"{name}.{member}" for member, _ in members] or [name]
     return whole
