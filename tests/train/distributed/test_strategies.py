@@ -264,11 +264,10 @@ def test_float32_is_float32_on_a_gpu_and_the_same_each_time(monkeypatch):
     assert torch.get_float32_matmul_precision() == "highest"  # both ways to say it are not mixed, which torch refuses
 
 
-@pytest.mark.parametrize("accelerator", ["cpu", "gpu"])
-def test_several_processes_share_the_cores_of_a_machine(accelerator):
+def test_several_processes_share_the_cores_of_a_machine():
     cores = len(os.sched_getaffinity(0))
-    assert threads(make_params(accelerator=accelerator, devices=2, threads=0).train) == max(1, cores // 2)
-    assert threads(make_params(accelerator="cpu", devices=2, threads=3).train) == 3
+    assert threads(make_params(devices=2, threads=0).train) == max(1, cores // 2)
+    assert threads(make_params(devices=2, threads=3).train) == 3
 
 
 def test_batch_norms_are_found_wherever_they_are():

@@ -32,17 +32,18 @@ class _Record(MLFlowLogger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics, as Lightning does."""
-        self._tried(super().log_metrics, metrics, step)
+        self.tell(super().log_metrics, metrics, step)
 
     def finalize(self, status: str = "success") -> None:
         """Finish the record, as Lightning does."""
-        self._tried(super().finalize, status)
+        self.tell(super().finalize, status)
 
-    def _tried(self, tell: Callable[..., None], *what: Any) -> None:
+    def tell(self, send: Callable[..., None], *what: Any) -> None:
+        """Send something to MLflow, unless it has failed before."""
         if self.silent:
             return
         try:
-            tell(*what)
+            send(*what)
         except Exception as error:  # whatever the record's server answers
             if parted(error):
                 raise
@@ -118,9 +119,6 @@ def recorded(records: list[Logger]) -> dict[str, Any]:
 def log_record(found: list[Logger], record: dict[str, Any]) -> None:
     """Store the record, and the metrics of the best epoch, beside the curves in MLflow."""
     for logger in found:
-        if isinstance(logger, _Record) and not logger.silent:
-            try:
-                logger.experiment.log_dict(logger.run_id, record, "record.json")
-                logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
-            except Exception as error:  # as above
-                log.warning("MLflow does not take the record (%s)", hidden(str(error)))
+        if isinstance(logger, _Record):
+            logger.tell(logger.experiment.log_dict, logger.run_id, record, "record.json")
+            logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
