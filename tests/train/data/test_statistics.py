@@ -103,7 +103,7 @@ def far_off(count):
     return sequences
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [40, 41, 90]])
+@pytest.mark.parametrize("cuts", [[], [1], [0, 40, 40, 90]])  # some parts have no building
 @pytest.mark.parametrize("chunk", [7, 1 << 16])
 def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
     monkeypatch.setattr(statistics, "CHUNK", chunk)
@@ -112,13 +112,6 @@ def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
     for name, wanted in directly(sequences, model).items():
         scale = float(np.abs(np.where(np.isfinite(wanted), wanted, 0)).max())
         np.testing.assert_allclose(model.get_buffer(name), wanted, rtol=2e-6, atol=2e-6 * scale, err_msg=name)
-
-
-def test_a_part_without_buildings_does_not_matter():
-    sequences = make_sequences(60)
-    one, other = fitted(sequences), fitted(in_shards(sequences, [0, 30, 30]))
-    for (name, left), right in zip(one.named_buffers(), other.buffers(), strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("sample", [100, 250, 3000])
