@@ -12,20 +12,8 @@ from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
 from plumbline.fields.release.package import FieldModel, adapters_in, merge_adapters, open_fields
 from plumbline.fields.train.stage import train_adapter
 from plumbline.params.fields import AdapterDomain
-from tests.fields.model.made import make_inputs
+from tests.fields.model.made import alike, answer, make_inputs
 from tests.tiny import run_cli
-
-
-def answer(model, inputs):
-    """Of a model in ONNX Runtime to one window of several samples."""
-    noisy, step, conditions = (part.numpy() for part in inputs)
-    return model.denoise(noisy, int(step[0]), conditions[0])
-
-
-def alike(inputs):
-    """The same step and conditions for all samples."""
-    noisy, step, conditions = inputs
-    return noisy, step[:1].expand(len(noisy)), conditions[:1].expand(len(noisy), -1, -1, -1)
 
 
 def test_an_adapter_of_each_domain_is_trained_saved_loaded_and_combined(tiny_fields, tmp_path, monkeypatch):

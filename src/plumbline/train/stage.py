@@ -57,7 +57,7 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
     check_lengths(splits, prepared, model.network.spec)
-    first_weights(model, splits.train, params.train, params.model.position)
+    first_weights(model, splits.train, params.train)
     freeze(model, params.train.freeze)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser
+from plumbline.fields.model.sampling import Denoiser
 
 
 def make_denoiser(channels: tuple[int, ...] = (8, 16), seed: int = 0) -> FieldDenoiser:
@@ -28,3 +29,15 @@ def make_inputs(model: FieldDenoiser, batch: int, rows: int, columns: int, seed:
 def change_module(model: FieldDenoiser, weights: dict[str, NDArray[np.float32]]) -> None:
     """Give a network without adapters these weights, in place."""
     model.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()}, strict=False)
+
+
+def alike(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """The same step and conditions for all samples."""
+    noisy, step, conditions = inputs
+    return noisy, step[:1].expand(len(noisy)), conditions[:1].expand(len(noisy), -1, -1, -1)
+
+
+def answer(model: Denoiser, inputs: tuple[torch.Tensor, ...]) -> NDArray[np.float32]:
+    """Of a model in ONNX Runtime to one window of several samples."""
+    noisy, step, conditions = (part.numpy() for part in inputs)
+    return model.denoise(noisy, int(step[0]), conditions[0])

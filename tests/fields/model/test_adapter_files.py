@@ -34,7 +34,14 @@ def weights_of(model):
 
 @pytest.mark.parametrize(
     ("adapters", "unfrozen"),
-    [({"noise": 1.0}, ["conv_in", "conv_out"]), ({"noise": 0.7, "sparse": 0.3}, []), ({"noise": 1.0, "sparse": 2}, [])],
+    [
+        ({"noise": 1.0}, ["conv_in", "conv_out"]),
+        ({"noise": 1.0}, ["down_blocks"]),
+        ({"noise": 1.0}, ["up_blocks.0.resnets", "conv_out"]),  # of which convolutions else get a low-rank change
+        ({"noise": 0.7, "sparse": 0.3}, []),
+        ({"noise": 1.0, "sparse": 2}, []),
+    ],
+    ids=["modules", "list", "within", "combined", "doubled"],
 )
 def test_adapters_act_as_in_peft_alone_and_combined(tmp_path, adapters, unfrozen):
     for seed, name in enumerate(adapters):
@@ -55,6 +62,22 @@ def test_adapters_act_as_in_peft_alone_and_combined(tmp_path, adapters, unfrozen
         change_module(ours, adapted_weights(weights_of(ours), weighted))
         assert (before - expected).abs().max() > 0.01
         torch.testing.assert_close(ours(*given_inputs), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("unfrozen", "words"),
+    [
+        (
+            ["conv_in", "decoder"],
+            "'decoder' is no module of the network. It has conv_in, time_embedding, ",
+        ),
+        (["conv_act"], "'conv_act' is no module"),  # without a weight
+        (["mid_block", "up_blocks"], "mid_block, up_blocks: nothing is left for a low-rank change"),
+    ],
+)
+def test_modules_that_cannot_be_unfrozen_are_refused(unfrozen, words):
+    with pytest.raises(InputError, match=rf"^adapt\.unfreeze: {words}"):
+        add_adapter(make_denoiser(), "noise", 4, 2.0, unfrozen)
 
 
 def test_unfrozen_weights_are_combined_by_their_differences(tmp_path):

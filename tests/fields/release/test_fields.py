@@ -13,7 +13,7 @@ from plumbline.core.files import read_json, write_json
 from plumbline.fields.model.denoiser import load_denoiser
 from plumbline.fields.release.package import FieldModel, open_fields, verify_fields
 from plumbline.pretrained import PACKAGE
-from tests.fields.model.made import change_module, make_inputs
+from tests.fields.model.made import alike, answer, change_module, make_inputs
 from tests.tiny import run_cli
 
 LAST = "unet.conv_out.weight"
@@ -23,18 +23,6 @@ LAST = "unet.conv_out.weight"
 def lively():
     """Weights by which a network that is hardly trained answers with more than nothing."""
     return {LAST: np.random.default_rng(0).normal(0, 0.2, (2, 8, 3, 3)).astype(np.float32)}
-
-
-def answer(model, given):
-    """Of a model in ONNX Runtime to one window of several samples."""
-    noisy, step, conditions = (part.numpy() for part in given)
-    return model.denoise(noisy, int(step[0]), conditions[0])
-
-
-def alike(given):
-    """The same step and conditions for all samples."""
-    noisy, step, conditions = given
-    return noisy, step[:1].expand(len(noisy)), conditions[:1].expand(len(noisy), -1, -1, -1)
 
 
 @pytest.fixture(scope="module")

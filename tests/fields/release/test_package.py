@@ -8,7 +8,7 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.package import write_folder
 from plumbline.fields.release.package import FieldManifest, verify_fields
-from plumbline.fields.release.validate import compare_fields
+from plumbline.fields.release.validate import compare_fields, package_files
 from plumbline.params.fields import RestorationParams
 
 
@@ -40,6 +40,16 @@ def test_a_package_says_what_it_is(tiny_fields):
     card = (tiny_fields.package / "MODEL_CARD.md").read_text()
     assert "| adapter:noise | base |" in card
     assert "Gates: pass." in card
+
+
+def test_an_adapter_that_no_rule_judges_is_not_shipped(tiny_fields, caplog):
+    gate, exported = read_json(tiny_fields.data("gate") / "gate.json"), tiny_fields.data("export")
+    shipped = "adapters/noise/adapter_config.json"
+    assert shipped in package_files(exported, gate)
+    others = [rule for rule in gate["rules"] if rule["slice"] != "adapter:noise"]
+    size = {"metric": "size_bytes", "slice": "adapter:noise"}  # says nothing of the adapter
+    assert shipped not in package_files(exported, {"rules": [*others, size]})
+    assert "adapter noise: not shipped, because no rule of gate.rules has the slice adapter:noise" in caplog.text
 
 
 def test_a_candidate_is_compared_with_the_champion(tiny_fields, tmp_path):

@@ -10,7 +10,7 @@ import shapely
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore import areas as areas_of_field
 from plumbline.fields.restore.areas import COLUMNS, field_areas
-from plumbline.fields.restore.field import BANDS
+from plumbline.fields.restore.field import BANDS, Blend
 from plumbline.fields.restore.footprints import _against, _Told, save_table
 
 GRID = Grid(4_321_000.0, 3_210_000.0, 10.0, 40, 60)
@@ -19,6 +19,8 @@ YEARS = 2.0
 
 class Bands:
     """A blended field, in memory."""
+
+    _grid, thinned = GRID, Blend.thinned
 
     def __init__(self, **components):
         self.values = np.full((len(BANDS), GRID.rows, GRID.columns), np.nan, np.float32)

@@ -1,5 +1,8 @@
 """Windows and files of fields: every cell once, nothing at the seams, a Cloud Optimized GeoTIFF."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,12 +59,8 @@ def test_windows_of_a_part_are_those_of_the_whole_that_reach_into_it(rows, colum
 
 @given(SIZE, SIZE)
 def test_a_constant_stays_what_it_is(rows, columns):
-    from tempfile import TemporaryDirectory
-
     grid = Grid(0.0, 0.0, 10.0, rows, columns)
     with TemporaryDirectory() as folder:
-        from pathlib import Path
-
         blend = Blend(Path(folder), 2, grid)
         assert np.isnan(blend.rows(0, rows)).all()
         for window in windows(grid):

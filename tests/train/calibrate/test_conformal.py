@@ -14,7 +14,6 @@ from plumbline.train.calibrate.conformal import (
     CATEGORIES,
     MIN_CATEGORY,
     MIN_FOR_LENGTHS,
-    SHARES,
     Side,
     misses,
     quantile_regression,
@@ -210,12 +209,6 @@ def test_a_side_leaves_out_as_many_as_it_may_of_those_that_no_other_reaches():
         assert side.missed(1, scale) == leave
     assert side.least_scale(1, scale, 4) < -100  # the other does it alone
     assert side.least_scale(0, scale, 0) == pytest.approx(5.0, abs=1e-4)
-
-
-def test_more_is_asked_for_only_up_to_all():
-    assert SHARES[0] == INTERVAL_SHARE
-    assert SHARES[-1] == 1.0
-    assert [misses(count, INTERVAL_SHARE) for count in (3, 9, 19, 100)] == [0, 0, 1, 9]
 
 
 def test_quantiles_of_groups_are_what_the_regression_finds():

@@ -1,22 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.train.data.batches import Buildings, SimilarLengths, loader
 from tests.train.made import make_sequences
 
 lengths = st.lists(st.integers(1, 200), min_size=1, max_size=300).map(np.array)
-
-
-@given(lengths, st.integers(1, 40), st.none() | st.integers(0, 99), st.integers(0, 5))
-def test_each_building_comes_once_an_epoch(length, batch_size, seed, epoch):
-    sampler = SimilarLengths(length, batch_size, seed)
-    sampler.set_epoch(epoch)
-    batches = list(sampler)
-    assert len(batches) == len(sampler)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(length)))
-    assert max(map(len, batches)) <= batch_size
 
 
 def order(seed, epoch):

@@ -20,21 +20,6 @@ def fitted(sequences):
     return model
 
 
-def test_means_and_deviations_are_those_of_the_rows():
-    train = make_sequences(80)
-    train.distance[:] = train.distance * 7 + 3
-    model = fitted(train)
-    np.testing.assert_allclose(model.get_buffer("distance_mean"), train.distance.mean(0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(model.get_buffer("distance_sd"), train.distance.std(0), rtol=1e-4)
-    np.testing.assert_allclose(model.get_buffer("geometry_mean"), train.geometry.mean(0), rtol=1e-4, atol=1e-5)
-    log_severity = np.log(train.severity + SEVERITY_FLOOR)
-    assert model.get_buffer("severity_mean").item() == pytest.approx(log_severity.mean(), rel=1e-5)
-    assert model.get_buffer("severity_sd").item() == pytest.approx(log_severity.std(), rel=1e-5)
-    standard = model.standard_severity(torch.tensor(train.severity))
-    assert standard.mean().item() == pytest.approx(0, abs=1e-5)
-    assert standard.std(correction=0).item() == pytest.approx(1, rel=1e-5)
-
-
 def test_a_constant_column_is_centred_and_another_value_stays_finite():
     train = make_sequences(40)
     height = column(DISTANCE, "height")
@@ -79,12 +64,6 @@ def test_the_length_of_the_observation_is_no_novelty():
     assert (model.novelty_distance(wider) > model.novelty_distance(geometry)).float().mean() > 0.95
 
 
-def test_weights_are_not_touched():
-    before, after = small_model(), fitted(make_sequences(30))
-    for (name, left), right in zip(before.named_parameters(), after.parameters(), strict=True):
-        assert torch.equal(left, right), name
-
-
 def in_shards(sequences, cuts):
     """The same buildings in several parts."""
     ends = [0, *cuts, len(sequences)]
@@ -124,7 +103,7 @@ def far_off(count):
     return sequences
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [40, 41, 90]])
+@pytest.mark.parametrize("cuts", [[], [1], [0, 40, 40, 90]])  # some parts have no building
 @pytest.mark.parametrize("chunk", [7, 1 << 16])
 def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
     monkeypatch.setattr(statistics, "CHUNK", chunk)
@@ -133,13 +112,6 @@ def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
     for name, wanted in directly(sequences, model).items():
         scale = float(np.abs(np.where(np.isfinite(wanted), wanted, 0)).max())
         np.testing.assert_allclose(model.get_buffer(name), wanted, rtol=2e-6, atol=2e-6 * scale, err_msg=name)
-
-
-def test_a_part_without_buildings_does_not_matter():
-    sequences = make_sequences(60)
-    one, other = fitted(sequences), fitted(in_shards(sequences, [0, 30, 30]))
-    for (name, left), right in zip(one.named_buffers(), other.buffers(), strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("sample", [100, 250, 3000])

@@ -1,15 +1,11 @@
 """Real runs of two processes by each strategy, and from one's checkpoint by another."""
 
 import contextlib
-import json
 import re
 import shutil
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from tests.ports import free_port
@@ -18,7 +14,7 @@ from tests.train.distributed import crossed
 from tests.train.distributed.crossed import Case
 from tests.train.distributed.test_strategies import both
 from tests.train.fit.test_trainer import history
-from tests.train.made import make_batch, make_sequences, save_prepared, settings
+from tests.train.made import make_sequences, save_prepared, settings
 
 pytestmark = pytest.mark.slow
 SEVERAL = ("ddp", "fsdp", "zero2")
@@ -57,7 +53,6 @@ def done(tmp_path_factory):
         *(case(name, name) for name in SEVERAL),
         *(case(f"{name}-cut", name, dies=True) for name in SEVERAL),
         *(case(f"{a}-{b}", b, begun_by=f"{a}-cut") for a, b in CHANGES if b != "one"),
-        *(case(f"{name}-bf16", name, precision="bf16", epochs=1) for name in SEVERAL),
         *(case(f"{name}-pruned", name, pruned=True) for name in SEVERAL),
     ]
     later = [case(f"{a}-one", "one", begun_by=f"{a}-cut") for a, b in CHANGES if b == "one"]
@@ -104,47 +99,8 @@ def test_each_process_keeps_half_of_the_weights(done, strategy):
     assert 0.5 * all_of_them <= own < 0.52 * all_of_them
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", "zero2"])
-def test_the_norm_of_gradients_is_that_of_all_shares(done, strategy):
-    project, _ = done
-    found, wanted = (norms(project / name) for name in (strategy, "one"))
-    assert len(wanted) == 2
-    assert min(wanted) > ASKED["gradient_clip"]
-    assert found == pytest.approx(wanted, rel=1e-5)
-
-
-def norms(folder):
-    (lines,) = folder.glob(".plumbline/runs/*/train.jsonl")
-    rows = [json.loads(line) for line in lines.read_text().splitlines()]
-    return [row["gradient_norm"] for row in rows if row["kind"] == "epoch"]
-
-
-@pytest.mark.parametrize("strategy", ["fsdp", "zero2"])
-def test_products_in_bf16_are_those_of_ddp(done, strategy):
-    project, _ = done
-    assert apart(project / "one" / "out", project / f"{strategy}-bf16" / "out") > 1e-4
-    assert apart(project / "ddp-bf16" / "out", project / f"{strategy}-bf16" / "out") < 1e-5
-
-
 @pytest.mark.parametrize("strategy", SEVERAL)
 def test_a_pruned_network_is_fine_tuned_as_by_one(done, strategy):
     """Pruned widths do not divide by two."""
     project, _ = done
     assert apart(project / "one-pruned" / "out", project / f"{strategy}-pruned" / "out") < 1e-5
-
-
-@pytest.mark.parametrize("strategy", ["fsdp", "zero2"])
-def test_the_model_that_is_exported_is_a_whole_one(done, strategy):
-    """Same tensors, same answers; nothing in it says how it was trained."""
-    project, _ = done
-    one, other = (load_file(project / name / "out" / "model.safetensors") for name in ("one", strategy))
-    assert {name: (v.shape, v.dtype) for name, v in one.items()} == {
-        name: (v.shape, v.dtype) for name, v in other.items()
-    }
-    batch = make_batch(20)
-    said = [
-        load_diagnosis(project / name / "out")(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        for name in ("one", strategy)
-    ]
-    for left, right in zip(*said, strict=True):
-        torch.testing.assert_close(left, right, rtol=1e-2, atol=1e-3)  # calibrated by the last digits

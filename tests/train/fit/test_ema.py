@@ -18,10 +18,13 @@ def test_the_saved_weights_are_the_mean_over_the_steps(work, monkeypatch):
     seen = []
 
     class Follow(Callback):
+        def __init__(self, *_):
+            super().__init__()
+
         def on_train_batch_end(self, trainer, pl_module, *_):
             seen.append(pl_module.model.network.heads.quadrant_head.weight.detach().clone())
 
-    monkeypatch.setattr(fit_module, "monitors", lambda *_: [Follow()])
+    monkeypatch.setattr(fit_module, "Monitor", Follow)
     run(epochs=1, ema_decay=0.6)
     mean = seen[0]
     for step, weight in enumerate(seen[1:], start=1):

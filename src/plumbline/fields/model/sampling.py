@@ -125,16 +125,12 @@ class Samples(NamedTuple):
     maps: NDArray[np.float32]
     """(len(MAPS), rows, columns) raw maps that they were drawn by."""
 
-    @property
-    def process_mean_mm(self) -> NDArray[np.float32]:
-        """(2, rows, columns) mean of the Gaussian process."""
-        return self.maps[:2]
-
     def weighted(self, spread: Spread) -> Samples:
         """Scale the samples' difference from the Gaussian process by the calibrated gain of each component."""
         gains = [spread.components[name].gain for name in self.names]
         gain = np.array([*gains, 1.0][:2], np.float32)[:, None, None]
-        return self._replace(field_mm=self.process_mean_mm + gain * (self.field_mm - self.process_mean_mm))
+        process_mm = self.maps[:2]
+        return self._replace(field_mm=process_mm + gain * (self.field_mm - process_mm))
 
     def of(self, name: str) -> tuple[Float, Float]:
         """Return a component's samples (K, rows, columns) and the Gaussian process's deviation (rows, columns)."""

@@ -12,11 +12,10 @@ from scipy import ndimage
 from scipy.special import erf
 
 from plumbline.core.console import track
-from plumbline.fields.model import scores
 from plumbline.fields.model.sampling import Denoiser, draw_samples, summarise, told_by, told_distances
 from plumbline.fields.model.slopes import gradient
 from plumbline.fields.model.spread import Float, Spread
-from plumbline.fields.prepare.conditions import SceneSet
+from plumbline.fields.prepare.conditions import SceneSet, describe
 
 WINDOW = 7
 """Cells of a side of the window of the structural similarity."""
@@ -148,9 +147,9 @@ def _figures(
     return {
         "rmse_mm": float(np.sqrt((error**2).mean())),
         "psnr_db": float(20 * np.log10(max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3))),
-        "ssim": scores.ssim(filled, true),
-        "gradient_error_mm_m": scores.gradient_error(filled, true, cell_m) / share,
-        "crps_mm": float(scores.normal_crps(error, deviation[told]).mean()),
+        "ssim": ssim(filled, true),
+        "gradient_error_mm_m": gradient_error(filled, true, cell_m) / share,
+        "crps_mm": float(normal_crps(error, deviation[told]).mean()),
         "coverage": float((np.abs(error) <= half[told]).mean()),
     }
 
@@ -164,8 +163,6 @@ def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, h
 
     Infinite where an answer is no number.
     """
-    from plumbline.fields.prepare.conditions import describe
-
     most = 0.0
     for number in range(min(8, len(scenes))):
         told = describe(middle(scenes, number, how.window)[0])

@@ -63,11 +63,11 @@ class Points:
         """Select the rows, in that order."""
         return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
-    def air(self) -> Float:
-        """Return the covariance (n, n) of the delays, mm^2."""
-        reach = np.sqrt(np.outer(self.delay_m, self.delay_m))
-        shared = np.outer(self.delay, self.delay) * np.exp(-cdist(self.place, self.place) / reach)
-        return np.where(self.track[:, None] == self.track, shared, 0.0)
+    def air(self, distance: Float, rows: NDArray[np.intp] | slice = slice(None)) -> Float:
+        """Return the covariance (..., n, n) of the delays of points `rows` (..., n) at these distances, mm^2."""
+        size, reach, track = self.delay[rows], self.delay_m[rows], self.track[rows]
+        shared = _outer(size) * np.exp(-distance / np.sqrt(_outer(reach)))
+        return np.where(track[..., :, None] == track[..., None, :], shared, 0.0)
 
 
 def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 24) -> Covariance:
@@ -109,7 +109,8 @@ class _Group:
     @classmethod
     def of(cls, points: Points) -> _Group:
         up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
-        return cls(points, cdist(points.place, points.place), up, east, points.air())
+        distance = cdist(points.place, points.place)
+        return cls(points, distance, up, east, points.air(distance))
 
     def loss(self, at: Covariance) -> tuple[float, Float]:
         """Return the negative logarithm of the likelihood, up to a constant, and its slopes (5,) by the logarithms.
@@ -165,6 +166,10 @@ def _drawn(points: Points, rng: np.random.Generator, groups: int) -> list[Points
     for centre in rng.choice(count, groups - len(rows), replace=False):
         rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
     return [points.take(own) for own in rows]
+
+
+def _outer(values: Float) -> Float:
+    return np.asarray(values[..., :, None] * values[..., None, :], float)
 
 
 def matern(distance: Float, length_m: float) -> Float:

@@ -75,12 +75,13 @@ class _Solved:
         self._own = places.at(points.place)
         self._length = self._own.length * whole.length_m
         up, east = points.view.T
-        covariance = correlation(cdist(points.place, points.place), self._length, self._length)
+        distance = cdist(points.place, points.place)
+        covariance = correlation(distance, self._length, self._length)
         size_up, size_east = (
             size * self._own.amplitude * part for size, part in ((whole.up_mm, up), (whole.east_mm, east))
         )
         covariance *= np.outer(size_up, size_up) + np.outer(size_east, size_east)
-        covariance += VAGUE_MM**2 * (np.outer(up, up) + np.outer(east, east)) + points.air()
+        covariance += VAGUE_MM**2 * (np.outer(up, up) + np.outer(east, east)) + points.air(distance)
         noise = (noise_deviation(points.error, whole) * self._own.noise) ** 2
         self.lower, self.weights = self._solve(covariance, noise)
         for _ in range(ROUNDS):

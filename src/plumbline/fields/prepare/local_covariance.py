@@ -90,7 +90,7 @@ def _likely(points: Points, whole: Covariance, nodes: Float) -> Float:
     place, up, east = points.place[near], points.view[near, 0], points.view[near, 1]
     distance = np.sqrt(((place[:, :, None] - place[:, None]) ** 2).sum(axis=-1))
     both_up, both_east = (part[:, :, None] * part[:, None] for part in (up, east))
-    fixed = VAGUE_MM**2 * (both_up + both_east) + _air(points, near, distance)
+    fixed = VAGUE_MM**2 * (both_up + both_east) + points.air(distance, near)
     moving = whole.up_mm**2 * both_up + whole.east_mm**2 * both_east
     diagonal = np.arange(near.shape[1])
     noise = noise_deviation(points.error[near], whole) ** 2 + 1e-6
@@ -110,13 +110,6 @@ def _likely(points: Points, whole: Covariance, nodes: Float) -> Float:
     found -= 0.5 * ((tried / PRIOR) ** 2).sum(axis=1)[:, None]
     weight = np.exp(found - found.max(axis=0))
     return np.asarray(tried.T @ (weight / weight.sum(axis=0)), float)
-
-
-def _air(points: Points, near: np.ndarray, distance: Float) -> Float:
-    """Return the covariance (nodes, n, n) of the delays, see `Points.air`."""
-    reach, size, track = points.delay_m[near], points.delay[near], points.track[near]
-    shared = size[:, :, None] * size[:, None] * np.exp(-distance / np.sqrt(reach[:, :, None] * reach[:, None]))
-    return np.where(track[:, :, None] == track[:, None], shared, 0.0)
 
 
 def correlation(distance: Float, first: Float, second: Float) -> Float:

@@ -92,9 +92,9 @@ def _one(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates) -> dic
     else:
         value = mean_of(rows, rule.metric) if len(told(rows, rule.metric)) >= params.min_scenes else None
     about: dict[str, Any] = {"metric": rule.metric, "artifact": rule.artifact, "slice": rule.slice, "value": value}
+    bounds = {"min": rule.min, "max": rule.max, f"max_ratio_to {rule.max_ratio_to}": rule.bound}
+    kind, bound = next((kind, bound) for kind, bound in bounds.items() if bound is not None)
     if rule.max_ratio_to is None:
-        kind, bound = ("min", rule.min) if rule.min is not None else ("max", rule.max)
-        assert bound is not None
         passed = value is not None and (value >= bound if kind == "min" else value <= bound)
         relation = f"{'at least' if kind == 'min' else 'at most'} {bound:.4g} ({kind}) needed"
         return _told({**about, "kind": kind, "bound": bound, "passed": passed}, relation)
@@ -105,12 +105,11 @@ def _one(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates) -> dic
         if len(own) >= params.min_scenes:
             found = ratio_bound(own, other, params.confidence)
             held = found if math.isfinite(found) else None
-    assert rule.bound is not None
-    passed = held is not None and held <= rule.bound
-    about |= {"kind": f"max_ratio_to {rule.max_ratio_to}", "ratio_bound": held, "bound": rule.bound, "passed": passed}
+    passed = held is not None and held <= bound
+    about |= {"kind": kind, "ratio_bound": held, "bound": bound, "passed": passed}
     ratio = "no figure" if held is None else f"{held:.4g}"
     words = f"with {100 * params.confidence:g} % confidence at most {ratio} times that of {rule.max_ratio_to}"
-    return _told(about, f"{words}; at most {rule.bound:.4g} allowed")
+    return _told(about, f"{words}; at most {bound:.4g} allowed")
 
 
 def _told(result: dict[str, Any], words: str) -> dict[str, Any]:

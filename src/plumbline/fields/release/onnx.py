@@ -57,7 +57,7 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
-        program = torch.onnx.export(
+        program: Any = torch.onnx.export(
             model,
             example,
             dynamo=True,
@@ -67,7 +67,6 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
             dynamic_shapes=(sizes, {0: batch}, sizes),
             verbose=False,
         )
-    assert program is not None
     written = program.model_proto
     graph = written.graph
     # The exporter's notes hold paths of this machine, and the members of sets in any order.

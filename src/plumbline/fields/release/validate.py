@@ -249,14 +249,18 @@ def package(
         "records": records,
     }
     card = model_card(metrics, gate) + describe_origin(records)
-    write_folder(package_files(exported), content, card, FieldManifest, out)
+    write_folder(package_files(exported, gate), content, card, FieldManifest, out)
 
 
-def package_files(exported: Path) -> dict[str, Path]:
-    """Return name in the package -> file of the stage `export`."""
+def package_files(exported: Path, gate: Mapping[str, Any]) -> dict[str, Path]:
+    """Return name in the package -> file of the stage `export`; an adapter that no rule has judged is left out."""
     files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
     files |= {name: exported / name for name in (PACKED_WEIGHTS, PACKED_SPEC, SPREAD)}
+    judged = {rule["slice"] for rule in gate["rules"] if rule["metric"] in METRICS}
     for name in adapters_in(exported):
+        if f"adapter:{name}" not in judged:
+            log.warning("adapter %s: not shipped, because no rule of gate.rules has the slice adapter:%s", name, name)
+            continue
         for end in (CONFIG, WEIGHTS, SPREAD):
             files[f"{ADAPTERS}/{name}/{end}"] = exported / ADAPTERS / name / end
     missing = [path for path in files.values() if not path.is_file()]

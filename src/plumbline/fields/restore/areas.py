@@ -77,7 +77,9 @@ def _moving_cells(name: str, field: Field, blend: Blend) -> tuple[Float, Velocit
     grid, band = field.grid, BANDS.index(f"{name}_mm")
     # Where two directions see most of a place, `los` is told at its edges alone; their median says nothing of the rest.
     line = field.found.change[field.found.side == field.settings.line_side]
-    level = float(np.median(line)) if name == "los" else _level(band, field, blend)
+    seen = line if name == "los" else blend.thinned([band], SEEN)
+    seen = seen[np.isfinite(seen)]
+    level = float(np.median(seen)) if len(seen) else 0.0
     parts = [np.zeros((0, 4))]
     for first in range(0, grid.rows, ROWS):
         start, last = max(0, first - 1), min(first + ROWS, grid.rows)
@@ -90,11 +92,3 @@ def _moving_cells(name: str, field: Field, blend: Blend) -> tuple[Float, Velocit
         parts.append(np.column_stack([grid.eastings[column], grid.northings[start + row], against[near], noise[near]]))
     east, north, against, noise = np.concatenate(parts).T
     return np.column_stack([east, north]), Velocities(against, noise)
-
-
-def _level(band: int, field: Field, blend: Blend) -> float:
-    """Return the median of a band, of the cells of some rows and columns."""
-    thin = max(1, max(field.grid.rows, field.grid.columns) // SEEN)
-    values = np.concatenate([blend.rows(row, row + 1)[band, :, ::thin] for row in range(0, field.grid.rows, thin)])
-    told = values[np.isfinite(values)]
-    return float(np.median(told)) if len(told) else 0.0

@@ -19,7 +19,7 @@ from plumbline.fields.restore.field import BANDS, WINDOW, Field, RestoredWindow,
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.owners import footprint_middle
 from plumbline.serve.place.surroundings import Comparable, medians_around
-from plumbline.serve.predictions import geojson_text
+from plumbline.serve.predictions import write_table
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
@@ -165,13 +165,7 @@ def _figures(told: _Told) -> dict[str, Any]:
 
 def save_table(table: geopandas.GeoDataFrame, out: Path, layer: str) -> None:
     """Write a table in the format of the suffix; `layer` is its name in a GeoPackage."""
-    suffix = out.suffix.lower()
-    if suffix == ".csv":
+    if out.suffix.lower() == ".csv":
         table.drop(columns="geometry").to_csv(out, index=False)
-    elif suffix == ".parquet":
-        table.to_parquet(out, index=False)
-    elif suffix == ".gpkg":
-        # GDAL would name the layer as the file, whose name is a temporary one.
-        table.to_file(out, driver="GPKG", layer=layer, engine="pyogrio")
     else:
-        out.write_text(geojson_text(table), encoding="utf-8")
+        write_table(table, out, layer)

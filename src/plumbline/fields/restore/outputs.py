@@ -167,8 +167,7 @@ def write_style(limit_mm: float, staged: ExitStack, output: Path) -> None:
 def ends_mm(field: Field, blend: Blend) -> float:
     """Return the displacement at which the colours of the first band end, mm."""
     band = BANDS.index("up_mm" if field.found.directions > 1 else "los_mm")
-    thin = max(1, max(field.grid.rows, field.grid.columns) // MOST_CELLS)
-    values = np.concatenate([blend.rows(row, row + 1)[band, :, ::thin] for row in range(0, field.grid.rows, thin)])
+    values = blend.thinned([band], MOST_CELLS)
     told = values[np.isfinite(values)]
     return max(LEAST_MM, float(np.abs(np.percentile(told, RANGE)).max())) if len(told) else LEAST_MM
 
@@ -201,9 +200,8 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
     grid, both = field.grid, field.found.directions > 1
     found = field.found.take(grid.near(field.found.east_north, 0))
     name = "up" if both else "los"
-    thin = max(1, max(grid.rows, grid.columns) // MOST_PIXELS)
     at = [BANDS.index(f"{name}_{what}") for what in ("mm", "std_mm")]
-    values = np.concatenate([blend.rows(row, row + 1)[at] for row in range(0, grid.rows, thin)], axis=1)[:, :, ::thin]
+    values = blend.thinned(at, MOST_PIXELS)
     extent = (grid.left, grid.left + grid.columns * grid.cell_m, grid.top - grid.rows * grid.cell_m, grid.top)
     shown = values[0][np.isfinite(values[0])]
     most = float(np.percentile(np.abs(shown), 99)) if len(shown) else 1.0

@@ -13,7 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.jobs import work_folder
 from plumbline.fields.model.sampling import inference_steps
-from plumbline.fields.prepare.covariance import Covariance, fit_covariance
+from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore.field import OVERLAP, Box, Field, Settings, Window, cut_to_box, windows
@@ -120,9 +120,9 @@ def plan_windows(
     if not run.exists():
         with atomic_folder(run) as folder:
             np.savez(folder / "observations.npz", **vars(found))
-            told = {"grid": vars(whole), "settings": {**vars(settings), **_plain(covariance, line)}}
-            told["settings"].pop("spread")
-            write_json(folder / "run.json", told)
+            plain = {name: getattr(settings, name)._asdict() for name in COVARIANCES}
+            own = {name: value for name, value in vars(settings).items() if name != "spread"}
+            write_json(folder / "run.json", {"grid": vars(whole), "settings": own | plain})
     parts = windows(whole, grid, max(OVERLAP, model.model.multiple))
     jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in parts]
     if part:
@@ -171,7 +171,3 @@ def _extent(found: Observations, crs: str, asked: Asked, farthest_m: float) -> t
             f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
         )
     return whole, grid
-
-
-def _plain(*covariances: Covariance) -> dict[str, dict[str, float]]:
-    return {name: one._asdict() for name, one in zip(COVARIANCES, covariances, strict=True)}

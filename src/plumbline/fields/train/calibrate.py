@@ -148,19 +148,18 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
         raise InputError("no scene to calibrate on with a point near its middle. Simulate more scenes.")
     gains = {name: _gain(_of(gathered, name)) for name in COMPONENTS}
     rows = [_weighted(row, gains[row.name]) for row in gathered]
-    first = _First(start.scale, np.array([start.components[name].base for name in COMPONENTS])) if start else None
-    first = first or _First(_standardised(rows), np.zeros(len(COMPONENTS)))
-    bases, weights = _fit(rows, first)
-    bases = bases + _shift(rows, first)
+    start = start or _unfitted(rows)
+    bases, weights = _fit(rows, start)
+    bases = bases + _shift(rows, start)
     parts = {"weights": weights[: len(PLACES)].tolist(), "bends": weights[len(PLACES) :].tolist()}
     spread = Spread(
-        scale=Scale(**{**first.scale.model_dump(), **parts}),
+        scale=Scale(**{**start.scale.model_dump(), **parts}),
         components={
             name: Component(gain=gains[name], base=base, reach=1.0)
             for name, base in zip(COMPONENTS, bases.tolist(), strict=True)
         },
         farthest_m=_farthest(_of(rows, "up")),
-        slopes=start.slopes if start else Slopes(base=0.0, weights=[0.0] * len(FIGURES)),
+        slopes=start.slopes,
     )
     for name, component in spread.components.items():
         component.reach = _reach(_of(rows, name), spread)
@@ -180,14 +179,6 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
     said = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in components.items())
     log.info("spread: %s; told up to %.0f m from a point", ", ".join(said), spread.farthest_m)
     return spread
-
-
-class _First(NamedTuple):
-    """What a fit starts from, and does not leave for few scenes."""
-
-    scale: Scale
-    bases: Float
-    """Of `COMPONENTS`."""
 
 
 def _of(rows: list[_Scene], name: str) -> list[_Scene]:
@@ -213,13 +204,13 @@ def _weighted(row: _Scene, gain: float) -> _Scene:
     return row._replace(error=row.error - (1 - gain) * row.beyond, beyond=gain * row.beyond, places=places)
 
 
-def _standardised(rows: list[_Scene]) -> Scale:
-    """Return range, centre and unit of each figure of a place; no weight yet."""
+def _unfitted(rows: list[_Scene]) -> Spread:
+    """Return a spread with range, centre and unit of each figure of a place, and no weight yet."""
     whole = np.concatenate([row.places for row in rows], axis=1)
     low, high = np.quantile(whole, ENDS, axis=1)
     within = np.clip(whole, low[:, None], high[:, None])
     none = [0.0] * len(PLACES)
-    return Scale(
+    scale = Scale(
         low=low.tolist(),
         high=high.tolist(),
         centre=within.mean(axis=1).tolist(),
@@ -227,6 +218,9 @@ def _standardised(rows: list[_Scene]) -> Scale:
         weights=none,
         bends=none,
     )
+    components = {name: Component(base=0.0, reach=1.0) for name in COMPONENTS}
+    slopes = Slopes(base=0.0, weights=[0.0] * len(FIGURES))
+    return Spread(scale=scale, components=components, farthest_m=FARTHEST_M[0], slopes=slopes)
 
 
 def _wanted(row: _Scene) -> Float:
@@ -235,31 +229,32 @@ def _wanted(row: _Scene) -> Float:
     return np.asarray(np.log(half / np.maximum(row.process, LEAST_MM)), float)
 
 
-def _fit(rows: list[_Scene], first: _First) -> tuple[Float, Float]:
+def _fit(rows: list[_Scene], start: Spread) -> tuple[Float, Float]:
     """Return bases of the components and weights: the quantile `COVERAGE` of what is wanted; scenes count alike.
 
-    Weights pay for leaving those of `first`, and bases for leaving theirs apart.
+    Weights pay for leaving those of `start`, and bases for leaving theirs apart.
     """
+    begun = np.array([start.components[name].base for name in COMPONENTS])
     sizes = [len(row.error) for row in rows]
     which = np.repeat([COMPONENTS.index(row.name) for row in rows], sizes)
-    design = np.concatenate([first.scale.standard(row.places).T for row in rows])
+    design = np.concatenate([start.scale.standard(row.places).T for row in rows])
     wanted = np.concatenate([_wanted(row) for row in rows])
-    known = np.array(first.scale.weights + first.scale.bends)
-    left = wanted - first.bases[which] - design @ known
+    known = np.array(start.scale.weights + start.scale.bends)
+    left = wanted - begun[which] - design @ known
     own = np.equal.outer(which, np.arange(len(COMPONENTS))).astype(float)
     base, moved = fit_quantile(np.hstack([own, design]), left, equal_shares(sizes), len({row.number for row in rows}))
-    return first.bases + base + moved[: len(COMPONENTS)], known + moved[len(COMPONENTS) :]
+    return begun + base + moved[: len(COMPONENTS)], known + moved[len(COMPONENTS) :]
 
 
-def _shift(rows: list[_Scene], first: _First) -> float:
+def _shift(rows: list[_Scene], start: Spread) -> float:
     """Return what is added to all bases, so that intervals hold `COVERAGE` in scenes that were not fitted."""
 
     def left(row: _Scene, fitted: tuple[Float, Float]) -> Float:
         bases, weights = fitted
-        found = _wanted(row) - bases[COMPONENTS.index(row.name)] - weights @ first.scale.standard(row.places)
+        found = _wanted(row) - bases[COMPONENTS.index(row.name)] - weights @ start.scale.standard(row.places)
         return np.asarray(found, float)
 
-    return held_out_shift(rows, [row.number for row in rows], lambda some: _fit(some, first), left)
+    return held_out_shift(rows, [row.number for row in rows], lambda some: _fit(some, start), left)
 
 
 def _reach(rows: list[_Scene], spread: Spread) -> float:

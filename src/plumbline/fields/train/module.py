@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from lightning import LightningDataModule
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.denoiser import FieldDenoiser, count_parameters
@@ -49,20 +50,6 @@ class FieldBatch(NamedTuple):
     symmetry_B: Tensor
 
 
-class Crops(Dataset[FieldBatch]):
-    """Batches by number: crop origin, scene and mirror of each example are given."""
-
-    def __init__(self, scenes: SceneSet, crop: int, batches: list[NDArray[np.int64]]) -> None:
-        """Keep the scenes; `batches`: of rows (scene, row, column, mirror)."""
-        self.scenes, self.crop, self.batches = scenes, crop, batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, number: int) -> FieldBatch:
-        return make_batch(self.scenes, self.crop, self.batches[number])
-
-
 class CropData(LightningDataModule):
     """Training and tune crops of one run."""
 
@@ -100,7 +87,7 @@ class CropData(LightningDataModule):
         rows = rows[: max(1, len(rows) // turns) * turns]
         rows = np.resize(rows, (-(-len(rows) // turns) * turns, 4))
         own = rows.reshape(-1, trainer.world_size, self.batch_size, 4)[:, trainer.global_rank]
-        return DataLoader(Crops(self.train, self.params.crop, list(own)), batch_size=None)
+        return self._loader(self.train, list(own))
 
     def val_dataloader(self) -> DataLoader[FieldBatch]:
         """Return this process's part of the tune split: the middle of each scene."""
@@ -109,7 +96,12 @@ class CropData(LightningDataModule):
         rows = np.array([(number, corner, corner, 0) for number in range(len(self.tune))], np.int64)
         own = rows[trainer.global_rank :: trainer.world_size]
         batches = [own[at : at + TUNE_BATCH] for at in range(0, len(own), TUNE_BATCH)]
-        return DataLoader(Crops(self.tune, self.params.crop, batches), batch_size=None)
+        return self._loader(self.tune, batches)
+
+    def _loader(self, scenes: SceneSet, batches: list[NDArray[np.int64]]) -> DataLoader[FieldBatch]:
+        """Return a loader of batches, each given by its rows (scene, row, column, mirror)."""
+        examples: Any = batches
+        return DataLoader(examples, batch_size=None, collate_fn=partial(make_batch, scenes, self.params.crop))
 
 
 def drawn_rows(scenes: SceneSet, params: TrainFields, epoch: int, drawn: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -157,7 +149,7 @@ class FieldOptimisation(Fitting):
         super().__init__(params, params, section)
         self.model = model
         self.params: TrainFields = params
-        self._seen: list[NDArrayList] = []
+        self._seen: list[list[Any]] = []
 
     def parameter_counts(self) -> dict[str, int]:
         """Count all parameters, and the trained ones."""
@@ -176,13 +168,10 @@ class FieldOptimisation(Fitting):
         weight = weight / weight.mean(dim=(1, 2, 3), keepdim=True)
         size_B = (weight * clean**2).mean(dim=(1, 2, 3)).clamp_min(1.0)
         each_B = (weight * field_loss(found - clean, self.params.loss)).mean(dim=(1, 2, 3))
-        loss = (each_B / self._unit(size_B)).mean()
+        # The scale of the loss: the square of the field's size for `mse`, else the size.
+        loss = (each_B / (size_B if self.params.loss == "mse" else size_B.sqrt())).mean()
         self.step_losses.append(loss.detach())
         return loss
-
-    def _unit(self, size_B: Tensor) -> Tensor:
-        """Return the scale of the loss: the square of the field's size for `mse`, else the size."""
-        return size_B if self.params.loss == "mse" else size_B.sqrt()
 
     def validation_step(self, batch: FieldBatch, batch_index: int) -> None:
         """Restore the middle of each scene with few steps and samples."""
@@ -223,9 +212,6 @@ class FieldOptimisation(Fitting):
         score = 1 - float(np.exp(np.log(crps.clip(1e-6) / process.clip(1e-6)).mean()))
         result = {"score": score, "rmse_mm": rmse, "rmse_ratio": rmse / max(before, 1e-9)}
         self.end_epoch(result, bool(np.isfinite(crps).all()))
-
-
-NDArrayList = list[Any]
 
 
 def field_loss(error: Tensor, kind: str) -> Tensor:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from plumbline import pretrained
 from plumbline.core.console import log
@@ -47,14 +46,7 @@ class AdapterOptimisation(FieldOptimisation):
     def __init__(self, model: FieldDenoiser, params: AdapterFields) -> None:
         super().__init__(model, params, "adapt")
         self.strict_loading = False
-        self._late = unfrozen_parameters(model)
-        self._begins = params.unfreeze_from * params.epochs
-
-    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Hold the unfrozen modules until their epoch."""
-        if self.current_epoch < self._begins:
-            for parameter in self._late:
-                parameter.grad = None
+        self.late, self.late_epoch = unfrozen_parameters(model), params.unfreeze_from * params.epochs
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep only the trained parameters."""

@@ -17,19 +17,7 @@ SMOOTH = 2.0
 """Standard deviation of the kernel that smooths the density of severities, bins."""
 
 
-def _by_category(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> NDArray[np.float64]:
-    return _share(category(severity))
-
-
-def _by_quadrant(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> NDArray[np.float64]:
-    return _share(quadrant + 1)  # the undefined ones are a class of their own
-
-
-def _by_both(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> NDArray[np.float64]:
-    return _share(5 * category(severity) + quadrant + 1)
-
-
-def _by_severity(severity: NDArray[np.float32], quadrant: NDArray[np.int64]) -> NDArray[np.float64]:
+def _density(severity: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the smoothed density of labels (Yang et al. 2021, Delving into deep imbalanced regression, equation 1).
 
     On the scale of the loss: the logarithm of permille. A kernel that reaches beyond the first or last bin is divided
@@ -52,10 +40,10 @@ def _share(code: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 RARITIES: dict[str, Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float64]]] = {
-    "category": _by_category,
-    "quadrant": _by_quadrant,
-    "both": _by_both,
-    "severity": _by_severity,
+    "category": lambda severity, quadrant: _share(category(severity)),
+    "quadrant": lambda severity, quadrant: _share(quadrant + 1),  # the undefined ones are a class of their own
+    "both": lambda severity, quadrant: _share(5 * category(severity) + quadrant + 1),
+    "severity": lambda severity, quadrant: _density(severity),
 }
 """`train.balance_by` -> (B,) how common each building's kind is, on any scale."""
 

@@ -37,22 +37,7 @@ class Symmetry(NamedTuple):
     swap: bool
 
 
-class Turns(NamedTuple):
-    """Effect of the eight symmetries on the columns of one table."""
-
-    source_8F: NDArray[np.intp]
-    """which column comes to each place"""
-    sign_8F: NDArray[np.float32]
-
-
-def turns_of(columns: tuple[Column, ...]) -> Turns:
-    """Return the turns of a table's columns, by `features.symmetry`."""
-    sources, signs = zip(*(symmetry(columns, *which) for which in SYMMETRIES), strict=True)
-    return Turns(np.stack(sources), np.stack(signs))
-
-
 SYMMETRIES = tuple(Symmetry(*flags) for flags in itertools.product((False, True), repeat=3))
-TURNS = {columns: turns_of(columns) for columns in (DISTANCE, SLOPE, GEOMETRY)}
 QUADRANTS_TURNED = np.stack([quadrant_symmetry(*which) for which in SYMMETRIES])
 """(8, 4) where each symmetry takes each quadrant"""
 
@@ -63,14 +48,15 @@ class _Tables(NamedTuple):
     symmetry_83: Tensor
     quadrant_84: Tensor
     turns: dict[tuple[Column, ...], tuple[Tensor, Tensor]]
+    """Of the columns of a table: which one comes to each place (8, F), and its sign (8, F)."""
 
 
 @functools.cache
 def _tables(device: torch.device) -> _Tables:
-    turns = {
-        columns: (torch.from_numpy(turn.source_8F).to(device), torch.from_numpy(turn.sign_8F).to(device))
-        for columns, turn in TURNS.items()
-    }
+    turns = {}
+    for columns in (DISTANCE, SLOPE, GEOMETRY):
+        sources, signs = zip(*(symmetry(columns, *which) for which in SYMMETRIES), strict=True)
+        turns[columns] = (torch.from_numpy(np.stack(sources)).to(device), torch.from_numpy(np.stack(signs)).to(device))
     symmetry_83, quadrant_84 = torch.tensor(SYMMETRIES), torch.from_numpy(QUADRANTS_TURNED)
     return _Tables(symmetry_83.to(device), quadrant_84.to(device), turns)
 

@@ -70,7 +70,8 @@ def run(processes: int, arguments: Sequence[str]) -> int:
     except ChildFailedError as error:
         # After a failure torchrun ends the remaining processes by SIGTERM; a killed one makes the others fail.
         codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-        killed = {rank: -code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
+        codes = {rank: code for rank, code in codes.items() if code != -signal.SIGTERM}
+        killed = {rank: -code for rank, code in codes.items() if code < 0}
         if killed:
             rank, number = next(iter(killed.items()))
             log.error(
@@ -81,7 +82,7 @@ def run(processes: int, arguments: Sequence[str]) -> int:
                 signal.Signals(number).name,
             )
             return 128 + number
-        return max(codes.values())
+        return max(codes.values(), default=128 + signal.SIGTERM)
     except SignalException as error:
         return 128 + int(error.sigval)
     return 0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from lightning import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -82,8 +82,11 @@ class Fitting(LightningModule):
         """where the newest checkpoint is, once there is one"""
         self.alarm = StepAlarm(losses, section)
         self.step_losses: list[Tensor] = []
-        self.curves: dict[str, str] = {}
+        self.curves: dict[str, Any] = {}
         """where the run's curves are, see `monitor.loggers`"""
+        self.late: list[nn.Parameter] = []
+        """parameters that are trained from `late_epoch` on, counted from 0"""
+        self.late_epoch = 0.0
 
     def parameter_counts(self) -> dict[str, int]:
         """Count the trained parameters."""
@@ -105,6 +108,12 @@ class Fitting(LightningModule):
         for optimiser in self.trainer.optimizers:
             for group in optimiser.param_groups:
                 group["lr"] = rate
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Hold the late parameters until their epoch."""
+        if self.current_epoch < self.late_epoch:
+            for parameter in self.late:
+                parameter.grad = None
 
     def configure_gradient_clipping(
         self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None

@@ -6,94 +6,86 @@ the same, and the answers are not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
 
 from pydantic import ValidationError
 from safetensors import SafetensorError
-from torch import Tensor
 
 from plumbline import pretrained
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.spec import LONGEST_LEARNED, NetworkSpec
+from plumbline.model.spec import NetworkSpec, new_spec
 from plumbline.model.weights import read_weights, told_preparation
-from plumbline.params import Train
-from plumbline.params.plugins import ATTENTION, POSITION
-from plumbline.params.train import BY_LENGTH, FitOptions
+from plumbline.params import Model, Train
+from plumbline.params.plugins import POSITION
+from plumbline.params.train import FitOptions
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.splits import STANDARDISATION, fit_statistics
 
-NAMED = {
-    "distance_channels": "model.channels",
-    "slope_channels": "model.channels",
-    "distance_hidden": "model.blocks",
-    "slope_hidden": "model.blocks",
-    "geometry_width": "model.hidden",
-    "max_length": "prepare.max_points",
-}
-"""Field of a spec -> the parameter that it comes from, where that has another name."""
-FREE = ("dropout", "checkpoint_activations")
-"""Fields that change how a network is trained, and not what it answers."""
+NAMED = {"max_length": "prepare.max_points"}
+"""Value of a network -> the parameter that it comes from, where that is not in section `model`."""
 
 
-def check_spec(folder: Path, needed: NetworkSpec, position: str) -> None:
+def check_spec(folder: Path, needed: NetworkSpec) -> None:
     """Refuse a model with another network than `needed`.
 
     Args:
         folder: of the trained model.
         needed: the network that the parameters ask for.
-        position: `model.position`, as it stands there.
 
     Raises:
-        InputError: its `model.json` is missing or damaged, or says something else; the message names each parameter.
+        InputError: its `model.json` is missing or damaged, is of a pruned network, or has other values; the message
+            names each parameter.
     """
     path = folder / "model.json"
     try:
-        found = NetworkSpec.model_validate(read_json(path))
+        trained = NetworkSpec.model_validate(read_json(path))
     except ValidationError as error:
         raise InputError(f"{path}: not readable as the widths of a network ({error}).") from None
-    other = differences(found, needed)
-    if not other:
-        return
-    listed = dict.fromkeys(f"{NAMED.get(k, f'model.{k}')}: {there} found, {here} needed" for k, there, here in other)
-    why = ""
-    if position == BY_LENGTH and any(key == "position" for key, *_ in other):
-        why = (
-            f" (position is {BY_LENGTH}, which is learned up to prepare.max_points {LONGEST_LEARNED}: "
-            f"{found.max_length} found, {needed.max_length} needed)"
+    if new_spec(_model_section(trained), trained.max_length) != trained:
+        raise InputError(
+            f"train.start_from: {folder}: a pruned network, which no values of section model make. Name the model that "
+            "it was pruned from, or take it out of the list."
         )
-    do = "Give these the values that this model was trained with"
-    if not _is_whole(found):
-        do = "It is pruned, and no values make such a network: name the model that it was pruned from"
-    raise InputError(f"train.start_from: {folder}: {'; '.join(listed)}{why}. {do}, or take it out of the list.")
+    if other := differences(trained, needed):
+        values = "; ".join(f"{NAMED.get(k, f'model.{k}')}: {there} found, {here} needed" for k, there, here in other)
+        raise InputError(
+            f"train.start_from: {folder}: {values}. Give these the values that this model was trained with, or take it "
+            "out of the list."
+        )
 
 
-def differences(found: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
-    """Return the fields that change the meaning of equal weights, with both values."""
-    free = set(FREE)
-    mixes = [ATTENTION[spec.attention] is not None and bool(spec.attention_layers) for spec in (found, needed)]
-    if all(mixes):
+def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
+    """Return the values by which equal weights of two unpruned networks mean something else, of both."""
+    free = {"dropout", "checkpoint_activations"}  # change how a network is trained, and not what it answers
+    if trained.attention_layers and needed.attention_layers:
         free.add("attention")  # all kernels give the same answers
-    if not any(mixes):
+    elif not (trained.attention_layers or needed.attention_layers):
         free |= {"attention", "heads", "position", "max_attention_length", "max_length"}
-    longest = max(found.max_length, needed.max_length)
-    if min(found.max_attention_length, needed.max_attention_length) >= longest:
+    longest = max(trained.max_length, needed.max_length)
+    if min(trained.max_attention_length, needed.max_attention_length) >= longest:
         free.add("max_attention_length")  # no building is left out by either
-    if _any_length(found.position) and _any_length(needed.position):
+    if _any_length(trained.position) and _any_length(needed.position):
         free.add("max_length")
-    counted = _is_whole(found) and _is_whole(needed)  # widths then follow from the channels, which are said as well
-    said = {
-        name: (_said(found, name, counted), _said(needed, name, counted))
-        for name in NetworkSpec.model_fields
-        if name not in free
-    }
-    return [(name, there, here) for name, (there, here) in said.items() if there != here]
+    there, here = (_model_section(spec).model_dump() | {"max_length": spec.max_length} for spec in (trained, needed))
+    return [(name, there[name], here[name]) for name in here if name not in free and there[name] != here[name]]
+
+
+def _model_section(spec: NetworkSpec) -> Model:
+    """Return the section `model` of which `new_spec` makes this network, unless it is pruned."""
+    same = {name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields}
+    counts = {"blocks": len(spec.distance_hidden), "attention_layers": len(spec.attention_layers)}
+    return Model.model_construct(**{**same, "channels": spec.distance_channels, **counts})
+
+
+def _any_length(position: str) -> bool:
+    """Return whether a position code is the same for all lengths of sequences."""
+    return bool(getattr(POSITION[position], "any_length", POSITION[position] is None))
 
 
 def check_preparation(folder: Path) -> None:
@@ -110,35 +102,6 @@ def check_preparation(folder: Path) -> None:
             f"train.start_from: {folder}: trained on points that were prepared in another way ({said}, now "
             f"{PREPARATION}): its inputs meant something else. Take it out of the list, and train anew."
         )
-
-
-def _is_whole(spec: NetworkSpec) -> bool:
-    """Return whether all widths are those of an unpruned network with these parameters."""
-    width = spec.distance_channels
-    layers = {(layer.inner, layer.feedforward) for layer in spec.attention_layers}
-    return {spec.slope_channels, *spec.distance_hidden, *spec.slope_hidden} == {width} and layers <= {
-        (2 * width, 4 * width)
-    }
-
-
-def _any_length(position: str) -> bool:
-    """Return whether a position code is the same for all lengths of sequences."""
-    return bool(getattr(POSITION[position], "any_length", POSITION[position] is None))
-
-
-def _said(spec: NetworkSpec, name: str, counted: bool) -> object:
-    """Return the value of a spec's field; for heads and layers, what is built from it.
-
-    `counted`: say how many blocks and layers there are, as the parameters do, and not their widths.
-    """
-    if counted and name in ("distance_hidden", "slope_hidden", "attention_layers"):
-        return len(getattr(spec, name))
-    if name == "attention_layers":
-        return [(layer.inner, layer.feedforward) for layer in spec.attention_layers]
-    if name == "heads":
-        heads = {spec.heads_of(layer) for layer in spec.attention_layers} or {spec.heads}
-        return heads.pop() if len(heads) == 1 else [spec.heads_of(layer) for layer in spec.attention_layers]
-    return getattr(spec, name)
 
 
 CHECKPOINT, RANDOM = "checkpoint", "random"
@@ -173,7 +136,7 @@ def check_sources(losses: FitOptions, out: Path) -> None:
             )
 
 
-def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position: str = "") -> None:
+def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
     """Fit the statistics, and take pretrained weights if `train.start_from` names any before `random`.
 
     Pretrained weights come with the standardisation they were trained with; what was seen in training, by which
@@ -183,7 +146,6 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position:
         model: whose weights are set.
         train: the training split.
         losses: section `train`.
-        position: `model.position`, for messages.
 
     Raises:
         InputError: nothing that `start_from` names is there, or it is a package, or another network.
@@ -197,7 +159,7 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position:
             return
         folder = _folder(source)
         if (folder / "model.safetensors").is_file():
-            load_pretrained(model, folder, position)
+            load_pretrained(model, folder)
             limit = model.get_buffer("severity_limit").clone()
             fit_statistics(model, train, standardisation=False)
             model.get_buffer("severity_limit").clamp_(min=limit)
@@ -225,33 +187,23 @@ def _folder(source: str) -> Path:
     return pretrained.MODEL if source == pretrained.NAME else Path(source)
 
 
-def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
-    """Take the weights and the standardisation of a trained model of the same network; see `compatibility`.
+def load_pretrained(model: Diagnosis, folder: Path) -> None:
+    """Take the weights and the standardisation of a trained model of the same network.
 
     Raises:
         InputError: a file is damaged, or the network another.
     """
-    check_spec(folder, model.network.spec, position)
+    check_spec(folder, model.network.spec)
     check_preparation(folder)
+    path, own = folder / "model.safetensors", {}
+    for name, value in model.state_dict().items():
+        if not name.startswith("network.") and name not in (*STANDARDISATION, "severity_limit"):
+            own[name] = value.clone()
     try:
-        found = read_weights(folder / "model.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{folder / 'model.safetensors'}: not readable ({error}).") from None
-    wanted = model.state_dict()
-    _compare(folder, found, wanted)
-    taken = {name: value for name, value in found.items() if name.startswith("network.") or name in STANDARDISATION}
-    model.load_state_dict({**wanted, **taken, "severity_limit": found["severity_limit"]})
-
-
-def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    for name in [*wanted, *found]:
-        shapes = [tuple(state[name].shape) if name in state else None for state in (found, wanted)]
-        if shapes[0] != shapes[1]:
-            there, here = ("nothing" if shape is None else f"shape {shape}" for shape in shapes)
-            raise InputError(
-                f"train.start_from: {folder}: {name}: {there} found, {here} needed. "
-                "Its model.json says otherwise: the folder is damaged. Take it out of the list."
-            )
+        model.load_state_dict(read_weights(path))
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise InputError(f"{path}: not readable as the weights of its model.json ({error}).") from None
+    model.load_state_dict(own, strict=False)
 
 
 def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> None:

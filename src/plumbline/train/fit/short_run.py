@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from lightning import LightningModule, Trainer
-from lightning.pytorch.callbacks import BaseFinetuning
+from lightning import Trainer
 from torch import nn
-from torch.optim import Optimizer
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Train
@@ -18,23 +16,6 @@ from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed.strategies import threads
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.trainer import interruptible, quiet_lightning
-
-
-class Late(BaseFinetuning):
-    """Modules that join the training at the start of an epoch, counted from 0."""
-
-    def __init__(self, modules: Sequence[nn.Module], epoch: int) -> None:
-        super().__init__()
-        self.modules, self.epoch = list(modules), epoch
-
-    def freeze_before_training(self, pl_module: LightningModule) -> None:
-        """Keep the modules from the optimiser."""
-        self.freeze(self.modules)
-
-    def finetune_function(self, pl_module: LightningModule, epoch: int, optimizer: Optimizer) -> None:
-        """Hand the modules over to the optimiser."""
-        if epoch == self.epoch:
-            self.unfreeze_and_add_param_group(self.modules, optimizer)
 
 
 def quick_fit(
@@ -56,6 +37,7 @@ def quick_fit(
         section: see `Optimisation`.
     """
     module = Optimisation(model, losses, losses, section=section)
+    module.late, module.late_epoch = [weight for part in late for weight in part.parameters()], late_epoch
     module.train()
     with quiet_lightning():
         trainer = Trainer(
@@ -63,7 +45,6 @@ def quick_fit(
             devices=1,
             max_epochs=losses.epochs,
             gradient_clip_val=losses.gradient_clip,
-            callbacks=[Late(late, late_epoch)] if late else [],
             logger=False,
             enable_checkpointing=False,
             enable_progress_bar=False,

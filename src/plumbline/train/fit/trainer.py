@@ -40,7 +40,7 @@ from plumbline.train.fit.fitting import Fitting
 from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import log_record, loggers, recorded
-from plumbline.train.monitor.progress import EpochLine, monitors
+from plumbline.train.monitor.progress import EpochLine, Monitor
 from plumbline.train.monitor.record import begin_record, rounded, surroundings
 
 
@@ -189,7 +189,7 @@ def run(
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        *monitors(WORK / "runs" / label / "train.jsonl", module.section),
+        Monitor(WORK / "runs" / label / "train.jsonl", module.section),
         best,
         newest,  # behind `best`, whose state is in it
         Patience(

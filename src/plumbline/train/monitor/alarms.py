@@ -1,4 +1,4 @@
-"""Warn or stop when a run goes wrong: gradients, losses, memory."""
+"""Stop when a run goes wrong: gradients, losses, answers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import math
 from pathlib import Path
 
 import torch
-from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import FitOptions
-from plumbline.train.monitor.record import memory_share
 
 MOST_LEFT_OUT = 25
 """Steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is below 1/500."""
-MOST_MEMORY = 0.85
-"""Share of the memory in use, of the GPU or else of the machine, above which a warning is given."""
 
 
 class StepAlarm:
@@ -77,29 +72,6 @@ class StepAlarm:
             raise InputError(
                 f"{self.section}: answers are no finite numbers after epoch {epoch + 1}: its last step has spoiled "
                 f"the weights.{_kept(last)} Lower {self.section}.learning_rate."
-            )
-
-
-class MemoryAlarm(Callback):
-    """Warns once if a batch takes nearly all memory, at its peak: all is computed, and no gradient yet."""
-
-    def __init__(self, section: str = "train") -> None:
-        """`section`: as for `StepAlarm`."""
-        self.section = section
-        self.most = 0.0
-        """largest share so far"""
-
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        """Check `memory_share`."""
-        before, share = self.most, memory_share(pl_module.device)
-        self.most = max(before, share)
-        if before <= MOST_MEMORY < share:
-            log.warning(
-                "%s: %.0f %% of the memory is in use. Lower %s.batch_size (%s.accumulate keeps the step)",
-                self.section,
-                100 * share,
-                self.section,
-                self.section,
             )
 
 

@@ -32,17 +32,18 @@ class _Record(MLFlowLogger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics, as Lightning does."""
-        self._tried(super().log_metrics, metrics, step)
+        self.tell(super().log_metrics, metrics, step)
 
     def finalize(self, status: str = "success") -> None:
         """Finish the record, as Lightning does."""
-        self._tried(super().finalize, status)
+        self.tell(super().finalize, status)
 
-    def _tried(self, tell: Callable[..., None], *what: Any) -> None:
+    def tell(self, send: Callable[..., None], *what: Any) -> None:
+        """Send something to MLflow, unless it has failed before."""
         if self.silent:
             return
         try:
-            tell(*what)
+            send(*what)
         except Exception as error:  # whatever the record's server answers
             if parted(error):
                 raise
@@ -56,7 +57,7 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
+def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any]) -> list[Logger]:
     """Return loggers for TensorBoard and MLflow. An unreachable MLflow is only a warning.
 
     Only the first of several processes opens MLflow: two would create its tables at once, and break them for good.
@@ -65,12 +66,14 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         name: of the stage.
         record: what is known of the run before its first step.
         work: folder of the project's own files.
-        before: `recorded` of this run before it was interrupted; it is gone on with. Empty: a new one.
+        before: `recorded` of this run before it was interrupted, to go on with. Empty: a new one.
     """
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
     logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # that it makes what is not there
-    found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name, version=before.get("version"))]
+    found: list[Logger] = [
+        TensorBoardLogger(work / "tensorboard", name=name, version=before.get(TensorBoardLogger.__name__))
+    ]
     if process_number():
         return found
     for variable, value in ASKED.items():
@@ -87,7 +90,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
             tracking_uri=address,
             artifact_location=beside,
             tags=tags,
-            run_id=_still_there(before.get("run_id"), address),
+            run_id=before.get(_Record.__name__),
         )
         logger.log_hyperparams(record["params"])
         found.append(logger)
@@ -103,46 +106,19 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     return found
 
 
-def _still_there(run_id: str | None, address: str) -> str | None:
-    """Return the run's number if it still exists in MLflow; None if it was removed, for a new run."""
-    if run_id is None:
-        return None
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-
-    try:
-        MlflowClient(address).get_run(run_id)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        shown = hidden(address)
-        log.warning("MLflow at %s has lost the interrupted run %s: a new one is begun there", shown, run_id)
-        return None
-    return run_id
-
-
 def _address() -> str:
     # Absolute, because MLflow keeps one connection for each address it has seen.
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
 
 
-def recorded(found: list[Logger]) -> dict[str, str]:
-    """Return the places of the curves, for `loggers` to resume."""
-    where = {}
-    for logger in found:
-        if isinstance(logger, TensorBoardLogger):
-            where["version"] = Path(logger.log_dir).name
-        if isinstance(logger, _Record) and logger.run_id:
-            where["run_id"] = logger.run_id
-    return where
+def recorded(records: list[Logger]) -> dict[str, Any]:
+    """Return the places of the curves, for `loggers` to resume: the version of each, which for MLflow is its run."""
+    return {type(logger).__name__: logger.version for logger in records}
 
 
 def log_record(found: list[Logger], record: dict[str, Any]) -> None:
     """Store the record, and the metrics of the best epoch, beside the curves in MLflow."""
     for logger in found:
-        if isinstance(logger, _Record) and not logger.silent:
-            try:
-                logger.experiment.log_dict(logger.run_id, record, "record.json")
-                logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
-            except Exception as error:  # as above
-                log.warning("MLflow does not take the record (%s)", hidden(str(error)))
+        if isinstance(logger, _Record):
+            logger.tell(logger.experiment.log_dict, logger.run_id, record, "record.json")
+            logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})

@@ -10,11 +10,14 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor
 
 from plumbline.core.console import log
 from plumbline.core.files import atomic_file
-from plumbline.train.monitor.alarms import MemoryAlarm
-from plumbline.train.monitor.record import gpu_share, memory_bytes
+from plumbline.train.monitor.record import gpu_share, memory_bytes, memory_share
+
+MOST_MEMORY = 0.85
+"""Share of the memory in use, of the GPU or else of the machine, above which a warning is given."""
 
 
 class EpochLine(Callback):
@@ -23,13 +26,11 @@ class EpochLine(Callback):
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Log the progress of the run and its scores."""
-        history: Any = getattr(pl_module, "history", None)
-        metrics: Any = getattr(pl_module, "metrics", ())
-        row = history[-1] if history else {}
-        said = [f"{name.replace('_', ' ')} {row.get(name, math.nan):.3f}" for name in ("train_loss", *metrics)]
-        log.info("epoch %d of at most %d: %s", trainer.current_epoch + 1, self.epochs, ", ".join(said))
+        row = pl_module.history[-1]
+        figures = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in ("train_loss", *pl_module.metrics)]
+        log.info("epoch %d of at most %d: %s", trainer.current_epoch + 1, self.epochs, ", ".join(figures))
 
 
 class Monitor(Callback):
@@ -38,12 +39,15 @@ class Monitor(Callback):
     A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
     all processes, and memory: the most that this process has used (bytes), and the largest share that was in use by
     anybody. On a GPU also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is
-    installed. TensorBoard has the figures of each line, MLflow those of each epoch.
+    installed. TensorBoard has the figures of each line, MLflow those of each epoch. A warning names the first batch
+    that takes nearly all memory.
     """
 
-    def __init__(self, path: Path, memory: MemoryAlarm) -> None:
-        """Write into `path`; `memory` checks the memory in each batch."""
-        self.path, self.memory = path, memory
+    def __init__(self, path: Path, section: str = "train") -> None:
+        """Write into `path`; `section`: of the params with the run's `batch_size`."""
+        self.path, self.section = path, section
+        self._memory = 0.0
+        """Largest share of the memory in use so far."""
         self._buildings = 0
         self._step = 0
         """The last one that has a line."""
@@ -65,6 +69,19 @@ class Monitor(Callback):
         """Stop the clock: training ends here."""
         self._ended = time.monotonic()
 
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        """Look at the memory at the peak of a batch: all is computed, and no gradient yet."""
+        before, share = self._memory, memory_share(pl_module.device)
+        self._memory = max(before, share)
+        if before <= MOST_MEMORY < share:
+            log.warning(
+                "%s: %.0f %% of the memory is in use. Lower %s.batch_size (%s.accumulate keeps the step)",
+                self.section,
+                100 * share,
+                self.section,
+                self.section,
+            )
+
     def on_train_batch_end(
         self, trainer: Any, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -79,28 +96,24 @@ class Monitor(Callback):
                 if isinstance(logger, TensorBoardLogger):  # to tell MLflow takes too long to be done within an epoch
                     logger.log_metrics({f"monitor/{name}": value for name, value in figures.items()}, step)
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Write the epoch's line."""
-        history: Any = getattr(pl_module, "history", None)
-        row = dict(history[-1]) if history else {}
-        row["loss"] = row.pop("train_loss", math.nan)
+        row = dict(pl_module.history[-1])
+        row["loss"] = row.pop("train_loss")
         figures = self._write(trainer, pl_module, {"kind": "epoch", **row})
         pl_module.log_dict({f"monitor/{name}": value for name, value in figures.items()}, rank_zero_only=True)
 
-    def _write(self, trainer: Trainer, pl_module: LightningModule, line: dict[str, Any]) -> dict[str, float]:
+    def _write(self, trainer: Trainer, pl_module: Any, line: dict[str, Any]) -> dict[str, float]:
         if not trainer.is_global_zero:
             return {}
-        device = pl_module.device
-        norm: Any = pl_module.gradient_norm
         until = self._ended or time.monotonic()
         figures = {
-            "gradient_norm": float(norm),
+            "gradient_norm": float(pl_module.gradient_norm),
             "samples_per_second": trainer.world_size * self._buildings / max(until - self._begun, 1e-9),
-            "memory_bytes": float(memory_bytes(device)),
-            "memory_share": self.memory.most,
+            "memory_bytes": float(memory_bytes(pl_module.device)),
+            "memory_share": self._memory,
         }
-        busy = gpu_share(device)
-        if busy is not None:
+        if (busy := gpu_share(pl_module.device)) is not None:
             figures["gpu_share"] = busy
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         line |= {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, "learning_rate": rate, **figures}
@@ -120,9 +133,3 @@ def _epoch(line: str) -> float:
         return float(json.loads(line)["epoch"])
     except ValueError:
         return math.inf
-
-
-def monitors(path: Path, section: str) -> list[Callback]:
-    """Return the callbacks that watch a run of this section; `path` of the lines."""
-    memory = MemoryAlarm(section)
-    return [memory, Monitor(path, memory)]

@@ -1,8 +1,7 @@
-"""Record a run and its machine; needs no torch."""
+"""Record a run and its machine; torch is loaded where a GPU is asked for."""
 
 from __future__ import annotations
 
-import csv
 import importlib.metadata
 import os
 import platform
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil  # type: ignore[import-untyped]
 
-from plumbline.core.extras import is_installed
-from plumbline.core.files import atomic_file
+from plumbline.core.files import write_csv
 
 if TYPE_CHECKING:
     import torch
@@ -83,11 +81,6 @@ def free_bytes(gpu: bool) -> int:
 def number_here() -> int:
     """Return the number of this process on this machine, from torchrun or SLURM; 0 without them."""
     return int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0")
-
-
-def total_bytes() -> int:
-    """Return the memory of the machine, or of the container."""
-    return machine().total
 
 
 def machine(group: Path = GROUP) -> Memory:
@@ -166,28 +159,15 @@ def hardware() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": total_bytes(),
+        "memory_bytes": machine().total,
         "gpus": _gpus(),
     }
 
 
 def _gpus() -> list[str]:
-    """Return the names of the GPUs, from torch or else from `nvidia-smi`."""
-    if is_installed("torch"):
-        import torch
+    import torch
 
-        return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    try:
-        said = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in said.splitlines() if line.strip()]
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
 
 
 def _processor() -> str:
@@ -201,17 +181,13 @@ def _processor() -> str:
 
 def write_history(history: list[dict[str, float]], metrics: Sequence[str], path: Path) -> None:
     """Write the run's curve as CSV, one row per epoch."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, _columns(metrics), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rounded(history, metrics))
+    write_csv(rounded(history, metrics), path)
 
 
 def rounded(history: list[dict[str, float]], metrics: Sequence[str]) -> list[dict[str, float]]:
     """Return the rounded figures of each epoch: number (from 1), loss, `metrics` of the tune split, and rate."""
-    rows = [{key: round(row.get(key, float("nan")), 6) for key in _columns(metrics)} for row in history]
-    return [{**row, "epoch": int(row["epoch"]) + 1} for row in rows]
-
-
-def _columns(metrics: Sequence[str]) -> tuple[str, ...]:
-    return "epoch", "train_loss", *metrics, "learning_rate"
+    columns = ("train_loss", *metrics, "learning_rate")
+    return [
+        {"epoch": int(row["epoch"]) + 1, **{key: round(row.get(key, float("nan")), 6) for key in columns}}
+        for row in history
+    ]
