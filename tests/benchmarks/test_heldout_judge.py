@@ -1,13 +1,12 @@
 """Cities judged beside least squares: the figures by hand, and what is said of a wrong input."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.heldout.judge import examine, main
+from benchmarks.heldout.judge import examine
 from benchmarks.heldout.scores import MODEL, Scores, score, table
 from benchmarks.makers.ninth.city import make_city
 from plumbline.validate.metrics import chance_calibration_error
@@ -69,10 +68,3 @@ def test_scores_count_what_they_say():
     assert "**0.500** ± 0.354 (≥ 0.82)" in shown
     assert "| 0.400 ± 0.306 (≤ 0.6) |" in shown
     assert "**0.667** ± 0.272 (0.88 to 0.92)" in shown
-
-
-def test_a_city_that_is_not_there_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["judge", str(tmp_path / "c")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert (ended.value.code, capsys.readouterr().err.startswith(f"ERROR {tmp_path / 'c'}: ")) == (2, True)

@@ -158,12 +158,6 @@ def test_what_cannot_be_scored_is_named(change, said, files):
         read_beside(*files(*change(SAID, LABELS)))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
-    assert capsys.readouterr().err == f"ERROR {tmp_path / 'a.csv'}: no such file.\n"
-
-
 def test_the_list_is_counted_as_a_user_finds_it(files):
     found = inspection(read_beside(*files()))
     # Flagged: 6, which is sound, and 1. Damaged: 1, 2 (judged, not flagged) and 3 (left out).

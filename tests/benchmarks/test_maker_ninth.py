@@ -14,7 +14,6 @@ from benchmarks.makers.ninth.__main__ import main
 from benchmarks.makers.ninth.city import make_city
 from benchmarks.makers.ninth.failures import FAILURES, MECHANISMS, NONE, largest_settlement, peck
 from benchmarks.makers.ninth.line import draw_line
-from benchmarks.makers.ninth.observe import Track
 from benchmarks.makers.ninth.series import draw_course, draw_gaps, draw_noise
 from benchmarks.makers.ninth.settings import BANDS
 from benchmarks.makers.ninth.strain import QUADRANTS, lay_lattice
@@ -189,11 +188,6 @@ def test_footprints_have_the_frames_of_their_buildings_and_do_not_meet(town):
         np.testing.assert_array_equal(shapely.contains_xy(outline, one.on_map(places)), one.holds(places))
     _, distance = shapely.STRtree(outlines).query_nearest(outlines, exclusive=True, return_distance=True)
     assert distance.min() > 3 - 1e-6
-
-
-def test_a_track_looks_as_in_the_design():
-    los = Track("A", 347.64, 30.97, np.arange(2)).los
-    assert los == pytest.approx([-0.503, -0.110, 0.857], abs=1e-3)
 
 
 def test_every_course_goes_from_none_to_all():

@@ -13,20 +13,12 @@ from plumbline.prepare.audit.distributions import (
     compare,
     kolmogorov_smirnov,
     shift,
-    stability_index,
 )
-from plumbline.prepare.audit.reference import as_kept, describe_columns
+from plumbline.prepare.audit.reference import describe_columns, read_columns
 
 COLUMN = (
     st.lists(st.floats(-100, 100) | st.integers(0, 3).map(float), min_size=1, max_size=60).map(sorted).map(np.array)
 )
-
-
-def test_the_index_of_known_shares():
-    """Two bins, a half each against a quarter and three quarters: (1/4) ln 2 + (1/4) ln 1.5, by hand ln(3) / 4."""
-    index = stability_index(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
-    assert index == pytest.approx(np.log(3) / 4)
-    assert stability_index(np.array([0.25, 0.75]), np.array([0.5, 0.5])) == pytest.approx(index)
 
 
 def test_the_index_of_two_normal_distributions_tends_to_the_square_of_their_distance():
@@ -91,7 +83,7 @@ def test_stored_quantiles_stand_for_their_data():
         5000, {"t.a": np.sort(rng.normal(size=5000)), "t.b": np.sort(rng.integers(1, 4, 5000).astype(float))}
     )
     stored = json.loads(json.dumps(describe_columns(whole)))
-    kept = ColumnValues(5000, {key: as_kept(row) for key, row in stored["quantiles"].items()})
+    kept = read_columns(stored)
     now = ColumnValues(
         3000, {"t.a": np.sort(rng.normal(0.5, 1, 3000)), "t.b": np.sort(rng.integers(1, 3, 3000).astype(float))}
     )

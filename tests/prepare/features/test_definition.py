@@ -70,11 +70,3 @@ def test_a_corner_column_moves_with_its_quadrant(flags):
     source, sign = symmetry(GEOMETRY, *flags)
     moved = values[:, source] * sign
     np.testing.assert_array_equal(moved.argmax(1) - first, quadrant_symmetry(*flags))
-
-
-def test_names_are_unique_and_sides_only_change_places():
-    for columns in TABLES:
-        assert len(set(names(columns))) == len(columns)
-    source, sign = symmetry(GEOMETRY, True, True, True)
-    assert [names(GEOMETRY)[i] for i in source[:2]] == ["side_y", "side_x"]
-    assert sign[:4].tolist() == [1, 1, 1, 1]
