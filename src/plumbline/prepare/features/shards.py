@@ -5,7 +5,7 @@ The files are mapped into memory: several processes that train on them share one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -121,30 +121,26 @@ def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD
 
     The caller sees to atomicity. At least one shard is written.
     """
-    waiting: list[Sequences] = []
-    count = shards = written = 0
-
-    def write(sequences: Sequences) -> None:
-        nonlocal shards, written
-        sequences.save(folder / f"shard-{shards:05d}")
-        shards, written = shards + 1, written + len(sequences)
-
-    last: Sequences | None = None
-    for part in parts:
-        last = part
-        if len(part):
-            waiting.append(part)
-            count += len(part)
-        while count >= buildings:
-            together = concatenate(waiting)
-            write(together.take(np.arange(buildings)))
-            waiting, count = [together.take(np.arange(buildings, count))], count - buildings
-    if count or not shards:
-        everything = concatenate(waiting) if waiting else last
-        if everything is None:
-            raise ValueError("no portion to write")
-        write(everything)
+    written = 0
+    for number, sequences in enumerate(_equal_portions(parts, buildings)):
+        sequences.save(folder / f"shard-{number:05d}")
+        written += len(sequences)
     return written
+
+
+def _equal_portions(parts: Iterable[Sequences], buildings: int) -> Iterator[Sequences]:
+    """Yield portions of so many buildings, and what is left; at least one portion, without buildings perhaps."""
+    waiting: list[Sequences] = []
+    is_first = True
+    for part in parts:
+        waiting.append(part)
+        while (count := sum(map(len, waiting))) >= buildings:
+            together = concatenate(waiting)
+            yield together.take(np.arange(buildings))
+            waiting, is_first = [together.take(np.arange(buildings, count))], False
+    rest = concatenate(waiting)
+    if len(rest) or is_first:
+        yield rest
 
 
 def load_shards(folder: Path) -> Shards:
