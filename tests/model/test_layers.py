@@ -31,14 +31,6 @@ def test_what_is_kept_is_scaled_so_that_the_mean_stays_and_gradients_follow():
     assert 0 < (out == 0).sum() < out.numel()
 
 
-@pytest.mark.parametrize("p", [0.0, 1e-9, 0.999999])
-def test_extreme_probabilities_and_no_values(p):
-    out = Dropout(p).train()(torch.ones(10_000))
-    assert ((out == 0).double().mean() - p).abs() < 0.01
-    assert out.isfinite().all()
-    assert Dropout(p).train()(torch.ones(0, 3)).shape == (0, 3)
-
-
 def step(model, batch):
     """Answers and gradients of one training step, dropout included."""
     torch.manual_seed(7)

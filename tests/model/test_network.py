@@ -1,6 +1,5 @@
 """The parts of the network, each against its formula."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +8,7 @@ from torch import nn
 
 from plumbline.model.encoder import Convolution, Separable, Stream
 from plumbline.model.network import Network, count_parameters, spec_of
-from plumbline.model.spec import LONGEST_LEARNED, Sinusoidal, build_position, new_spec, resolve_position
+from plumbline.model.spec import LONGEST_LEARNED, build_position, new_spec, resolve_position
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from tests.model.made import inputs, small_model
@@ -62,20 +61,6 @@ def test_positions_differ_and_do_not_depend_on_the_values():
         torch.testing.assert_close(values, code(torch.zeros(2, 40, 8)))
         assert (torch.cdist(values, values) + torch.eye(40) > 1e-4).all()
     assert build_position("none", 8, 40) is None
-
-
-def test_sinusoids_are_those_of_the_formula():
-    code = Sinusoidal(8)
-    found = torch.linalg.lstsq(code.project.weight, (code(torch.zeros(1, 30, 8)) - code.project.bias).T).solution
-    place, rate = np.arange(30)[:, None], 1000.0 ** (-np.arange(0, 16, 2) / 16)
-    wanted = np.concatenate([np.sin(place * rate), np.cos(place * rate)], axis=1)
-    # Eight outputs tell eight combinations of the sixteen; the projection of the formula's values is the same.
-    torch.testing.assert_close(
-        code.project.weight @ found,
-        code.project.weight @ torch.tensor(wanted.T, dtype=torch.float32),
-        atol=1e-4,
-        rtol=1e-4,
-    )
 
 
 def test_auto_learns_positions_of_short_sequences_only():

@@ -298,20 +298,6 @@ def test_the_audit_counts_rows_and_does_not_ask_where_they_stand(prepared):
     assert "rows_easy.csv" in (prepared / "audit" / "audit.html").read_text()
 
 
-def test_profile_rows_alone_are_enough(tmp_path):
-    folder = write(tmp_path / "raw" / "old", rows_a=lines(80, 1))
-    ingest([folder], INGEST, tmp_path / "in")
-    prepare(tmp_path / "in", PARAMS, tmp_path / "out")
-    splits = [load_shards(tmp_path / "out" / name) for name in SPLITS]
-    assert all(len(split) for split in splits)
-    folds = [PARAMS.model_copy(update={"folds": 2, "fold": fold}) for fold in range(2)]
-    tested: list[str] = []
-    for fold, params in enumerate(folds):
-        prepare(tmp_path / "in", params, tmp_path / f"fold{fold}")
-        tested += load_shards(tmp_path / f"fold{fold}" / "test").building_id.tolist()
-    assert sorted(tested) == sorted(np.concatenate([split.building_id for split in splits]).tolist())
-
-
 @pytest.mark.parametrize(("same", "sizes"), [("size", 2), ("file", 100)])
 def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes):
     folder = write(tmp_path / "raw" / "old", rows_a=lines(40, 1, sizes))

@@ -55,13 +55,6 @@ def test_a_column_has_not_moved_from_itself(column, random):
     assert found.wasserstein_sd in (0, None)
 
 
-@pytest.mark.parametrize("moved", [[3.0] * 40, [1.0] * 40, [1.0] * 20 + [2.0] * 20])
-def test_a_constant_or_two_valued_column_that_changes_is_noticed(moved):
-    assert shift(np.full(400, 2.0), np.array(moved), 400, 40).psi > 1
-    rare = np.sort(np.r_[np.ones(20), np.full(380, 2.0)])
-    assert shift(rare, np.array(moved), 400, 40).psi > 0.5
-
-
 @pytest.mark.parametrize(("n", "m"), [(400, 40), (2000, 300)])
 def test_the_index_by_chance_is_beyond_its_bound_about_as_rarely_as_it_says(n, m):
     """Of 300 pairs without drift, at most 1 % (here: a few) are beyond; so the bound is neither idle nor absent."""
@@ -70,11 +63,6 @@ def test_the_index_by_chance_is_beyond_its_bound_about_as_rarely_as_it_says(n, m
     ratio = np.array([one.psi / one.psi_chance for one in found])
     assert (ratio > 1).mean() <= 0.02
     assert np.quantile(ratio, 0.99) > 0.6
-
-
-def test_columns_without_values_are_not_compared():
-    one = ColumnValues(3, {"a": np.arange(3.0), "b": np.zeros(0), "c": np.arange(3.0)})
-    assert list(compare(one, ColumnValues(2, {"a": np.arange(2.0), "b": np.arange(2.0), "c": np.zeros(0)}))) == ["a"]
 
 
 def test_stored_quantiles_stand_for_their_data():

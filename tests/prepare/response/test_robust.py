@@ -64,13 +64,6 @@ def test_a_column_that_no_value_of_the_system_needs_changes_nothing():
     np.testing.assert_allclose(same.weight, fit.weight, atol=1e-9)
 
 
-def test_the_prior_answers_where_values_say_nothing():
-    design, values, error, mask, _ = systems(np.random.default_rng(5), count=3)
-    fit = student_fit(design, values, error, np.zeros_like(mask), np.array([2.0, 4.0]))
-    np.testing.assert_array_equal(fit.solution, 0)
-    np.testing.assert_allclose(fit.last_precision, 4)
-
-
 def test_the_last_precision_is_one_over_the_variance_of_the_last_parameter():
     design, values, error, mask, _ = systems(np.random.default_rng(8), count=9)
     fit = student_fit(design, values, error, mask, WEAK)

@@ -7,14 +7,12 @@ from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.noise import Law
-from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers, draw_scatterers
+from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers
 from plumbline.simulate.radar.series import (
     COMMON_NOISE_MM,
     Reference,
-    background,
     common_noise,
     courses,
-    draw_reference,
     measurement_noise,
     true_motion,
 )
@@ -153,24 +151,6 @@ def test_a_building_over_a_tunnel_is_strained_by_it(city):
     assert severity[motion.response.reached].max() > 0.01
     np.testing.assert_allclose(severity[~motion.response.reached], 0, atol=1e-9)
     assert {quiet.scenario(i) for i in range(120)} == {"intact", "tunnel"}
-
-
-def test_tracks_share_the_region_but_not_their_reference(city):
-    layout, track, _ = city
-    points = draw_scatterers(np.random.default_rng(1), layout, BANDS["C"], np.array([[1.0, 0.2], [-1.0, 0.2]]))
-    velocity = np.array([0.0, 0.0, -6.0])
-    los, time = track.los(points.east_north), track.days / 365.25
-    first, second = (
-        background(rng, velocity, points, los, time, draw_reference(rng)) for rng in map(np.random.default_rng, (1, 2))
-    )
-    steady = points.kind != ASTRAY
-    years = (track.days[-1] - track.days[0]) / 365.25
-    rate = (first[:, -1] - first[:, 0]) / years
-    expected = los @ velocity
-    assert np.ptp(rate[steady] - expected[steady]) < 1e-9  # one reference for the whole track
-    assert abs((rate - expected)[steady].mean()) < 3
-    assert np.std((rate - expected)[~steady]) > 5
-    assert abs(first[steady].mean() - second[steady].mean()) > 0.1
 
 
 def many_points(buildings, each, sigma):

@@ -118,8 +118,3 @@ def test_damping_scales_what_departs_from_the_plane():
     rigid = respond(0.0, 0.0).field(0, x, y)
     for w, h, r in zip(whole, half, rigid, strict=True):
         np.testing.assert_allclose(h - r, 0.5 * (w - r), atol=1e-9)
-
-
-def test_a_building_far_away_is_not_reached():
-    assert respond(1.0, 1.0).reached.tolist() == [True, True, False]
-    assert np.abs(respond(1.0, 1.0).field(2, np.zeros(1), np.zeros(1))).max() < 1e-3

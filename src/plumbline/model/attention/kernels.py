@@ -15,7 +15,7 @@ from plumbline.core.extras import is_installed
 from plumbline.model.attention.layers import Kernel, Keys, Tokens, fused, key_mask, padded_tokens
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def runs_triton(device: str) -> bool:
     """Return whether the Triton kernels run on a type of device: a GPU, or where `TRITON_INTERPRET=1` was set."""
     # An empty folder of that name is taken for a package, too.
@@ -41,8 +41,8 @@ def ragged_attention(
     """
     from plumbline.model.attention import triton_kernels  # Triton is not everywhere
 
-    parts = [part.contiguous() for part in (query_THE, key_THE, value_THE)]
-    return triton_kernels.forward(*parts, Tokens(begin_T, end_T))
+    query, key, value = (part.contiguous() for part in (query_THE, key_THE, value_THE))
+    return triton_kernels.forward(query, key, value, Tokens(begin_T, end_T))
 
 
 @ragged_attention.register_fake
@@ -66,8 +66,9 @@ def ragged_attention_backward(
     """Compute the gradients of query, key and value from that of the answer, `grad_THE`."""
     from plumbline.model.attention import triton_kernels
 
-    parts = [part.contiguous() for part in (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)]
-    return triton_kernels.backward(*parts, Tokens(begin_T, end_T))
+    given = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
+    grad, query, key, value, mixed, total = (part.contiguous() for part in given)
+    return triton_kernels.backward(grad, query, key, value, mixed, total, Tokens(begin_T, end_T))
 
 
 @ragged_attention_backward.register_fake

@@ -161,15 +161,11 @@ def shift_statistics(shifts: Mapping[str, ColumnShift]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: numbers of six digits, None for NaN and infinity, text for dates and names."""
+    """Convert a value for JSON: numbers of six digits, None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return float(f"{value:.6g}") if np.isfinite(value) else None
-    return None if value is None else str(value)
+    return value
