@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
+from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.prepare.abstention import STATUSES
 from plumbline.serve.columns import COLUMNS, DTYPES, JUDGEMENT, LIST_ORDER, has_answer
 from plumbline.serve.predictions import (
@@ -95,28 +96,22 @@ def test_columns_are_the_contracts() -> None:
 
 
 def test_answers_become_judgements_and_abstentions_become_nulls() -> None:
-    table = make_predictions(
-        buildings(["a", "b", "c"]),
-        ["ok", "insufficient_points", "ok"],
-        ["ok", "no_points", "ok"],
-        [12, 2, 40],
-        [[0.1, 0.2, 0.6, 0.1], [np.nan] * 4, [0.7, 0.1, 0.1, 0.1]],
-        [0.65, np.nan, 0.8],
-        [1.5, np.nan, 0.49],
-        [1.0, np.nan, 0.1],
-        [2.0, np.nan, 0.9],
-        [[0.1, 0.1, 0.1, 0.4, 0.3], [np.nan] * 5, [0.75, 0.25, 0, 0, 0]],
-        [[0.1, 0.1, 0.1, 0.7, 0, 0], [np.nan] * 6, [1, 0, 0, 0, 0, 0]],
-        0.03,
-        "7",
-    )
+    none = np.nan
+    about = {"status": ["ok", "insufficient_points", "ok"], "reason": ["ok", "no_points", "ok"], "n_points": [12, 2, 40]}
+    answers = {
+        **dict(zip(PROBABILITIES, ([0.1, none, 0.7], [0.2, none, 0.1], [0.6, none, 0.1], [0.1, none, 0.1]), strict=True)),
+        **{"quadrant_confidence": [0.65, none, 0.8], "damage_rate": [0.03, none, 0.03]},
+        **{"severity_permille": [1.5, none, 0.49], "severity_low": [1.0, none, 0.1], "severity_high": [2.0, none, 0.9]},
+        **{name: [0.1, none, 0.0] for name in CATEGORIES},
+        **{"p_damaged": [0.9, none, 0.25], "mechanism": ["bowl", None, None]},
+    }
+    table = make_predictions(buildings(["a", "b", "c"]), about, pd.DataFrame(answers).loc[[2, 0]], "7")
     assert table["quadrant"].tolist()[::2] == ["SW", "NE"]
     assert table["quadrant_confidence"].tolist()[::2] == [0.65, 0.8]
     assert table["quadrants"].tolist()[::2] == ["NW|SW", "NE|NW"]
     assert table["p_damaged"].tolist()[::2] == [0.9, 0.25]
-    assert table["p_category_3"].tolist()[::2] == [0.4, 0.0]
     assert table["mechanism"].tolist()[0] == "bowl"
-    assert table["mechanism"].isna().tolist() == [False, True, True]  # the last is probably sound
+    assert table["cause"].isna().all()
     assert table["damage_rate"].tolist()[::2] == [0.03, 0.03]
     assert table["burland_category"].tolist()[::2] == [3, 0]
     assert table.loc[1, list(JUDGEMENT)].isna().all()

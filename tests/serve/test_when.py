@@ -10,7 +10,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import Asked
 from plumbline.serve.columns import WHEN
 from plumbline.serve.judgement import Model, judge
-from plumbline.serve.when import DATES, FIGURES, RATES, Severity, course_rows, when_columns
+from plumbline.serve.when import DATES, FIGURES, RATES, course_rows, when_columns
 from tests.serve.made import PERIOD, SHARE, answers_of, courses_of
 
 ONSETS = np.array([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95])
@@ -19,13 +19,10 @@ COUNT = 10
 
 
 def said(p_damaged=0.95, courses=None, severity=2.0):
-    value = np.full(COUNT, severity)
-    found = when_columns(
-        courses_of(BUILDING, ONSETS) if courses is None else courses,
-        np.broadcast_to(np.asarray(p_damaged, float), COUNT),
-        Severity(value, value / 2, value * 2),
-    )
-    return pd.DataFrame(found)
+    answers = pd.DataFrame({"p_damaged": np.broadcast_to(np.asarray(p_damaged, float), COUNT)})
+    answers = answers.assign(severity_permille=severity, severity_low=severity / 2, severity_high=severity * 2)
+    table = when_columns(courses_of(BUILDING, ONSETS) if courses is None else courses, answers)
+    return table.reindex(range(COUNT))
 
 
 def judged(damage_rate):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import geopandas
 import numpy as np
@@ -20,9 +19,9 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
-from plumbline.export.interface import CATEGORIES, PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
+from plumbline.export.interface import PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
-from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, WHEN, WHOLE, has_answer
+from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.qgis.descriptions import describe
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
@@ -39,77 +38,32 @@ SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 
 def make_predictions(
-    buildings: geopandas.GeoDataFrame,
-    status: Sequence[str],
-    reason: Sequence[str],
-    n_points: ArrayLike,
-    probability: ArrayLike,
-    confidence: ArrayLike,
-    severity_permille: ArrayLike,
-    severity_low: ArrayLike,
-    severity_high: ArrayLike,
-    category_probability: ArrayLike,
-    mechanism_probability: ArrayLike,
-    damage_rate: ArrayLike,
-    model_version: str,
-    when: Mapping[str, NDArray[Any]] = MappingProxyType({}),
-    cause: ArrayLike | None = None,
-    whole: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    buildings: geopandas.GeoDataFrame, about: Mapping[str, ArrayLike], answers: pd.DataFrame, model_version: str
 ) -> geopandas.GeoDataFrame:
-    """Put the answers for B buildings into the contract's table.
+    """Put what is known of F buildings into the contract's table; a column that nobody gives is empty.
 
     Args:
         buildings: `building_id` and footprint, with a CRS.
-        status: (B,) of `STATUSES`.
-        reason: (B,) `ok`, or one of `ABSTENTIONS`.
-        n_points: (B,) usable points.
-        probability: (B, 4) of the quadrants, in the order of `compass.QUADRANTS`.
-        confidence: (B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
-        severity_permille, severity_low, severity_high: (B,) tensile strain and its interval, permille.
-        category_probability: (B, 5). mechanism_probability: (B, M), in the order of `strain.MECHANISMS`.
-        damage_rate: (B,) share of damaged buildings that severities and probabilities stand for, or one for all.
+        about: columns (F,) of every building: `status`, `reason`, `n_points`, and perhaps `WHOLE`.
+        answers: a row for each building that the model was asked about; its index is the row in `buildings`. With
+            `PROBABILITIES`, `quadrant_confidence`, the severity and its interval, `p_damaged`, `CATEGORIES`,
+            `mechanism` and `damage_rate`, and perhaps `cause` and `WHEN`.
         model_version: of the package that answered.
-        when: columns `WHEN` (B,), where something is said of it.
-        cause: (B,) name of the cause that reaches a building, or None.
-        whole: columns `WHOLE` (B,), as `when`.
 
     The judgement is left out where the reason is none of `ANSWERED_REASONS`, but for the columns `ASKED`.
     """
-    p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
-    severity = np.asarray(severity_permille, float)
-    categories = np.asarray(category_probability, float).reshape(-1, len(CATEGORIES))
-    best = np.where(np.isfinite(p), p, -1.0).argmax(axis=1)
-    table = geopandas.GeoDataFrame(
-        {
-            "building_id": buildings["building_id"].to_numpy(),
-            "status": np.asarray(status, object),
-            "reason": np.asarray(reason, object),
-            "n_points": np.asarray(n_points),
-            "quadrant": np.array(QUADRANTS, object)[best],
-            "quadrant_confidence": np.asarray(confidence, float),
-            "quadrants": probable_set(p),
-            **{name: p[:, i] for i, name in enumerate(PROBABILITIES)},
-            "severity_permille": severity,
-            "severity_low": np.asarray(severity_low, float),
-            "severity_high": np.asarray(severity_high, float),
-            "burland_category": category(severity),
-            "p_damaged": 1 - categories[:, 0],
-            **{name: categories[:, number] for number, name in enumerate(CATEGORIES)},
-            "mechanism": named_mechanism(np.asarray(mechanism_probability, float), 1 - categories[:, 0]),
-            "damage_rate": damage_rate,
-            "cause": np.full(len(p), None, object) if cause is None else cause,
-            **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
-            **{name: whole.get(name, np.full(len(p), None, object)) for name in WHOLE},
-            "model_version": model_version,
-        },
-        geometry=buildings.geometry.to_numpy(),
-        crs=buildings.crs,
-    )
-    table = table.astype({"burland_category": "Int64"})
-    unanswered, asked = ~has_answer(table), table["p_damaged"].notna().to_numpy()
-    table.loc[unanswered, [name for name in JUDGEMENT if name not in ASKED]] = None
-    table.loc[unanswered & ~asked, list(ASKED)] = None
-    return _typed(table)
+    p = answers[list(PROBABILITIES)].to_numpy(float)
+    answers = answers.assign(
+        quadrant=np.array(QUADRANTS, object)[np.where(np.isfinite(p), p, -1.0).argmax(axis=1)],
+        quadrants=probable_set(p),
+        burland_category=category(answers["severity_permille"].to_numpy(float)),
+    ).reindex(pd.RangeIndex(len(buildings)))
+    named = answers.assign(building_id=buildings["building_id"].to_numpy(), model_version=model_version, **about)
+    named = named.reindex(columns=list(DTYPES)).astype({"burland_category": "Int64"})
+    unanswered, asked = ~has_answer(named), named["p_damaged"].notna().to_numpy()
+    named.loc[unanswered, [name for name in JUDGEMENT if name not in ASKED]] = None
+    named.loc[unanswered & ~asked, list(ASKED)] = None
+    return _typed(geopandas.GeoDataFrame(named, geometry=buildings.geometry.to_numpy(), crs=buildings.crs))
 
 
 def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
