@@ -31,15 +31,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A named point of the chart, such as a threshold."""
-
-    name: str
-    x: float
-    y: float
-
-
-@dataclass(frozen=True)
 class Estimate:
     """One figure, with its interval where it has one."""
 
@@ -54,7 +45,6 @@ def line_chart(
     x_label: str,
     y_label: str,
     lines: Sequence[Line],
-    marks: Sequence[Mark] = (),
     x_range: Range = (0.0, 1.0),
     y_range: Range = (0.0, 1.0),
     paper: str = "#fff",
@@ -82,10 +72,6 @@ def line_chart(
         row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - index)
         parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
         parts.append(svg_text(LEFT + 40, row, line.name, "start"))
-    for mark in marks:
-        x, y = place(mark.x, mark.y)
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="currentColor"/>')
-        parts.append(svg_text(x + 8, y - 6, mark.name, "start"))
     corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
     defined = f'<clipPath id="{plot}"><rect {corner}/></clipPath>'
     return svg_document(title, HEIGHT, paper, [defined, *parts])

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.params.validate import OF_BUILDINGS
-from plumbline.reporting.charts import Line, line_chart
 from plumbline.validate.evidence import Evidence
 from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
 from plumbline.validate.metrics import Figures, Float, Judged, accuracy_by_coverage, confidence_bins, share_error
@@ -196,7 +195,7 @@ def _confusion(true: NDArray[np.integer], said: NDArray[np.integer], size: int) 
 
 def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping[str, Figures]], name: str) -> None:
     """Write tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage,
-    interval coverage on each slice; and drawings (SVG) of reliability and coverage.
+    interval coverage on each slice.
 
     Args:
         folder: is there. evidence: answers for B buildings. table: slice -> artifact -> figures. name: of the artifact.
@@ -227,31 +226,12 @@ def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping
         ("slice", "buildings", "coverage", "standard_error", "mean_width_permille"),
         ((part, int(figures["buildings"]), *_held(figures)) for part, figures in held),
     )
-    _draw(folder, bins, curve, name)
 
 
 def _held(figures: Figures) -> tuple[float, ...]:
     held = figures["interval_coverage"]
     return tuple(
         round(value, 4) for value in (held, share_error(held, int(figures["buildings"])), figures["interval_width"])
-    )
-
-
-def _draw(folder: Path, bins: list[Figures], curve: list[Figures], name: str) -> None:
-    reliability = [
-        Line(name, [(row["confidence"], row["accuracy"]) for row in bins]),
-        Line("calibrated", [(0, 0), (1, 1)], dashed=True),
-    ]
-    (folder / "reliability.svg").write_text(
-        line_chart("How often the quadrant is right", "confidence", "quadrant accuracy", reliability),
-        encoding="utf-8",
-    )
-    covered = [Line(name, [(row["coverage"], row["accuracy"]) for row in curve])]
-    (folder / "coverage.svg").write_text(
-        line_chart(
-            "Quadrant accuracy of the most confident", "share of the damaged buildings", "quadrant accuracy", covered
-        ),
-        encoding="utf-8",
     )
 
 
