@@ -223,12 +223,10 @@ SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseli
         (spoil.random_weights, QUADRANT | SEVERITY, None),
         (spoil.swapped_quadrants, QUADRANT, {"quadrant_accuracy", "expected_calibration_error"}),
         (spoil.percent, SEVERITY, {"severity_mae", "interval_coverage", "missed_share"}),
-        (spoil.pruned_to_5_percent, QUADRANT | SEVERITY, None),
         (spoil.wrong_city, {WIDE}, None),
         (spoil.overconfident, {"expected_calibration_error pruned all max"}, {"expected_calibration_error"}),
         (spoil.narrow_interval, {"interval_coverage pruned all min"}, {"interval_coverage"}),
         (spoil.wide_interval, {WIDE}, {"interval_width"}),
-        (spoil.narrow_novelty, {"novelty_change pruned all max"}, {"novelty_change", "judged_share"}),
         (spoil.open_to_all, {"novelty_change pruned all max"}, {"novelty_change"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -279,19 +277,12 @@ def test_a_model_that_takes_bowls_for_nothing_is_blocked_and_the_mechanism_named
 
 
 @pytest.mark.slow
-def test_int8_of_all_operators_is_blocked(gate, models, unspoiled):
-    train = load_shards(unspoiled / "data" / "prepare" / "train")
-    spoil.quantize_everything(models / "export" / "pruned.onnx", models / "export" / "int8.onnx", train)
-    found = blocking(gate())
-    assert "parity_probability int8 all max" in found
-    assert all(" int8 " in rule for rule in found)
-
-
-@pytest.mark.slow
 def test_one_ruined_slice_is_blocked_and_named(gate, models):
     spoil.ruin_small_buildings(models / "export" / "pruned.onnx")
     found = gate()
-    assert "severity_mae pruned worst max_drop_vs float32" in blocking(found)
+    assert {"severity_mae pruned worst max_drop_vs float32", "parity_severity_permille pruned all max"} <= blocking(
+        found
+    )
     asked = ("severity_mae", "pruned", "worst")
     (rule,) = (rule for rule in found["rules"] if (rule["metric"], rule["artifact"], rule["slice"]) == asked)
     assert rule["worst_slice"] == "area:0-100"
