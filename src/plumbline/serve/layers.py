@@ -88,9 +88,11 @@ def layer_names(tracks: Sequence[str]) -> list[str]:
     names: list[str] = []
     for track in tracks:
         plain = re.sub(r"[^A-Za-z0-9]+", "_", track).strip("_")[:LONGEST_NAME] or "track"
-        taken = {name.lower() for name in names}
-        numbered = (f"{SCATTERERS}_{plain}{end}" for end in ("", *(f"_{number}" for number in range(2, len(tracks) + 2))))
-        names.append(next(name for name in numbered if name.lower() not in taken))
+        name, number = f"{SCATTERERS}_{plain}", 1
+        while name.lower() in {taken.lower() for taken in names}:
+            number += 1
+            name = f"{SCATTERERS}_{plain}_{number}"
+        names.append(name)
     return names
 
 
