@@ -355,7 +355,7 @@ def test_where_the_model_says_nothing_the_file_does_or_a_warning(tiny, city, tmp
 def test_a_file_with_any_of_the_sections_will_do(tiny, city, tmp_path):
     ended = call(tiny, city, tmp_path, tiny.data("train"), {"adapt": {**FAST, "rank": 5, "min_interval_labels": 5000}})
     assert ended.code == 0, ended.err
-    assert " labels, 5000 are needed to set the interval anew; kept as in the base" in ended.err
+    assert " labels, 5000 are needed to fit the interval; as in the base" in ended.err
     assert load_adapter(tmp_path / "adapters" / "one").about.made["params"]["adapt"]["rank"] == 5
     ended = call(tiny, city, tmp_path, tiny.data("train"), {"adept": FAST})
     assert (ended.code, "ERROR mine.yaml: adept: no section of a params file" in ended.err) == (2, True)
@@ -414,7 +414,7 @@ def test_labels_of_one_kind_and_a_wrong_id_are_told(tiny, city, tmp_path):
     assert ended.code == 0, ended.err
     assert "labels are of category 0: from these a model learns to say it of every building" in ended.err
     assert "held out: no quadrant accuracy: no label has a quadrant" in ended.err
-    kept = re.search(r"INFO 0 of (\d+) labels have a quadrant, (\d+) are needed to set the temperature anew", ended.err)
+    kept = re.search(r"INFO 0 of (\d+) labels have a quadrant, (\d+) are needed to fit the temperature", ended.err)
     assert kept, ended.err
     assert kept[2] == "40"
     ended = run_cli("adapters", "list", cwd=tmp_path)
