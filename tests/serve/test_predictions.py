@@ -97,9 +97,15 @@ def test_columns_are_the_contracts() -> None:
 
 def test_answers_become_judgements_and_abstentions_become_nulls() -> None:
     none = np.nan
-    about = {"status": ["ok", "insufficient_points", "ok"], "reason": ["ok", "no_points", "ok"], "n_points": [12, 2, 40]}
+    about = {
+        "status": ["ok", "insufficient_points", "ok"],
+        "reason": ["ok", "no_points", "ok"],
+        "n_points": [12, 2, 40],
+    }
     answers = {
-        **dict(zip(PROBABILITIES, ([0.1, none, 0.7], [0.2, none, 0.1], [0.6, none, 0.1], [0.1, none, 0.1]), strict=True)),
+        **dict(
+            zip(PROBABILITIES, ([0.1, none, 0.7], [0.2, none, 0.1], [0.6, none, 0.1], [0.1, none, 0.1]), strict=True)
+        ),
         **{"quadrant_confidence": [0.65, none, 0.8], "damage_rate": [0.03, none, 0.03]},
         **{"severity_permille": [1.5, none, 0.49], "severity_low": [1.0, none, 0.1], "severity_high": [2.0, none, 0.9]},
         **{name: [0.1, none, 0.0] for name in CATEGORIES},
