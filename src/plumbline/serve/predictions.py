@@ -35,6 +35,8 @@ SCATTERERS, BUILDINGS = "scatterers", "buildings"
 COMPARED, LEVELLING = "compared", "levelling"
 """Layers of a GeoPackage of `plumbline compare`."""
 SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
+IDENTITY = ("building_id", "status", "reason", "model_version")
+"""Columns that no building lacks."""
 
 
 def make_predictions(
@@ -189,27 +191,32 @@ def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     table = _typed(predictions)
     answered = has_answer(table)
     empty = table[list(JUDGEMENT)].isna()
-    for name in ("building_id", "status", "reason", "model_version", "geometry"):
-        _refuse(table, table[name].isna(), f"{name} is empty")
-    _refuse(table, ~table["status"].isin(STATUSES), f"status is none of {', '.join(STATUSES)}")
-    _refuse(table, ~table["reason"].isin((OK, *ABSTENTIONS)), f"reason is none of {', '.join((OK, *ABSTENTIONS))}")
-    _refuse(table, (table["status"] == OK) != (table["reason"] == OK), "status and reason contradict each other")
-    for name in JUDGEMENT:
-        if name not in OPTIONAL:
-            _refuse(table, answered & empty[name], f"{name} is empty although the reason is {OK} or unsure_where")
-        if name not in ASKED:
-            _refuse(table, ~answered & ~empty[name], f"{name} is given although the building has no answer")
-    _refuse(table, answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}")
-    expected = category(table["severity_permille"])
     categories = table["burland_category"].fillna(-1).to_numpy(np.int64)
-    _refuse(table, answered & (categories != expected), "burland_category is not the one of severity_permille")
+    rules = [
+        *((table[name].isna(), f"{name} is empty") for name in (*IDENTITY, "geometry")),
+        (~table["status"].isin(STATUSES), f"status is none of {', '.join(STATUSES)}"),
+        (~table["reason"].isin((OK, *ABSTENTIONS)), f"reason is none of {', '.join((OK, *ABSTENTIONS))}"),
+        ((table["status"] == OK) != (table["reason"] == OK), "status and reason contradict each other"),
+        *(
+            (answered & empty[name], f"{name} is empty although the reason is {OK} or unsure_where")
+            for name in JUDGEMENT
+            if name not in OPTIONAL
+        ),
+        *(
+            (~answered & ~empty[name], f"{name} is given although the building has no answer")
+            for name in JUDGEMENT
+            if name not in ASKED
+        ),
+        (answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}"),
+        (
+            answered & (categories != category(table["severity_permille"])),
+            "burland_category is not the one of severity_permille",
+        ),
+    ]
+    for is_wrong, words in rules:
+        if np.any(is_wrong):
+            raise ValueError(f"building {table['building_id'].iloc[int(np.argmax(is_wrong))]}: {words}")
     return table
-
-
-def _refuse(table: geopandas.GeoDataFrame, is_wrong: ArrayLike, what: str) -> None:
-    wrong = np.asarray(is_wrong, bool)
-    if wrong.any():
-        raise ValueError(f"building {table['building_id'].iloc[int(wrong.argmax())]}: {what}")
 
 
 def geojson_text(table: geopandas.GeoDataFrame) -> str:
