@@ -44,6 +44,7 @@ def test_the_projects_own_file_is_good():
     params = load_params(ROOT / "params.yaml")
     assert params.prepare.min_points == GOOD["prepare"]["min_points"]
     assert len(params.gate.rules) == len(GOOD["gate"]["rules"])
+    params.gate.check_cities(["bergen"])  # they hold for whatever cities there are
 
 
 @pytest.mark.parametrize(
@@ -66,71 +67,63 @@ def test_a_missing_key_is_named(key):
     assert refusal(without(key)) == f"my.yaml: {key}: missing."
 
 
+REFUSED = {
+    # of the wrong type
+    **{("train.epochs", value): f"{value!r} found; " for value in ("many", 2.5, None, True, 0)},
+    ("train.augment", "perhaps"): "'perhaps' found; ",
+    ("train.batch_size", True): "True found; ",
+    ("train.batch_size", "many"): "'many' found; a whole number of buildings needed, or `auto`",
+    ("model.attention", "flash"): "'flash' found; one of none, sdpa, ragged needed",
+    ("train", 7): "7 found; ",
+    ("model", (1, 2)): "",
+    ("prepare.split", (1, 2)): "",
+    # out of range
+    ("train.learning_rate", 0): "0 found; Input should be greater than 0",
+    ("model.dropout", 1): "1 found; Input should be less than 1",
+    ("prepare.split.test", 0): "0 found; Input should be greater than 0",
+    ("export.opset", 21): "21 found; Input should be less than or equal to 20",
+    ("train.severity_weight", 1e30): "1e+30 found; Input should be less than or equal to 1000000",
+    ("compress.distil_weight", 1e30): "1e+30 found; Input should be less than or equal to 1000000",
+    ("compress.pruning_ratio", None): "None found; ",
+    ("compress.importance", "looks"): "'looks' found; one of taylor, magnitude needed",
+    ("package.name", "Über"): "'Über' found; ",
+    ("gate.rules", ()): "",
+    ("simulate.cities", ()): "",
+    # no number
+    ("train.freeze", True): "True found; neither yes nor no is meant here",
+}
+
+
+@pytest.mark.parametrize(("key", "value"), REFUSED, ids=str)
+def test_a_value_is_refused_by_its_key_with_what_was_found(key, value):
+    said = refusal(changed(key, list(value) if isinstance(value, tuple) else value))
+    assert said.startswith(f"my.yaml: {key}: {REFUSED[key, value]}")
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "found"),
+    ("section", "keys", "words"),
     [
-        ("train.epochs", "many", "'many' found"),
-        ("train.epochs", 2.5, "2.5 found"),
-        ("train.epochs", None, "None found"),
-        ("train.learning_rate", "fast", "'fast' found"),
-        ("train.augment", "perhaps", "'perhaps' found"),
-        ("train.epochs", True, "True found"),
-        ("train.learning_rate", True, "True found"),
-        ("train.batch_size", True, "True found"),
-        ("train.batch_size", "many", "'many' found"),
-        ("train.weight_decay", False, "False found"),
-        ("model.attention", "flash", "'flash' found"),
-        ("model.position", 3, "3 found"),
-        ("train", 7, "7 found"),
-        ("gate.rules.0.metric", 5, "5 found"),
+        ("model", {"kernel": 4}, "kernel: 4 found, must be odd"),
+        ("model", {"heads": 7}, "heads: 7 found, must divide twice model.channels"),
+        ("train", {"quadrant_weight": 0, "severity_weight": 0}, "quadrant_weight, severity_weight: 0 and 0 found"),
+        ("train", {"epochs": 5, "curriculum": {"hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
+        ("train", {"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
+        ("simulate", {"cities": {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}}, "Big Town"),
+        ("prepare", {"split": {"train": True, "tune": 1, "calibrate": 1, "test": 1}}, "neither yes nor no is meant"),
+        ("score", {"alarms": [{"name": "same", "when": "p_damaged > 0.5"}] * 2}, "two rules have the name same"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_named_with_what_was_found(key, value, found):
-    said = refusal(changed(key, value))
-    assert said.startswith(f"my.yaml: {key}: {found}; ")
-
-
-def test_a_batch_size_may_be_automatic_and_the_refusal_says_so():
-    assert "a whole number of buildings needed, or `auto`" in refusal(changed("train.batch_size", "many"))
-
-
-@pytest.mark.parametrize("key", ["model", "gate.rules", "prepare.split"])
-def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
-    wrong = {"a": 1} if key == "gate.rules" else [1, 2]
-    assert key in refusal(changed(key, wrong))
+def test_what_does_not_go_together_is_named(section, keys, words):
+    said = refusal(changed(section, {**GOOD.get(section, {}), **keys}))
+    assert said.startswith(f"my.yaml: {section}")
+    assert words in said
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("train.epochs", 0),
-        ("train.learning_rate", 0),
-        ("train.learning_rate", -0.1),
-        ("train.weight_decay", -1),
-        ("model.channels", 3),
-        ("model.dropout", 1),
-        ("model.max_attention_length", 0),
-        ("prepare.min_points", 2),
-        ("prepare.buffer_m", -1),
-        ("prepare.block_m", 0),
-        ("prepare.split.test", 0),
-        ("ingest.min_coherence", 1.1),
-        ("simulate.years", 0.1),
-        ("simulate.damaged", -0.1),
-        ("simulate.showcase.buildings", 3),
-        ("compress.pruning_ratio", 1),
-        ("export.opset", 17),
-        ("export.opset", 21),
-        ("validate.min_slice", 0),
-        ("train.seed", -1),
-        ("train.threads", 99_999),
-        ("train.severity_weight", 1e30),
-    ],
+    "keys", [{"communication": "fp16", "precision": "fp16"}, {"communication": "powersgd", "precision": "bf16"}]
 )
-def test_a_value_out_of_range_is_named_with_the_bound(key, value):
-    said = refusal(changed(key, value))
-    assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
-    assert any(word in said for word in ("greater", "less"))
+def test_what_goes_together_is_accepted(keys):
+    parse_params(changed("train", {**GOOD["train"], **keys}))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -144,37 +137,13 @@ def test_what_is_no_finite_number_is_refused(key, value):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("model.kernel", 4, "4 found, must be odd"),
-        ("model.heads", 7, "7 found, must divide twice model.channels"),
-        (
-            "train",
-            {**GOOD["train"], "quadrant_weight": 0, "severity_weight": 0},
-            "train: quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed",
-        ),
-        ("simulate.cities", {}, "at least 1"),
-        ("simulate.cities", {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}, "Big Town"),
-        ("package.name", "Über", "Über"),
-        ("gate.rules", [], "at least 1"),
-    ],
-)
-def test_what_does_not_go_together_is_named(key, value, words):
-    said = refusal(changed(key, value))
-    assert words in said
-    assert key.split(".")[0] in said
-
-
-@pytest.mark.parametrize(
     ("gate", "words"),
     [
         ({}, "one of min, max, max_drop_vs is needed, none found"),
         ({"min": 0.5, "max": 0.9}, "one of min, max, max_drop_vs is needed, min and max found"),
-        ({"max": 0.9, "max_drop_vs": "float32"}, "max and max_drop_vs found"),
         ({"max": 0.9, "margin": 0.1}, "margin goes with max_drop_vs"),
         ({"max": 0.9, "confidence": 0.9}, "confidence goes with max_drop_vs"),
         ({"max_drop_vs": "float32", "confidence": 95}, "95 found"),
-        ({"max_drop_vs": "float32", "confidence": 0.5}, "0.5 found"),
         ({"max_drop_vs": "yesterday"}, "'yesterday' found"),
         ({"max": math.nan}, "nan found"),
         ({"max": 1, "artifact": "int4"}, "'int4' found"),
@@ -184,8 +153,6 @@ def test_what_does_not_go_together_is_named(key, value, words):
         ),
         ({"max": 1, "metric": "qqq"}, "'qqq' found; one of quadrant_accuracy, "),
         ({"max": 1, "slice": "worse"}, "rules.1.slice: 'worse' found; no such name; nearest: worst"),
-        ({"max": 1, "slice": "points:10-20"}, "nearest: points:10-19"),
-        ({"max": 1, "slice": "category:5"}, "nearest: category:"),
         ({"max": 1, "slice": "citty:xband_a"}, "nearest: city:*"),
     ],
 )
@@ -203,17 +170,6 @@ def test_a_city_that_is_not_there_is_refused_with_the_nearest():
     nearest = r"^gate\.rules\.1\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
     with pytest.raises(ParameterError, match=nearest):
         section.check_cities(["xband_a", "xband_c"])
-
-
-def test_the_default_gates_hold_for_whatever_cities_there_are():
-    load_params(ROOT / "params.yaml").gate.check_cities(["bergen"])
-
-
-def test_a_good_gate_is_taken():
-    content = changed("gate.rules", [{"metric": "severity_mae", "artifact": "int8", "max": 0}])
-    (gate,) = parse_params(content).gate.rules
-    assert gate.max == 0
-    assert gate.slice == "all"
 
 
 def test_every_fault_is_told_at_once():
@@ -242,9 +198,6 @@ def test_what_is_no_parameters_file_is_refused_by_name(tmp_path):
     (tmp_path / "deep.yaml").write_text("a: " + "[" * 5000)
     with pytest.raises(InputError, match=r"deep\.yaml: not readable as YAML"):
         load_params(tmp_path / "deep.yaml")
-
-
-def test_a_missing_file_says_where_to_run(tmp_path):
     with pytest.raises(InputError, match=r"none\.yaml: no such file\. Run from the project's root, or give --params"):
         load_params(tmp_path / "none.yaml")
 
@@ -279,12 +232,6 @@ def test_text_of_another_encoding_is_read_by_its_mark_or_refused_by_its_line(tmp
         load_ingest(path)
 
 
-def test_an_empty_file_is_refused(tmp_path):
-    (tmp_path / "params.yaml").write_text("")
-    with pytest.raises(InputError, match=r"params\.yaml: the file"):
-        load_params(tmp_path / "params.yaml")
-
-
 def test_products_are_read_from_a_file_of_that_section_alone(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("ingest: {products: {'*.csv': {incidence_deg: 30.0, heading_deg: 350.0}}}\n")
@@ -313,73 +260,18 @@ def test_any_section_is_read_from_a_file_of_few(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"pruning_ratio": None}, "compress.pruning_ratio: None found"),
-        ({"importance": "looks"}, "'looks' found; one of taylor, magnitude needed"),
-    ],
-)
-def test_a_ratio_and_an_importance_are_checked(given, said):
-    assert said in refusal(changed("compress", {**GOOD["compress"], **given}))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"epochs": 5, "curriculum": {"medium": 2, "hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
-        ({"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
-    ],
-)
-def test_what_training_could_not_keep_is_refused(given, said):
-    assert said in refusal(changed("train", {**GOOD["train"], **given}))
-
-
-@pytest.mark.parametrize(
-    "given", [{"communication": "fp16", "precision": "fp16"}, {"communication": "powersgd", "precision": "bf16"}]
-)
-def test_what_goes_together_is_accepted(given):
-    parse_params(changed("train", {**GOOD["train"], **given}))
-
-
-@pytest.mark.parametrize(("key", "value"), [("train.severity_weight", 1e30), ("compress.distil_weight", 1e30)])
-def test_a_weight_beyond_which_a_loss_overflows_is_refused(key, value):
-    assert f"{key}" in refusal(changed(key, value))
-    assert "1000000" in refusal(changed(key, value))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("train.freeze", True),
-        ("prepare.split", {"train": True, "tune": 1, "calibrate": 1, "test": 1}),
-    ],
-)
-def test_yes_among_numbers_is_refused(key, value):
-    assert f"{key}: " in refusal(changed(key, value))
-    assert "neither yes nor no is meant here" in refusal(changed(key, value))
-
-
-@pytest.mark.parametrize(
     ("rule", "said"),
     [
         ({"when": "p_damaged"}, "one column, one of > >= < <=, and one number needed"),
-        ({"when": "p_damaged > 0.5 or 1"}, "one column, one of"),
         ({"when": "__import__('os') > 1"}, "one column, one of"),
-        ({"when": "p_damaged == 1"}, "one column, one of"),
         ({"when": "p_damaged > 1e999"}, "one column, one of"),
         ({"when": "p_damaged > 0.5", "ends": 0.6}, r"ends 0.6 lies above the limit 0.5 of when (p_damaged > 0.5)"),
         ({"when": "severity_low <= 1", "ends": 0.5}, r"ends 0.5 lies below the limit 1 of when (severity_low <= 1)"),
         ({"when": "p_damaged > 0.5", "in_a_row": 0}, "score.alarms.0.in_a_row: 0 found"),
         ({"when": "p_damaged > 0.5", "name": "a b"}, "score.alarms.0.name: 'a b' found"),
-        ({"when": "p_damaged > 0.5", "if": 1}, "score.alarms.0.if: unknown key"),
         ({"when": "p_damaged > 0.5", "buildings": ["a"]}, "buildings needs place"),
         ({"when": "p_damaged > 0.5", "buildings": ["a"], "place": "t", "within": "a.gpkg"}, "give one of them"),
     ],
 )
 def test_a_rule_of_alarms_that_makes_no_sense_is_refused(rule, said):
     assert said in refusal(changed("score.alarms", [{"name": "bad", **rule}]))
-
-
-def test_two_rules_of_one_name_are_refused():
-    rule = {"name": "same", "when": "p_damaged > 0.5"}
-    assert "two rules have the name same" in refusal(changed("score.alarms", [rule, rule]))
