@@ -1,7 +1,5 @@
 """The share of damaged buildings, and answers at that share."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -135,15 +133,6 @@ def test_answers_that_tell_nothing_leave_every_share_open(count, rate, apart):
     assert HELD_RATE / 2 < found.rate < 2 * HELD_RATE
 
 
-@pytest.mark.parametrize("count", [300, 3000])
-def test_one_sure_building_among_many_that_tell_nothing_leaves_all_but_none_open(count):
-    p = np.full(count, CALIBRATED)
-    p[0] = 0.99999
-    found, _ = estimated(p, CALIBRATED)
-    assert 0.1 / count < found.low < 0.05
-    assert found.high > 0.9
-
-
 def by_noise(rate, seed, factors=(1.0, 1.05, 1.2, 1.6), count=6000):
     """As with Sentinel-1: answers of a city that say less the noisier a building is, and whose odds are then wrong."""
     rng = np.random.default_rng(seed)
@@ -180,33 +169,10 @@ def test_where_the_share_is_given_the_factors_are_found(rate):
 def test_a_share_that_the_points_do_not_show_is_called_so():
     found, _ = estimated(drawn(np.random.default_rng(0), 7000, 0.2, apart=0.4, share=0.5), 0.5)
     assert found.is_vague
-    said = r"\d+\.\d % of the buildings are taken to be damaged, but the points fit many shares \(90 % interval \d"
-    assert re.match(said, str(found))
     assert found.advice.endswith("--damage-rate 0.02")
     assert "--" not in str(found)
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])
-def test_the_estimate_is_the_likeliest_where_answers_are_sure(rate):
-    p = drawn(np.random.default_rng(2), 4000, rate, apart=4.0, share=0.5)
-    likeliest, (found, factor) = likeliest_rate(p, 0.5), estimated(p, 0.5)
-    assert found.rate == pytest.approx(likeliest.rate, rel=0.05)
-    assert found.low <= rate <= found.high
-    assert not found.is_vague
-    assert factor == pytest.approx(1, abs=0.1)
-
-
-def test_a_rate_is_said_in_words():
-    assert str(fixed_rate(0.02)) == "2 % of the buildings are taken to be damaged, as given"
-    assert str(DamageRate(0.0312, 0.014, 0.0666, True)) == (
-        "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.7 %)"
-    )
-    assert "(90 % interval 0 to 100 %)" in str(DamageRate(0.02, 1.01e-5, 0.9991, True))
-    least = DamageRate(0.481, 0.481, 1.0, True, least=0.931)
-    said = r"93.1 % or more of the judged buildings look damaged\. .*, so 48.1 % are taken to be damaged: no estimate"
-    assert re.match(said, str(least))
-    assert least.advice.endswith("--damage-rate 0.9")
     assert fixed_rate(0.02).advice == ""
+    assert DamageRate(0.481, 0.481, 1.0, True, least=0.931).advice.endswith("--damage-rate 0.9")
 
 
 @pytest.mark.parametrize("text", ["0", "1", "2%", "0,02", "nan", "", "Auto"])
@@ -235,60 +201,34 @@ def place_of(value, level):
 seeds, rates = st.integers(0, 500), st.floats(0.001, 0.999)
 
 
-@given(seeds)
-def test_at_the_share_of_its_calibration_nothing_moves(seed):
-    answers = any_answers(seed)
-    found = at_rate(answers, np.array(SHARE), CALIBRATED)
-    np.testing.assert_allclose(found.category_BC, answers.category_probability, atol=1e-9)
-
-
-@given(seeds, rates)
-def test_probabilities_sum_to_one_and_follow_bayes(seed, rate):
-    answers = any_answers(seed)
-    found = at_rate(answers, np.array(SHARE), rate).category_BC
-    np.testing.assert_allclose(found.sum(1), 1, atol=1e-9)
-    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
-    wanted = answers.category_probability * now / SHARE
-    np.testing.assert_allclose(found, wanted / wanted.sum(1, keepdims=True), atol=1e-9)
-
-
 @given(seeds, rates, rates)
 def test_the_more_are_damaged_the_more_severe_is_each(seed, one, other):
     low, high = (at_rate(any_answers(seed), np.array(SHARE), rate) for rate in sorted((one, other)))
     for name in ("severity_B", "low_B", "high_B"):
         assert (getattr(low, name) <= getattr(high, name) + 1e-9).all(), name
     assert (low.category_BC[:, 0] >= high.category_BC[:, 0] - 1e-12).all()
-    assert (high.low_B <= high.severity_B + 1e-9).all()
-    assert (high.severity_B <= high.high_B + 1e-9).all()
-
-
-def moved_levels(answers, rate):
-    """(B, 16) levels by Bayes' rule, where the share `rate` is damaged."""
-    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
-    moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
-    return moved / moved.sum(1, keepdims=True)
 
 
 @given(seeds, rates)
-def test_severity_is_the_median_and_in_category_1_exactly_where_damage_is_as_probable_as_not(seed, rate):
-    answers = any_answers(seed)
-    moved = moved_levels(answers, rate)
-    found = at_rate(answers, np.array(SHARE), rate)
-    np.testing.assert_allclose(place_of(found.severity_B, moved), 0.5, atol=1e-6)
-    undecided = np.abs(found.category_BC[:, 0] - 0.5) < 1e-9
-    np.testing.assert_array_equal(
-        (category(found.severity_B) > 0)[~undecided], (found.category_BC[:, 0] < 0.5)[~undecided]
-    )
-
-
-@given(seeds, rates)
-def test_the_interval_holds_nine_tenths_and_begins_at_0_exactly_where_the_building_may_be_sound(seed, rate):
-    answers = any_answers(seed)
-    moved = moved_levels(answers, rate)
-    found = at_rate(answers, np.array(SHARE), rate)
-    held = place_of(found.high_B, moved) - place_of(found.low_B, moved)
-    np.testing.assert_allclose(held, 0.9, atol=1e-6)
-    np.testing.assert_array_equal(found.low_B == 0, found.category_BC[:, 0] > 1 - 0.9)
+def test_answers_at_a_share_follow_bayes_and_have_their_median_and_interval(seed, rate):
+    answers, share = any_answers(seed), np.array(SHARE)
+    found = at_rate(answers, share, rate)
+    now = np.array([1 - rate, *(rate * share[1:] / CALIBRATED)]) / share
+    category_BC, level_BK = answers.category_probability * now, answers.level_probability * now[OF_LEVEL]
+    level_BK = level_BK / level_BK.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.category_BC, category_BC / category_BC.sum(1, keepdims=True), atol=1e-9)
+    # The median is in category 1 or above exactly where damage is as probable as not.
+    np.testing.assert_allclose(place_of(found.severity_B, level_BK), 0.5, atol=1e-6)
+    sound = found.category_BC[:, 0]
+    decided = np.abs(sound - 0.5) > 1e-9
+    np.testing.assert_array_equal((category(found.severity_B) > 0)[decided], (sound < 0.5)[decided])
+    # The interval holds nine tenths, and begins at 0 exactly where the building may be sound.
+    np.testing.assert_allclose(place_of(found.high_B, level_BK) - place_of(found.low_B, level_BK), 0.9, atol=1e-6)
+    np.testing.assert_array_equal(found.low_B == 0, sound > 1 - 0.9)
+    # Each building may have a share of its own.
+    each = at_rate(answers, share, np.where(np.arange(len(sound)) % 2, rate, 0.3))
+    for part, alone in zip(each, found, strict=True):
+        np.testing.assert_array_equal(part[1::2], alone[1::2])
 
 
 def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
@@ -300,17 +240,3 @@ def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
     for part, same in zip(found, whole, strict=True):
         assert np.isnan(part[3]).all()
         np.testing.assert_array_equal(part[rest], same[rest])
-
-
-def test_at_the_estimated_rate_as_many_are_expected_as_are_estimated():
-    """What expectation maximisation ends at: the mean probability of damage is the rate."""
-    p = drawn(np.random.default_rng(4), 3000, 0.15)
-    rate = likeliest_rate(p, CALIBRATED).rate
-    answers = answers_of(np.full((3000, 4), 0.25), np.where(p > 0.5, 1.0, 0.2), p_damaged=p)
-    # All damage in the proportions of the calibration, as among the damaged the categories keep theirs.
-    share = np.array(SHARE)
-    of_category = np.column_stack([1 - p, p[:, None] * share[1:] / share[1:].sum()])
-    level = of_category[:, OF_LEVEL] / np.bincount(OF_LEVEL)[OF_LEVEL]
-    found = at_rate(answers._replace(level_probability=level), share, rate)
-    assert (1 - found.category_BC[:, 0]).mean() == pytest.approx(rate, rel=1e-3)
-    assert rate == pytest.approx(0.15, abs=0.03)

@@ -9,8 +9,6 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from plumbline.core.strain import MECHANISMS
-from plumbline.export.answers import Answers
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.model.network import spec_of
 from plumbline.prepare.features.definition import GEOMETRY, names
@@ -58,15 +56,6 @@ def another_base_rate(model: Diagnosis, data: Shards) -> None:
     """Odds of damage sixteen times as large: those of another share of damaged buildings than the file says."""
     sound = model.get_buffer("category_of_level")[:, 0].bool()
     model.network.heads.level_head.bias[sound] -= np.log(16) / model.get_buffer("level_scale").mean()
-
-
-def untaught_bowls(answers: Answers, data: Shards) -> Answers:
-    """On bowls the answers of a model that never saw one: those of the middle one of the sound buildings."""
-    severity = np.where(np.asarray(data.severity) < 0.1, answers.severity_permille, np.inf)
-    sound = np.argsort(severity)[int(np.isfinite(severity).sum()) // 2]
-    rows = np.arange(len(severity))
-    rows[np.asarray(data.mechanism) == MECHANISMS.index("bowl")] = sound
-    return Answers(*(part[rows] for part in answers))
 
 
 def narrow_interval(model: Diagnosis, data: Shards) -> None:

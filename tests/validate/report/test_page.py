@@ -19,7 +19,7 @@ from plumbline.validate.gates.rules import drops_of, evaluate
 from plumbline.validate.metrics import Judged, accuracy_figures
 from plumbline.validate.report.content import METRICS, intervals, report_figures, with_verdict
 from plumbline.validate.report.page import report_page
-from tests.browser import TEXTS, browse, complaints, framed, in_browser
+from tests.browser import TEXTS, framed, in_browser
 
 
 def words(page):
@@ -73,28 +73,6 @@ def test_every_figure_of_the_gate_is_on_the_page_and_nothing_that_is_none(tiny, 
             assert rule.get(key) is None or f"{rule[key]:.4g}" in found, (rule, key)
     assert len(gate["rules"]) == len(content["rules"])
     assert not {word.lower() for word in found} & {"nan", "none", "null", "inf", "-inf", "true", "false", "undefined"}
-
-
-MEASURE = """<script>addEventListener("load", () => {
-    document.title = JSON.stringify({
-        wide: document.documentElement.scrollWidth, window: innerWidth, quirks: document.compatMode,
-        drawings: [...document.querySelectorAll("svg")].map(one => one.getBoundingClientRect().height > 50),
-        asked: performance.getEntriesByType("resource").length})})</script></head>"""
-
-
-@pytest.mark.browser
-@in_browser
-@pytest.mark.parametrize("width", [1400, 500], ids=["desktop", "narrow"])
-def test_a_browser_draws_the_page_without_complaint_and_without_a_second_file(tiny, tmp_path, width):
-    text = (tiny.data("gate") / "report.html").read_text(encoding="utf-8")
-    page = tmp_path / "report.html"
-    page.write_text(text.replace("</head>", MEASURE, 1), encoding="utf-8")
-    done = browse(page, tmp_path / "profile", f"--window-size={width},900", "--dump-dom")
-    assert complaints(done.stderr) == []
-    found = json.loads(html.unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)[1]))
-    assert found["drawings"] == [True] * 6
-    assert (found["asked"], found["quirks"]) == (0, "CSS1Compat")
-    assert found["wide"] <= found["window"]  # tables scroll by themselves, the page does not
 
 
 @pytest.mark.browser
