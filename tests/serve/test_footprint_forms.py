@@ -20,7 +20,6 @@ from plumbline.sources.city.files import find_unlabelled, point_files
 from plumbline.sources.city.in_memory import Reading
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.sources.footprints.test_cases import BASE, CASES, CRS
-from tests.tiny import run_cli
 
 FOLDERS = CASES / "footprint-folders"
 SUFFIXES = ("gpkg", "geojson", "geojsonl", "fgb", "gml", "kml", "tab", "mif", "shp", "parquet", "geoparquet", "feather")
@@ -73,8 +72,7 @@ def write(folder: Path, form: str) -> Path:
     if form.startswith("tiles"):
         return tiles(folder / "t", form.rpartition(" ")[2] if " of " in form else form, houses)
     if form.startswith("folder"):
-        suffix = {"folder of a shapefile": "shp", "folder of a tab": "tab"}[form]
-        write(folder / "h", suffix)
+        write(folder / "h", {"folder of a shapefile": "shp", "folder of a tab": "tab"}[form])
         return folder / "h"
     if form == "kmz":
         write(folder / "doc", "kml")
@@ -218,38 +216,3 @@ def test_the_folders_of_a_kml_are_read_as_one_or_the_one_asked_for(tmp_path, cap
         assert len(read_buildings(tmp_path / name, CRS, stated=ingest.footprints)) == 20
         (found,) = look([tmp_path / name], Reading(ingest)).files
         assert (found.kind, found.facts["buildings"]) == ("footprints", 20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["shp", "town.gdb", "type=building"])
-def test_commands_on_a_folder_of_footprints_end_well(tmp_path, name):
-    given = ["--points", BASE / "asc.csv", BASE / "des.csv", "--buildings", FOLDERS / name]
-    for command, output in (("predict", "p.csv"), ("report", "r.html"), ("explain", "e.csv")):
-        ended = run_cli(command, *given, "--output", output, cwd=tmp_path)
-        assert ended.code == 0, f"{command}: {ended.err}"
-    outlines = read_buildings(FOLDERS / name, CRS)
-    levels = [
-        f"{building},{building},{east:.2f},{north:.2f},{day},{height}"
-        for building, (east, north) in zip(
-            outlines["building_id"], shapely.get_coordinates(outlines.geometry.centroid), strict=True
-        )
-        for day, height in (("2019-08-10", 40.0), ("2023-07-10", 39.99))
-    ]
-    (tmp_path / "l.csv").write_text("\n".join(["point,building_id,easting,northing,date,height_m", *levels]))
-    ended = run_cli("compare", *given, "--levelling", "l.csv", "--output", "c.csv", cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    assert len(geopandas.pd.read_csv(tmp_path / "c.csv")) == 36
-    ended = run_cli("restore", *given, "--buildings-output", "b.csv", "--output", "f.tif", "--steps", 1, cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    assert len(geopandas.pd.read_csv(tmp_path / "b.csv")) == 36
-
-
-@pytest.mark.slow
-def test_restore_reads_footprints_as_params_state(tmp_path):
-    folder = CASES / "projected-geojson"
-    given = ["--points", BASE / "asc.csv", BASE / "des.csv", "--buildings", folder / "proj.geojson"]
-    written = ["--buildings-output", "b.csv", "--output", "f.tif", "--steps", 1]
-    assert run_cli("restore", *given, *written, cwd=tmp_path).code == 2
-    ended = run_cli("restore", *given, *written, "--params", folder / "footprints.yaml", cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    assert len(geopandas.pd.read_csv(tmp_path / "b.csv")) == 36

@@ -58,29 +58,24 @@ def test_points_are_those_that_were_judged_by_with_their_own_histories(track, mo
 def test_a_track_without_such_points_has_no_layer(track):
     none = np.full(10, UNASSIGNED)
     assert scatterer_layers([track, track], [none, none], TABLE) == []
+    fast = make_track("F", np.ones((10, 2)), np.arange(10.0), (0, 0, 1), 5 * track.displacement)
+    styles = [layer.style.qml for layer in scatterer_layers([track, fast], [OWNER, OWNER], TABLE)]
+    assert styles[0] == styles[1]  # one scale of colours
     nobody = predictions(["a", "b", "c"], ["insufficient_points"] * 3)
     assert scatterer_layers([track], [OWNER], nobody) == []
 
 
 def test_where_there_are_too_many_the_most_probably_damaged_have_theirs(track, monkeypatch, caplog):
-    monkeypatch.setattr(histories, "MOST_VALUES", 3 * 60)
+    monkeypatch.setattr(histories, "MOST_EPOCHS", 4)
+    (layer,) = scatterer_layers([track], [OWNER], TABLE)
+    assert [name for name in written(layer) if name.startswith("D")] == [
+        f"D{str(day).replace('-', '')}" for day in EPOCHS[-4:]
+    ]
+    monkeypatch.setattr(histories, "MOST_VALUES", 3 * 4)
     (layer,) = scatterer_layers([track], [OWNER], TABLE)
     worst = TABLE.loc[TABLE["p_damaged"].idxmax(), "building_id"]
     assert set(written(layer)["building_id"]) == {worst}
     assert "have those of the 1 buildings that are most probably damaged, of 2" in caplog.text
-
-
-def test_the_last_epochs_are_kept_where_a_table_cannot_have_all(track, monkeypatch):
-    monkeypatch.setattr(histories, "MOST_EPOCHS", 4)
-    (layer,) = scatterer_layers([track], [OWNER], TABLE)
-    days = [name for name in written(layer) if name.startswith("D")]
-    assert days == [f"D{str(day).replace('-', '')}" for day in EPOCHS[-4:]]
-
-
-def test_tracks_have_one_scale_of_colours(track):
-    fast = make_track("F", np.ones((10, 2)), np.arange(10.0), (0, 0, 1), 5 * track.displacement)
-    styles = [layer.style.qml for layer in scatterer_layers([track, fast], [OWNER, OWNER], TABLE)]
-    assert styles[0] == styles[1]
 
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6))

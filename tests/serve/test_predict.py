@@ -14,7 +14,6 @@ import pandas as pd
 import pyogrio
 import pytest
 import shapely
-from shapely import affinity
 
 from plumbline import pretrained
 from plumbline.core.strain import category
@@ -78,25 +77,14 @@ def left_behind(folder: Path) -> list[str]:
 # What it answers
 
 
-def test_files_a_folder_a_pattern_and_words_are_read_alike(case, monkeypatch):
-    def said() -> bytes:
-        ended = run_cli("predict", *points, *rest, cwd=case.folder)
-        assert ended.code == 0, ended.err
-        return case.output.read_bytes()
-
-    rest = ["--buildings", case.buildings, "--model", case.model, "--output", case.output]
+def test_files_a_folder_and_a_pattern_are_read_alike(case):
+    plain = answers(case)
     (case.folder / "points").mkdir()
     for path in case.points:
-        (case.folder / "points" / path.name).symlink_to(path)
-    points: list[object] = ["--points", case.points[0], "--points", case.points[1]]
-    wanted = said()
-    for points in (
-        ["--points", *case.points],
-        ["--points", "points"],
-        ["--points", "points/*.csv"],
-        ["--points", case.points[0], "points", "--points", "points/b.csv"],
-    ):
-        assert said() == wanted, points
+        path.rename(case.folder / "points" / path.name)
+    for points in ([case.folder / "points"], [case.folder / "points" / "*.csv"]):
+        case.points = points
+        pd.testing.assert_frame_equal(answers(case), plain)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -139,21 +127,12 @@ def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by
     assert set(courses["building_id"]) == set(table.loc[table["severity_rate"].notna(), "building_id"])
     left = geopandas.read_file(case.output, layer="not_judged")
     assert left["building_id"].tolist() == table.loc[table["status"] != "ok", "building_id"].tolist()
-    product = {track.name: track for track in read_tracks(case.points)}
-    count = pd.Series(0, index=table["building_id"])
-    for name in ("a", "b"):
-        rows = geopandas.read_file(case.output, layer=f"scatterers_{name}")
-        count = count.add(rows["building_id"].value_counts(), fill_value=0)
-        own = product[name].take(np.isin(product[name].point_id, rows["point_id"]))
-        assert set(rows["track"]) == {name}
-        assert rows["point_id"].tolist() == own.point_id.tolist()
-        days = [column for column in rows if re.fullmatch(r"D\d{8}", column)]
-        assert days == [f"D{str(day).replace('-', '')}" for day in own.epochs.astype("datetime64[D]")]
-        np.testing.assert_array_equal(rows[days].to_numpy(np.float32), own.displacement)
-        assert rows.crs == table.crs
-    judged = table.set_index("building_id")
-    judged = judged[judged["status"] == "ok"]
-    assert count[count > 0].sort_index().to_dict() == judged["n_points"].sort_index().to_dict()
+    rows = [geopandas.read_file(case.output, layer=f"scatterers_{name}") for name in ("a", "b")]
+    assert [set(part["track"]) for part in rows] == [{"a"}, {"b"}]
+    assert all(part.crs == table.crs for part in rows)
+    count = pd.concat(rows)["building_id"].value_counts()
+    judged = table.set_index("building_id").query("status == 'ok'")
+    assert count.sort_index().to_dict() == judged["n_points"].sort_index().to_dict()
 
 
 def upright(table):
@@ -161,26 +140,21 @@ def upright(table):
     return table["tilt_mm_m"] < 9
 
 
-@pytest.mark.parametrize("empty", [slice(0, 6), slice(-6, None), slice(10, 12)], ids=["first", "last", "between"])
-def test_epochs_without_any_value_are_as_if_they_were_not_there(case, empty):
+def test_epochs_without_any_value_are_as_if_they_were_not_there(case):
     """Else changes would be told of a time that nobody has looked at."""
-    said = {}
-    for what in ("without", "with"):
-        for path in case.points:
-            table = pd.read_csv(path, dtype=str)
-            days = [name for name in table.columns if re.fullmatch(r"\d{8}", name)]
-            drop = days[empty]
-            (table.drop(columns=drop) if what == "without" else table.assign(**dict.fromkeys(drop, ""))).to_csv(
-                case.folder / f"{what}_{path.name}", index=False
-            )
-    for what in ("without", "with"):
-        case.points = [case.folder / f"{what}_a.csv", case.folder / f"{what}_b.csv"]
-        case.output = case.folder / f"{what}.csv"
-        ended = case.run()
-        assert ended.code == 0, ended.err
-        said[what] = case.output.read_bytes()
-        assert ("no point has a value at" in ended.err) == (what == "with")
-    assert said["with"] == said["without"]
+    tables = [pd.read_csv(path, dtype=str) for path in case.points]
+    days = [[name for name in table if re.fullmatch(r"\d{8}", name)] for table in tables]
+    empty = [[*some[:6], *some[10:12], *some[-6:]] for some in days]
+    for table, names, path in zip(tables, empty, case.points, strict=True):
+        table.assign(**dict.fromkeys(names, "")).to_csv(path, index=False)
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert "no point has a value at" in ended.err
+    there = case.output.read_bytes()
+    for table, names, path in zip(tables, empty, case.points, strict=True):
+        table.drop(columns=names).to_csv(path, index=False)
+    assert "no point has a value at" not in case.run().err
+    assert case.output.read_bytes() == there
 
 
 def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
@@ -188,26 +162,16 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     rate = ["--damage-rate", "0.8"]
     case.more = ["--min-quadrant-confidence", "0", *rate]
     loose = answers(case)
-    damaged = (loose["status"] == "ok") & (loose["p_damaged"] >= 0.5)
-    elsewhere = loose["p_damaged"] * (1 - loose["quadrant_confidence"])
-    bound = 1 - elsewhere[damaged].quantile(0.4)
-    case.more = [*rate, "--min-quadrant-confidence", str(bound), "--map", case.folder / "map.html"]
+    case.more = [*rate, "--min-quadrant-confidence", "0.8", "--map", case.folder / "map.html"]
     ended = case.run()
-    assert ended.code == 0, ended.err
     table = read_predictions(case.output)
-    unsure = (loose["status"] == "ok") & (elsewhere > 1 - bound)
-    assert 0 < (unsure & damaged).sum() < damaged.sum()
-    assert (table.loc[unsure, "status"] == "insufficient_points").all()
-    sure = (loose["status"] == "ok") & ~unsure
-    pd.testing.assert_frame_equal(table[sure], loose[sure])
-    # Who is unsure where keeps the answer.
+    unsure = (table["reason"] == "unsure_where").to_numpy()
+    assert 0 < unsure.sum() < (loose["p_damaged"] >= 0.5).sum()
+    # Who is unsure where keeps the answer, and the others are what they were.
     changed = ["status", "reason"]
+    pd.testing.assert_frame_equal(table[~unsure], loose[~unsure])
     pd.testing.assert_frame_equal(table[unsure].drop(columns=changed), loose[unsure].drop(columns=changed))
-    assert (table.loc[unsure, "reason"] == "unsure_where").all()
     assert f"INFO {unsure.sum()} of the insufficient_points may be damaged, but no quadrant of theirs" in ended.err
-    p = table.loc[has_answer(table), "p_damaged"]
-    told = f"for {(p >= 0.9).sum()} of the {len(p)} answered, 0.5 or more for {(p >= 0.5).sum()}"
-    assert told in ended.err
     drawn = document_in(case.folder / "map.html")["buildings"]["features"]
     assert sum(one["properties"].get("reason_group") == "unsure" for one in drawn) == unsure.sum()
     case.more = ["--min-quadrant-confidence", "1.5"]
@@ -221,13 +185,6 @@ def test_a_base_map_is_asked_for_by_its_address(case):
     assert ended.code == 0, ended.err
     assert document_in(drawn)["basemap"] == tiles
     assert "connect-src data: blob: https://tiles.example.org;" in drawn.read_text(encoding="utf-8")
-    for more, said in (
-        (["--basemap", tiles], "without --map there is no map"),
-        (["--map", drawn, "--basemap", "tiles.example.org"], "--basemap tiles.example.org: is no address of tiles"),
-    ):
-        case.more = more
-        ended = case.run()
-        assert (ended.code, said in ended.err) == (2, True), ended.err
 
 
 def test_each_model_of_the_package_may_be_asked(case):
@@ -258,16 +215,13 @@ def test_zipped_products_and_other_order_answer_the_same(case):
 
 
 def test_a_given_damage_rate_is_taken(case):
-    rate, said = "0.02", "2 %"
-    case.more = ["--damage-rate", rate, "--map", case.folder / "map.html"]
+    case.more = ["--damage-rate", "0.02", "--map", case.folder / "map.html"]
     ended = case.run()
-    assert ended.code == 0, ended.err
     table = read_predictions(case.output)
-    assert (table.loc[table["status"] == "ok", "damage_rate"] == float(rate)).all()
-    assert f"INFO {said} of the buildings are taken to be damaged, as given. p_damaged is 0.9 or more for" in ended.err
-    assert (
-        f"{said} of the buildings are taken to be damaged, as given." in document_in(case.folder / "map.html")["footer"]
-    )
+    assert (table.loc[table["status"] == "ok", "damage_rate"] == 0.02).all()
+    words = "2 % of the buildings are taken to be damaged, as given."
+    assert f"INFO {words} p_damaged is 0.9 or more for" in ended.err
+    assert words in document_in(case.folder / "map.html")["footer"]
 
 
 def test_causes_are_read_and_what_they_tell_is_logged(case):
@@ -288,10 +242,6 @@ def test_causes_are_read_and_what_they_tell_is_logged(case):
     (drawn,) = document_in(case.folder / "map.html")["causes"]["features"]
     assert (drawn["properties"]["name"], drawn["geometry"]["type"]) == ("tunnel", "LineString")
     assert case.run().code == 0  # the layer is known, and the file replaced
-    case.more = ["--causes", case.folder / "none.gpkg"]
-    ended = case.run()
-    assert ended.code == 2
-    assert "none.gpkg: no such file" in ended.err
 
 
 def test_a_building_is_judged_alike_without_the_others(case):
@@ -340,35 +290,7 @@ def test_patterns_that_fit_no_file_are_said(case):
     assert "f.geojson: no pattern of ingest.footprints fits it ('g*')" in ended.err
 
 
-def test_tracks_whose_files_share_a_name_are_told_apart_by_their_folders(case):
-    for number, folder in enumerate(("asc", "desc")):
-        (case.folder / folder).mkdir()
-        case.points[number] = case.points[number].rename(case.folder / folder / "ts.csv")
-    assert [track.name for track in read_tracks(case.points)] == ["asc/ts", "desc/ts"]
-
-
 # What it refuses
-
-
-def truncate_zip(case):
-    whole = make.zipped(case.folder / "a.zip", {"a.csv": case.points[0].read_bytes()})
-    whole.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
-    case.points[0] = whole
-
-
-def edit_csv(case, change):
-    lines = [line.split(",") for line in case.points[1].read_text().splitlines()]
-    change(lines)
-    case.points[1].write_text("\n".join(",".join(cells) for cells in lines) + "\n")
-
-
-def drop_column(case):
-    def change(lines):
-        place = lines[0].index("los_up")
-        for cells in lines:
-            del cells[place]
-
-    edit_csv(case, change)
 
 
 def rewrite_buildings(case, change, suffix="gpkg"):
@@ -378,7 +300,7 @@ def rewrite_buildings(case, change, suffix="gpkg"):
         footprints.to_file(case.buildings)
 
 
-@pytest.mark.parametrize("layer", ["parcels", "buildings", "predictions"])
+@pytest.mark.parametrize("layer", ["parcels", "predictions"])
 def test_layers_of_somebody_else_are_not_lost(case, layer):
     """Whatever they are called: it is by their columns that ours are known."""
     case.output = case.folder / "project.gpkg"
@@ -396,102 +318,53 @@ def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case):
     there = answers(case)
     rewrite_buildings(case, lambda frame: frame.assign(geometry=frame.translate(12, -9)))
     ended = case.run()
-    assert ended.code == 0, ended.err
     assert re.search(r"the points seem to lie \d+ m west and \d+ m north of the footprints", ended.err)
     (line,) = re.findall(r"ingest: (\{products: .*\}\})", ended.err)
-    (found,) = re.findall(r"moved_m: (\[.*\])", line)
-    assert json.loads(found) == pytest.approx([12, -9], abs=1)  # a hundred points tell no more
-    (case.folder / "moved.yaml").write_text(f"ingest: {line.replace(found, '[12, -9]')}\n")
+    (moved,) = re.findall(r"moved_m: (\[.*\])", line)
+    assert json.loads(moved) == pytest.approx([12, -9], abs=1)  # a hundred points tell no more
+    (case.folder / "moved.yaml").write_text(f"ingest: {line.replace(moved, '[12, -9]')}\n")
     case.more = ["--params", case.folder / "moved.yaml"]
-    ended = case.run()
-    assert "seem to lie" not in ended.err
-    again = read_predictions(case.output)
+    again = answers(case)
     assert again["status"].tolist() == there["status"].tolist()
-    judged = (there["status"] == "ok").to_numpy()
-    assert again.loc[judged, "quadrant"].tolist() == there.loc[judged, "quadrant"].tolist()
-    near = again.loc[judged, "severity_permille"] - there.loc[judged, "severity_permille"]
+    near = again["severity_permille"] - there["severity_permille"]
     assert near.abs().max() < 0.02
-    (case.folder / "moved.yaml").write_text('ingest: {products: {"*": {moved_m: [-3, 0]}}}\n')
-    (found,) = re.findall(r"add (\[.*\]) to what moved_m in ingest.products says", case.run().err)
-    assert json.loads(found) == pytest.approx([15, -9], abs=1)
-
-
-def bow_ties(case):
-    tie = shapely.Polygon([(0, 0), (9, 9), (9, 0), (0, 9)])
-
-    def change(frame):
-        return frame.set_geometry([affinity.translate(tie, at.x, at.y) for at in frame.centroid])
-
-    rewrite_buildings(case, change)
 
 
 def move_away(case):
     rewrite_buildings(case, lambda frame: frame.set_geometry(frame.translate(50_000, 0)))
 
 
-def empty(name):
-    def harm(case):
-        (case.folder / name).write_bytes(b"")
-
-    return harm
-
-
-def one_byte(name):
-    def harm(case):
-        path = case.model / name
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-
-    return harm
-
-
-def setting(**values):
-    def harm(case):
-        for name, value in values.items():
-            setattr(case, name, case.folder / value)
-
-    return harm
-
-
-def more(*words):
-    def harm(case):
-        case.more = list(words)
-
-    return harm
+def change_a_byte(case):
+    path = case.model / "model.onnx"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 FAILURES = {
-    "truncated zip": (truncate_zip, ["a.zip", "not readable as a zip", "Download it again"]),
-    "missing column": (drop_column, ["b.csv", "los_up"]),
-    "no valid polygon": (bow_ties, ["g.gpkg", "24 invalid", "feature 5", "Self-intersection[", "Fix geometries"]),
     "no overlap": (move_away, ["g.gpkg", "a.csv", "No overlap"]),
-    "empty points": (empty("a.csv"), ["a.csv", "empty"]),
-    "empty manifest": (empty("package/manifest.json"), ["manifest.json", "not readable as JSON"]),
-    "changed model": (one_byte("model.onnx"), ["package/model.onnx", "changed since it was released"]),
-    "missing footprints": (setting(buildings="gone.geojson"), ["gone.geojson", "no such file"]),
-    "missing package": (setting(model="gone"), ["gone", "no such folder"]),
-    "folder for points": (
-        lambda case: case.points.append(case.model),
-        ["package", "no point product in this folder", "model.onnx"],
+    "changed model": (change_a_byte, ["package/model.onnx", "changed since it was released"]),
+    "missing footprints": ({"buildings": "gone.geojson"}, ["gone.geojson", "no such file"]),
+    "folder for points": ({"points": ["package"]}, ["package", "no point product in this folder", "model.onnx"]),
+    "unknown suffix": ({"output": "out.xlsx"}, ["out.xlsx", ".xlsx", ".gpkg"]),
+    "output over the points": ({"output": "a.csv"}, ["a.csv", "one of the inputs"]),
+    "map is no html": ({"more": ["--map", "map.png"]}, ["map.png", ".html"]),
+    "base map without map": ({"more": ["--basemap", "https://t/{z}/{x}/{y}"]}, ["without --map there is no map"]),
+    "base map is no address": (
+        {"more": ["--map", "m.html", "--basemap", "tiles.example.org"]},
+        ["--basemap tiles.example.org: is no address of tiles"],
     ),
-    "unknown suffix": (setting(output="out.xlsx"), ["out.xlsx", ".xlsx", ".gpkg"]),
-    "no folder for the output": (setting(output="no/out.csv"), ["no/out.csv", "nothing can be written into"]),
-    "output over the points": (setting(output="a.csv"), ["a.csv", "one of the inputs"]),
-    "output over the footprints": (setting(output="f.geojson"), ["f.geojson", "one of the inputs"]),
-    "map is no html": (more("--map", "map.png"), ["map.png", ".html"]),
-    "no folder for the map": (more("--map", "no/map.html"), ["no/map.html", "nothing can be written into no"]),
-    "unknown artifact": (more("--artifact", "float64"), ["package", "'float64'", "pruned (model.onnx)"]),
-    "no damage rate": (more("--damage-rate", "2%"), ["--damage-rate 2%", "as 0.02 for 2 %, or auto"]),
-    "photograph as footprints": (setting(buildings="package/model.onnx"), ["model.onnx", "not readable"]),
-    "footprints as points": (lambda case: case.points.append(case.buildings), ["f.geojson"]),
+    "unknown artifact": ({"more": ["--artifact", "float64"]}, ["package", "'float64'", "pruned (model.onnx)"]),
+    "photograph as footprints": ({"buildings": "package/model.onnx"}, ["model.onnx", "not readable"]),
+    "no such causes": ({"more": ["--causes", "none.gpkg"]}, ["none.gpkg: no such file"]),
 }
+"""What is changed of a call, and words of the message."""
 
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_bad_input_is_one_clear_message_and_no_file(case, failure):
     harm, words = FAILURES[failure]
-    harm(case)
+    vars(case).update(harm) if isinstance(harm, dict) else harm(case)
     before = {path: path.read_bytes() for path in case.folder.rglob("*") if path.is_file()}
     ended = case.run()
     assert ended.code == 2, ended.err
@@ -555,13 +428,9 @@ def house(width, depth=None):
 
 ODD = {
     "one track": ([(scatter(20, 12), noise(20))], [house(12)]),
-    "three tracks": ([(scatter(n, 12), noise(n)) for n in (20, 9, 7)], [house(12)]),
-    "points on a line": ([(np.column_stack([np.linspace(-6, 6, 15), np.zeros(15)]), noise(15))], [house(12)]),
     "points at one place": ([(np.zeros((12, 2)), noise(12))], [house(12)]),
     "a house of 1 m": ([(scatter(8, 1), noise(8))], [house(1)]),
     "a house of 500 m": ([(scatter(400, 500), noise(400))], [house(500)]),
-    "a wall": ([(scatter(60, 200, 0.5), noise(60))], [house(200, 0.5)]),
-    "gaps in most series": ([(scatter(20, 12), noise(20, missing=0.6))], [house(12)]),
     "nothing moves": ([(scatter(20, 12), np.zeros((20, len(DAYS))))], [house(12)]),
     "moves by metres": ([(scatter(20, 12), 2000 * noise(20))], [house(12)]),
     "two houses on one place": ([(scatter(20, 12), noise(20))], [house(12), house(12)]),
@@ -571,17 +440,11 @@ ODD = {
         [shapely.MultiPolygon([shapely.box(-15, -15, -5, 15), shapely.box(5, -15, 15, 15)])],
     ),
 }
-ABSTAINS = {
-    "moves by metres": "insufficient_points",
-    "points on a line": "insufficient_points",
-    "points at one place": "insufficient_points",
-    "a house of 1 m": "insufficient_points",
-    "a house of 500 m": "insufficient_points",
-    "a wall": "insufficient_points",
-}
 
 
-DRAWN = ("points at one place", "a house of 1 m", "a house of 500 m", "a courtyard", "a house in two parts")
+"""Of what a map could make something else; to draw one takes longer than all the rest."""
+ABSTAINS = {"moves by metres", "points at one place", "a house of 1 m", "a house of 500 m"}
+DRAWN = {"points at one place", "a house in two parts"}
 """Of what a map could make something else; to draw one takes longer than all the rest."""
 
 
@@ -603,104 +466,61 @@ def test_odd_but_legal_input_gets_an_answer(case, name):
     table = read_predictions(case.output)
     assert table["building_id"].tolist() == [f"B{number:07d}" for number in range(1, len(houses) + 1)]
     if name in ABSTAINS:
-        assert table["status"].tolist() == [ABSTAINS[name]]
+        assert table["status"].tolist() == ["insufficient_points"]
     said = table[table["status"] == "ok"]
     assert np.isfinite(said[["severity_low", "severity_permille", "severity_high"]].to_numpy()).all()
 
 
-def test_one_footprint_that_is_none_costs_only_its_own_row(case):
-    original = case.buildings
-    rewrite_buildings(case, lambda frame: frame.drop(index=[4, 7]))
-    others = answers(case)
-
-    def change(frame):
-        x, y = frame.geometry[4].centroid.coords[0]
-        frame.loc[4, "geometry"] = shapely.Polygon([(x, y), (x + 9, y + 9), (x + 9, y), (x, y + 9)])
-        frame.loc[7, "geometry"] = shapely.Point(x, y)
-        return frame
-
-    case.buildings = original
-    rewrite_buildings(case, change)
-    ended = case.run()
-    assert ended.code == 0, ended.err
-    assert "2 of 24 features left out" in ended.err
-    pd.testing.assert_frame_equal(
-        read_predictions(case.output).drop(columns="geometry"), others.drop(columns="geometry")
-    )
-
-
-@pytest.mark.parametrize("option", ["--id-column", "--layer"])
-def test_column_of_ids_and_layer_can_be_named(case, option):
+def test_column_of_ids_and_layer_can_be_named(case):
     names = [f"block/{number}" for number in range(24)]
-
-    def change(frame):
-        return frame.assign(name=names)
-
-    rewrite_buildings(case, change)
+    rewrite_buildings(case, lambda frame: frame.assign(name=names))
     geopandas.read_file(case.buildings).iloc[:2].to_file(case.buildings, layer="others")
     case.more = ["--layer", "g", "--id-column", "name"]
-    ended = case.run()
-    assert ended.code == 0, ended.err
-    assert read_predictions(case.output)["building_id"].tolist() == names
-    case.more = ["--layer", "g", "--id-column", "name"]
-    case.more[case.more.index(option) + 1] = "nowhere"
-    ended = case.run()
-    assert ended.code == 2
-    assert "nowhere" in ended.err
-
-
-def test_what_is_missing_is_said_before_anything_is_read(case):
-    case.points[0].write_bytes(b"no product")
-    case.buildings = case.folder / "gone.geojson"
-    assert "gone.geojson: no such file" in case.run().err
-
-
-def test_a_product_without_a_displacement_is_said_to_be_one(case):
-    def change(lines):
-        days = [place for place, name in enumerate(lines[0]) if name.isdigit()]
-        for cells in lines[1:]:
-            for place in days:
-                cells[place] = ""
-
-    edit_csv(case, change)
-    ended = case.run()
-    assert ended.code == 0
-    told = r"WARNING .*b\.csv: no displacement in any of its \d+ points"
-    assert re.search(told, ended.err)
-    case.output.unlink()
-    del case.points[0]
-    ended = case.run()
-    assert ended.code == 2
-    assert re.search(told, ended.err)
-    assert re.search(r"ERROR .*b\.csv: nothing to judge by", ended.err)
-    assert not case.output.exists()
+    assert answers(case)["building_id"].tolist() == names
+    for place in (1, 3):
+        case.more = ["--layer", "g", "--id-column", "name"]
+        case.more[place] = "nowhere"
+        ended = case.run()
+        assert (ended.code, "nowhere" in ended.err) == (2, True)
 
 
 def test_where_few_are_judged_the_reasons_are_counted(case):
-    assert "were judged" not in case.run().err
     rewrite_buildings(
         case, lambda frame: frame.set_geometry(frame.geometry.where(frame.index < 3, frame.translate(900)))
     )
+    case.points = case.points[:1]
     ended = case.run()
-    assert ended.code == 0
+    assert "All points are seen from one side" in ended.err
     table = read_predictions(case.output)
     judged, empty = (table["status"] == "ok").sum(), (table["n_points"] == 0).sum()
     assert f"{judged} of {len(table)} buildings were judged. {empty} have no scatterer on them" in ended.err
     assert ", 0 have a side below 2 or above 300 m" in ended.err
 
 
-def test_points_seen_from_one_side_are_said_to_be(case):
-    assert "from one side" not in case.run().err
-    case.points = case.points[:1]
-    assert "All points are seen from one side" in case.run().err
+def test_a_product_without_a_displacement_is_said_to_be_one(case):
+    table = pd.read_csv(case.points[1], dtype=str)
+    table.assign(**dict.fromkeys([name for name in table if name.isdigit()], "")).to_csv(case.points[1], index=False)
+    ended = case.run()
+    assert ended.code == 0
+    assert re.search(r"WARNING .*b\.csv: no displacement in any of its \d+ points", ended.err)
+    case.output.unlink()
+    del case.points[0]
+    ended = case.run()
+    assert ended.code == 2
+    assert re.search(r"ERROR .*b\.csv: nothing to judge by", ended.err)
+    assert not case.output.exists()
 
 
-@pytest.mark.parametrize(("days", "warned"), [(110, True), (364, True), (365, False)])
-def test_less_than_a_year_is_said_to_be_too_short(caplog, days, warned):
+def test_tracks_whose_files_share_a_name_are_told_apart_by_their_folders(case):
+    for number, folder in enumerate(("asc", "desc")):
+        (case.folder / folder).mkdir()
+        case.points[number] = case.points[number].rename(case.folder / folder / "ts.csv")
+    assert [track.name for track in read_tracks(case.points)] == ["asc/ts", "desc/ts"]
+
+
+@pytest.mark.parametrize(("days", "is_short"), [(364, True), (365, False)])
+def test_less_than_a_year_is_said_to_be_too_short(caplog, days, is_short):
     first = np.datetime64("2020-01-01")
-    short, long = (
-        make_track("t", np.zeros((1, 2)), [0.0], (0.0, 0.0, 1.0), np.zeros((1, 2)), np.array([first, first + lasting]))
-        for lasting in (days - 50, days)
-    )
-    warn_of_short([short, long])
-    assert (f"observed for {days} days" in caplog.text) == warned
+    place, series = np.zeros((1, 2)), np.zeros((1, 2))
+    warn_of_short([make_track("t", place, [0.0], (0, 0, 1), series, np.array([first, first + days]))])
+    assert (f"observed for {days} days" in caplog.text) == is_short

@@ -10,7 +10,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import Asked
 from plumbline.serve.columns import WHEN
 from plumbline.serve.judgement import Model, judge
-from plumbline.serve.when import DATES, FIGURES, RATES, Severity, course_rows, when_columns
+from plumbline.serve.when import DATES, FIGURES, RATES, course_rows, when_columns
 from tests.serve.made import PERIOD, SHARE, answers_of, courses_of
 
 ONSETS = np.array([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95])
@@ -19,13 +19,10 @@ COUNT = 10
 
 
 def said(p_damaged=0.95, courses=None, severity=2.0):
-    value = np.full(COUNT, severity)
-    found = when_columns(
-        courses_of(BUILDING, ONSETS) if courses is None else courses,
-        np.broadcast_to(np.asarray(p_damaged, float), COUNT),
-        Severity(value, value / 2, value * 2),
-    )
-    return pd.DataFrame(found)
+    answers = pd.DataFrame({"p_damaged": np.broadcast_to(np.asarray(p_damaged, float), COUNT)})
+    answers = answers.assign(severity_permille=severity, severity_low=severity / 2, severity_high=severity * 2)
+    table = when_columns(courses_of(BUILDING, ONSETS) if courses is None else courses, answers)
+    return table.reindex(range(COUNT))
 
 
 def judged(damage_rate):
@@ -47,7 +44,12 @@ def test_nothing_is_said_of_a_building_that_is_probably_sound():
 
 
 def test_dates_are_in_order_and_in_the_record():
+    vague = said(courses=courses_of(BUILDING, ONSETS, width=5.0)).iloc[BUILDING]  # they may be at any time
+    assert vague[list(DATES)].isna().all(axis=None)
+    assert vague[list(RATES)].notna().all(axis=None)
     table = said().iloc[BUILDING]
+    rate, lowest, highest = (table[name].to_numpy() for name in RATES)
+    assert ((lowest >= 0) & (lowest <= rate) & (rate <= highest)).all()
     assert table[list(DATES)].notna().all(axis=None)
     begins, early, late = (table[name].to_numpy("datetime64[D]") for name in DATES)
     assert (PERIOD[0] <= early).all()
@@ -57,20 +59,6 @@ def test_dates_are_in_order_and_in_the_record():
     true = PERIOD[0] + np.rint(ONSETS * (PERIOD[1] - PERIOD[0]).astype(int)).astype("timedelta64[D]")
     assert ((early <= true) & (true <= late)).all()
     assert begins[0] == PERIOD[0]
-
-
-def test_a_beginning_that_may_be_at_any_time_is_not_said_but_its_rate_is():
-    table = said(courses=courses_of(BUILDING, ONSETS, width=5.0)).iloc[BUILDING]
-    assert table[list(DATES)].isna().all(axis=None)
-    assert table[list(RATES)].notna().all(axis=None)
-
-
-def test_the_interval_of_the_rate_holds_it():
-    for severity in (0.0, 0.6, 9.0):
-        rate, low, high = (said(severity=severity).iloc[BUILDING][name].to_numpy() for name in RATES)
-        assert (low >= 0).all()
-        assert (low <= rate).all()
-        assert (rate <= high).all()
 
 
 def test_the_less_sure_damage_is_the_nearer_all_is_to_what_was_thought_before():

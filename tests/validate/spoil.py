@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
-from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from plumbline.compress.quantize import Calibration
-from plumbline.core.strain import MECHANISMS
-from plumbline.export.answers import Answers
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.model.network import spec_of
 from plumbline.prepare.features.definition import GEOMETRY, names
@@ -37,14 +31,6 @@ def swapped_quadrants(model: Diagnosis, data: Shards) -> None:
 def percent(model: Diagnosis, data: Shards) -> None:
     """Severity in percent where permille is promised; it is a logarithm inside."""
     model.severity_mean -= np.log(10)
-
-
-def pruned_to_5_percent(model: Diagnosis, data: Shards) -> None:
-    """The smallest 95 % of the weights set to 0, and no fine-tuning (magnitude pruning, Han et al. 2015)."""
-    weights = [weight for weight in model.network.parameters() if weight.dim() > 1]
-    bound = torch.cat([weight.abs().flatten() for weight in weights]).quantile(0.95)
-    for weight in weights:
-        weight *= weight.abs() > bound
 
 
 def wrong_city(model: Diagnosis, data: Shards) -> None:
@@ -72,15 +58,6 @@ def another_base_rate(model: Diagnosis, data: Shards) -> None:
     model.network.heads.level_head.bias[sound] -= np.log(16) / model.get_buffer("level_scale").mean()
 
 
-def untaught_bowls(answers: Answers, data: Shards) -> Answers:
-    """On bowls the answers of a model that never saw one: those of the middle one of the sound buildings."""
-    severity = np.where(np.asarray(data.severity) < 0.1, answers.severity_permille, np.inf)
-    sound = np.argsort(severity)[int(np.isfinite(severity).sum()) // 2]
-    rows = np.arange(len(severity))
-    rows[np.asarray(data.mechanism) == MECHANISMS.index("bowl")] = sound
-    return Answers(*(part[rows] for part in answers))
-
-
 def narrow_interval(model: Diagnosis, data: Shards) -> None:
     """Half of the interval that holds 90 %."""
     for name in ("interval_below", "interval_above", "interval_length"):
@@ -91,16 +68,6 @@ def wide_interval(model: Diagnosis, data: Shards) -> None:
     """An interval that nearly always holds the truth, and says nothing."""
     for name in ("interval_below", "interval_above", "interval_length"):
         model.get_buffer(name).mul_(3)
-
-
-def narrow_novelty(model: Diagnosis, data: Shards) -> None:
-    """What one city holds taken for all there is: the judgements stay, and who is judged at all does not."""
-    geometry = torch.from_numpy(np.array(data.geometry, np.float32)[np.asarray(data.city) == "xband_b"])
-    lowest, highest = geometry.amin(0), geometry.amax(0)
-    bounded = model.get_buffer("geometry_reach").isfinite()
-    model.get_buffer("geometry_middle").copy_((lowest + highest) / 2)
-    model.get_buffer("geometry_reach")[bounded] = ((highest - lowest) / 2 + 1e-3)[bounded]
-    model.get_buffer("novelty_limit").copy_(model.novelty_distance(geometry).quantile(0.999))
 
 
 def open_to_all(model: Diagnosis, data: Shards) -> None:
@@ -157,24 +124,3 @@ def ruin_small_buildings(path: Path) -> None:
         ]
     )
     onnx.save(model, path)
-
-
-def quantize_everything(source: Path, target: Path, data: Shards) -> None:
-    """int8 of every operator, where the project keeps to three (docs/decisions)."""
-    with tempfile.TemporaryDirectory() as scratch:
-        plain, ready = Path(scratch) / "plain.onnx", Path(scratch) / "ready.onnx"
-        model = onnx.load(source)
-        del model.graph.value_info[:]
-        onnx.save(model, plain)
-        quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
-        quantize_static(
-            str(ready),
-            str(target),
-            Calibration(data, 4, 32, seed=0),
-            quant_format=QuantFormat.QDQ,
-            per_channel=True,
-            reduce_range=True,
-            activation_type=QuantType.QInt8,
-            weight_type=QuantType.QInt8,
-            extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
-        )

@@ -50,13 +50,15 @@ def judge(quadrant, drop_mm, tilt=(0.0, 0.0), settlement_mm=0.0):
     return least_squares(prepare_buildings(tracks, buildings, Prepare()).sequences)
 
 
-@pytest.mark.parametrize("drop_mm", [5.0, 20.0])
+@pytest.mark.parametrize("drop_mm", [5.0, 20.0, -10.0])
 @pytest.mark.parametrize("quadrant", range(4))
 def test_a_dropped_corner_is_found_and_its_strain_told(quadrant, drop_mm):
     said = judge(quadrant, drop_mm)
     assert said.probability.argmax(1) == [quadrant]
+    assert said.probability.sum(1) == pytest.approx([1.0])
+    assert np.isnan([said.low, said.high]).all()
     assert said.probability[0, quadrant] > 0.75  # a bowl, which is in more quadrants, is hardly less likely
-    assert said.severity[0] == pytest.approx(drop_mm * strains_per_mm(SIDES[None])[0, 0].max(), rel=0.1)
+    assert said.severity[0] == pytest.approx(abs(drop_mm) * strains_per_mm(SIDES[None])[0, 0].max(), rel=0.1)
 
 
 def test_an_end_that_drops_is_told_in_one_of_its_quadrants_and_its_strain():
@@ -67,22 +69,8 @@ def test_an_end_that_drops_is_told_in_one_of_its_quadrants_and_its_strain():
     assert said.severity[0] == pytest.approx(wanted, rel=0.1)
 
 
-def test_a_raised_corner_is_as_bad():
-    assert judge(1, -10.0).severity[0] == pytest.approx(judge(1, 10.0).severity[0], rel=0.02)
-
-
 def test_settlement_and_tilt_change_nothing():
+    assert judge(0, 0.0, tilt=(2.0, 1.0), settlement_mm=60.0).severity[0] < 0.05
     plain, moved = judge(2, 10.0), judge(2, 10.0, tilt=(1.5, -0.8), settlement_mm=40.0)
     assert moved.probability.argmax(1) == [2]
     assert moved.severity[0] == pytest.approx(plain.severity[0], rel=0.05)
-
-
-def test_a_house_that_moves_as_a_whole_is_not_damaged():
-    assert judge(0, 0.0, tilt=(2.0, 1.0), settlement_mm=60.0).severity[0] < 0.05
-
-
-def test_probabilities_sum_to_one_and_there_is_no_interval():
-    said = judge(3, 8.0)
-    assert said.probability.sum(1) == pytest.approx([1.0])
-    assert np.isnan(said.low).all()
-    assert np.isnan(said.high).all()

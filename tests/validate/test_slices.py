@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from plumbline.params.validate import SLICES
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.measure import slices
 
 
@@ -77,17 +75,3 @@ def test_each_building_stands_where_its_numbers_put_it():
         "accepted:2+": [3, 4, 5],
     }
     assert set(parts) <= set(SLICES) | {"city:c", "city:x"}
-
-
-def test_slices_of_damage_cover_the_damaged_buildings_once(tiny):
-    test = load_shards(tiny.data("prepare") / "test")
-    parts = slices(test, 0.1)
-    for kind in ("mechanism:", "accepted:"):
-        covered = sum(inside.astype(int) for name, inside in parts.items() if name.startswith(kind))
-        np.testing.assert_array_equal(covered, np.asarray(test.quadrant) >= 0)
-
-
-@pytest.mark.parametrize("kind", ["city:", "points:", "area:", "category:", "resolved:", "difficulty:"])
-def test_slices_of_a_kind_cover_all_buildings_once(tiny, kind):
-    parts = slices(load_shards(tiny.data("prepare") / "test"), 0.1)
-    assert (sum(inside.astype(int) for name, inside in parts.items() if name.startswith(kind)) == 1).all()

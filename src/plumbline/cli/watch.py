@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -33,25 +33,14 @@ def replay(
 ) -> None:
     """Judge every footprint as of past dates: when it would have been flagged, and how many flags to expect."""
     from plumbline.serve.predictions import check_output
-    from plumbline.serve.replay import Watch
     from plumbline.serve.replay import replay as run
 
     check_output(output)
-    watch = Watch(_step(every), threshold)
+    days = re.fullmatch(r"\s*0*([1-9]\d{0,4})d\s*", every)
+    if days is None:
+        raise InputError(f"--every {every}: a number of days from 1 to 99999 with the letter d needed, as 180d.")
     with judging.request() as request:
-        run(request, output, watch)
-
-
-def _step(text: str) -> int:
-    """Return the days of a step written as `180d`.
-
-    Raises:
-        InputError: it is written otherwise, or is no step.
-    """
-    found = re.fullmatch(r"(\d{1,5})d", text.strip())
-    if found is None or not int(found[1]):
-        raise InputError(f"--every {text}: a number of days from 1 to 99999 with the letter d needed, as 180d.")
-    return int(found[1])
+        run(request, output, int(days[1]), threshold)
 
 
 @app.command(
@@ -128,14 +117,11 @@ MOST_ROWS = 20
 
 def _gist(table: pd.DataFrame) -> Table:
     """Return the first buildings of a comparison with their main figures, radar | levelling."""
+    verdicts = {True: "yes", False: "no"}
     printed = Table("building", "settlement, mm", "tilt, mm/m", "strain, permille", "agree", title="Radar | levelling")
     figures = (("settlement", "mm"), ("tilt", "mm_m"), ("severity", "permille"))
     for _, row in table.head(MOST_ROWS).iterrows():
         cells = [f"{row[f'{name}_{unit}']:.1f} | {row[f'levelled_{name}_{unit}']:.1f}" for name, unit in figures]
-        agree = [_yes(row[f"{name}_agrees"]) for name, _ in figures]
+        agree = [verdicts.get(row[f"{name}_agrees"], "-") for name, _ in figures]
         printed.add_row(str(row["building_id"]), *(cell.replace("nan", "-") for cell in cells), " ".join(agree))
     return printed
-
-
-def _yes(agrees: Any) -> str:
-    return {True: "yes", False: "no"}.get(agrees, "-")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from plumbline.params.ingest import Ingest
-from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.section import Checks, Fraction, Positive, Section
 from plumbline.params.train import FitOptions
 
 DOMAINS = ("plain", "noise", "atmosphere", "unwrapping", "sparse")
@@ -43,11 +43,10 @@ class Shares(Section):
     calibrate: Fraction = 0.08
     test: Fraction = 0.1
 
-    @model_validator(mode="after")
-    def _leaves_some(self) -> Self:
-        if self.tune + self.calibrate + self.test >= 0.9:
-            raise ValueError("tune, calibrate and test leave less than a tenth of the scenes to train on")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        words = "tune, calibrate and test leave less than a tenth of the scenes to train on"
+        return [(self.tune + self.calibrate + self.test >= 0.9, words)]
 
 
 class PrepareFields(Section):
@@ -98,14 +97,16 @@ class AdapterFields(TrainFields):
     """Modules of the base that are trained late, by name."""
     crops_a_scene: int = Field(default=8, ge=1, le=1000)
 
-    @model_validator(mode="after")
-    def _in_one_process(self) -> Self:
-        if self.devices * self.nodes > 1 or self.strategy != "auto":
-            raise ValueError(
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        return [
+            *super().checks(),
+            (
+                self.devices * self.nodes > 1 or self.strategy != "auto",
                 f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} found; adapters train "
-                "in one process. Use 1, 1 and auto; train.devices may still be more"
-            )
-        return self
+                "in one process. Use 1, 1 and auto; train.devices may still be more",
+            ),
+        ]
 
 
 class Restoring(Section):
@@ -151,16 +152,20 @@ class FieldGate(Section):
     adapter, the model without it."""
     bound: Positive | None = None
 
-    @model_validator(mode="after")
-    def _one_bound(self) -> Self:
-        given = [name for name in ("min", "max", "max_ratio_to") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"one of min, max, max_ratio_to is needed, {' and '.join(given) or 'none'} found")
-        if (self.bound is None) != (self.max_ratio_to is None):
-            raise ValueError("bound goes with max_ratio_to, and max_ratio_to with bound")
-        if self.max_ratio_to is not None and self.metric not in ("rmse_mm", "gradient_error_mm_m", "crps_mm"):
-            raise ValueError(f"max_ratio_to bounds what is better if it is smaller; {self.metric} needs min or max")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        bounds = [name for name in ("min", "max", "max_ratio_to") if getattr(self, name) is not None]
+        return [
+            (len(bounds) != 1, f"one of min, max, max_ratio_to is needed, {' and '.join(bounds) or 'none'} found"),
+            (
+                (self.bound is None) != (self.max_ratio_to is None),
+                "bound goes with max_ratio_to, and max_ratio_to with bound",
+            ),
+            (
+                self.max_ratio_to is not None and self.metric not in ("rmse_mm", "gradient_error_mm_m", "crps_mm"),
+                f"max_ratio_to bounds what is better if it is smaller; {self.metric} needs min or max",
+            ),
+        ]
 
 
 class ValidateFields(Section):
@@ -206,15 +211,14 @@ class RestorationParams(Section):
     gate: FieldGates
     package: PackageFields = PackageFields()
 
-    @model_validator(mode="after")
-    def _halved_at_each_level(self) -> Self:
-        multiple = 2 ** (len(self.model.channels) - 1)
-        sizes = {"simulate.cells": self.simulate.cells, "train.crop": self.train.crop, "adapt.crop": self.adapt.crop}
-        for name, cells in sizes.items():
-            if cells % multiple:
-                raise ValueError(
-                    f"{name}: {cells} found; {len(self.model.channels)} levels need a multiple of {multiple}"
-                )
-            if cells > self.simulate.cells:
-                raise ValueError(f"{name}: {cells} found, and scenes have {self.simulate.cells} (simulate.cells)")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its sections."""
+        levels, most = len(self.model.channels), self.simulate.cells
+        for name, cells in {
+            "simulate.cells": most,
+            "train.crop": self.train.crop,
+            "adapt.crop": self.adapt.crop,
+        }.items():
+            multiple = 2 ** (levels - 1)
+            yield cells % multiple, f"{name}: {cells} found; {levels} levels need a multiple of {multiple}"
+            yield cells > most, f"{name}: {cells} found, and scenes have {most} (simulate.cells)"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.section import Checks, Fraction, Positive, Section
 
 ColumnRole = Literal[
     "point_id",
@@ -82,24 +82,29 @@ class ProfileRows(Section):
     """What stands for one building, all of whose rows go into one split: the rows of a city that are equal in span and
     width (a building that was given at several levels of difficulty), each row, or all rows of a file."""
 
-    @model_validator(mode="after")
-    def _stated(self) -> Self:
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
         of_labels = (self.severity_unit is not None, bool(self.quadrants))
-        if self.labelled and of_labels != (True, True):
-            raise ValueError(
+        times = (self.years is not None, self.first is not None, self.last is not None)
+        return [
+            (
+                self.labelled and of_labels != (True, True),
                 "labelled rows need severity_unit, and quadrants, which say what the codes of locations mean "
-                "(code -> NE, NW, SW, SE or none); they are never guessed"
-            )
-        if not self.labelled and any(of_labels):
-            raise ValueError("severity_unit and quadrants are of labelled rows; leave them out, or: labelled: true")
-        days = (self.first is not None, self.last is not None)
-        if (self.years is not None, *days) not in ((True, False, False), (False, True, True)):
-            raise ValueError(
-                "the time of the observation is needed once: years, or first and last; it is never guessed"
-            )
-        if self.first is not None and self.last is not None and self.last <= self.first:
-            raise ValueError(f"last, {self.last}, is not after first, {self.first}")
-        return self
+                "(code -> NE, NW, SW, SE or none); they are never guessed",
+            ),
+            (
+                not self.labelled and any(of_labels),
+                "severity_unit and quadrants are of labelled rows; leave them out, or: labelled: true",
+            ),
+            (
+                times not in ((True, False, False), (False, True, True)),
+                "the time of the observation is needed once: years, or first and last; it is never guessed",
+            ),
+            (
+                self.first is not None and self.last is not None and self.last <= self.first,
+                f"last, {self.last}, is not after first, {self.first}",
+            ),
+        ]
 
 
 class Product(Section):
@@ -145,64 +150,68 @@ class Product(Section):
     profiles: ProfileRows | None = None
     """Of profile rows, which are no points."""
 
-    @model_validator(mode="after")
-    def _profiles_alone(self) -> Self:
-        if self.format == "profiles" and self.profiles is None:
-            raise ValueError("format profiles needs profiles, which say what the rows do not")
-        if self.profiles is not None and (self.format or "profiles") != "profiles":
-            raise ValueError(f"profiles say what profile rows do not; format {self.format} does not use them")
-        unused = self.model_fields_set - {"format", "profiles"}
-        if self.profiles is not None and unused:
-            raise ValueError(f"profile rows do not use {', '.join(sorted(unused))}")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        unused = sorted(self.model_fields_set - {"format", "profiles"})
+        incidence = 45.0 if self.incidence_deg is None else self.incidence_deg
+        radians = " (radians?)" if 0 < incidence < 1.5 else ""
+        return [
+            (
+                self.format == "profiles" and self.profiles is None,
+                "format profiles needs profiles, which say what the rows do not",
+            ),
+            (
+                self.profiles is not None and (self.format or "profiles") != "profiles",
+                f"profiles say what profile rows do not; format {self.format} does not use them",
+            ),
+            (self.profiles is not None and unused, f"profile rows do not use {', '.join(unused)}"),
+            (
+                not 5 <= incidence <= 85,
+                f"incidence_deg: {incidence:g} found{radians}, 5 to 85 degrees are possible",
+            ),
+            (
+                not self.columns and (self.incidence_deg is None) != (self.heading_deg is None),
+                "incidence_deg and heading_deg go together",
+            ),
+            (
+                self.format == "columns" and not self.columns,
+                "format columns needs columns, which say what is what in the file",
+            ),
+            *(self._table_checks() if self.columns else ()),
+        ]
 
-    @model_validator(mode="after")
-    def _incidence_in_degrees(self) -> Self:
-        if self.incidence_deg is not None and not 5 <= self.incidence_deg <= 85:
-            radians = " (radians?)" if 0 < self.incidence_deg < 1.5 else ""
-            raise ValueError(f"incidence_deg: {self.incidence_deg:g} found{radians}, 5 to 85 degrees are possible")
-        return self
-
-    @model_validator(mode="after")
-    def _angles_together(self) -> Self:
-        if not self.columns and (self.incidence_deg is None) != (self.heading_deg is None):
-            raise ValueError("incidence_deg and heading_deg go together")
-        return self
-
-    @model_validator(mode="after")
-    def _table_is_described(self) -> Self:
-        has = self.columns.keys()
-        if self.format == "columns" and not has:
-            raise ValueError("format columns needs columns, which say what is what in the file")
-        if not has:
-            return self
-        for key in ("units", "positive", "epochs"):
-            if getattr(self, key) is None:
-                raise ValueError(f"{key} must be stated with columns, it is never guessed")
-        named = list(self.columns.values())
-        if len(set(named)) < len(named):
-            raise ValueError("columns: one column of the file cannot be two things")
-        if "separator" in self.model_fields_set and self.separator == self.decimal:
-            raise ValueError("separator and decimal cannot both be a comma")
+    def _table_checks(self) -> Checks:
+        """Return the rules for a table that `columns` describe."""
+        has, named = self.columns.keys(), list(self.columns.values())
         plane, globe = has & {"easting", "northing"}, has & {"latitude", "longitude"}
-        if len(plane) + len(globe) != 2 or len(plane) == 1:
-            raise ValueError("columns: easting and northing, or latitude and longitude are needed")
-        if plane and self.crs is None:
-            raise ValueError("crs must be stated with easting and northing")
-        self._check_line_of_sight()
-        return self
-
-    def _check_line_of_sight(self) -> None:
-        vector = self.columns.keys() & {"los_east", "los_north", "los_up"}
+        vector = has & {"los_east", "los_north", "los_up"}
         angles = [("incidence", self.incidence_deg), ("heading", self.heading_deg)]
-        ways = [(name in self.columns) + (constant is not None) for name, constant in angles]
-        if (len(vector), ways) not in ((3, [0, 0]), (0, [1, 1])):
-            raise ValueError(
+        ways = [(name in has) + (constant is not None) for name, constant in angles]
+        return [
+            *(
+                (getattr(self, key) is None, f"{key} must be stated with columns, it is never guessed")
+                for key in ("units", "positive", "epochs")
+            ),
+            (len(set(named)) < len(named), "columns: one column of the file cannot be two things"),
+            (
+                "separator" in self.model_fields_set and self.separator == self.decimal,
+                "separator and decimal cannot both be a comma",
+            ),
+            (
+                len(plane) + len(globe) != 2 or len(plane) == 1,
+                "columns: easting and northing, or latitude and longitude are needed",
+            ),
+            (plane and self.crs is None, "crs must be stated with easting and northing"),
+            (
+                (len(vector), ways) not in ((3, [0, 0]), (0, [1, 1])),
                 "the line of sight is needed once: columns los_east, los_north and los_up, or an incidence (column or "
-                "incidence_deg) and a heading (column or heading_deg)"
-            )
-        if {"incidence", "heading"} & self.columns.keys() and (self.units is None or self.units.angle is None):
-            raise ValueError("units.angle must be stated with a column of angles, it is never guessed")
+                "incidence_deg) and a heading (column or heading_deg)",
+            ),
+            (
+                {"incidence", "heading"} & has and (self.units is None or self.units.angle is None),
+                "units.angle must be stated with a column of angles, it is never guessed",
+            ),
+        ]
 
 
 class Footprints(Section):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer
 
-from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.section import Checks, Fraction, Positive, Section
 
 SEQUENCES = ("buffer_m", "min_points", "max_points", "min_side_m", "max_side_m")
 """Of section `prepare`, what decides which buildings and which scatterers a model sees: in use as in training."""
@@ -49,19 +49,21 @@ class Audit(Section):
     max_psi: Positive = 0.25
     """Population stability index of a column; in small data, what chance alone would give counts if it is more."""
 
-    @model_validator(mode="after")
-    def _warned_before_refused(self) -> Self:
-        if self.refuse_severity_permille < self.max_severity_permille:
-            raise ValueError("refuse_severity_permille must not be below max_severity_permille")
-        if self.refuse_speed_mm_yr < self.max_speed_mm_yr:
-            raise ValueError("refuse_speed_mm_yr must not be below max_speed_mm_yr")
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
         noise = (self.refuse_noise_below_mm, self.min_noise_mm, self.max_noise_mm, self.refuse_noise_above_mm)
-        if sorted(noise) != list(noise):
-            raise ValueError(
+        return [
+            (
+                self.refuse_severity_permille < self.max_severity_permille,
+                "refuse_severity_permille must not be below max_severity_permille",
+            ),
+            (self.refuse_speed_mm_yr < self.max_speed_mm_yr, "refuse_speed_mm_yr must not be below max_speed_mm_yr"),
+            (
+                sorted(noise) != list(noise),
                 "refuse_noise_below_mm, min_noise_mm, max_noise_mm and refuse_noise_above_mm must ascend, "
-                f"{', '.join(f'{bound:g}' for bound in noise)} found"
-            )
-        return self
+                f"{', '.join(f'{bound:g}' for bound in noise)} found",
+            ),
+        ]
 
 
 class Prepare(Section):
@@ -103,20 +105,20 @@ class Prepare(Section):
     seed: int = Field(default=0, ge=0)
     audit: Audit = Audit()
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.max_points < self.min_points:
-            raise ValueError(
-                f"max_points: {self.max_points} found, which must not be below min_points: {self.min_points}"
-            )
-        if self.folds == 1 or self.fold >= max(self.folds, 1):
-            raise ValueError(
-                f"folds: {self.folds} with fold: {self.fold} found; 0 with fold 0, or 2 and more with a fold below it"
-            )
-        missing = {"train", "tune", "calibrate", "test"} - self.split.keys()
-        if missing:
-            raise ValueError(f"split: no share found for {' and '.join(sorted(missing))}")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        missing = sorted({"train", "tune", "calibrate", "test"} - self.split.keys())
+        return [
+            (
+                self.max_points < self.min_points,
+                f"max_points: {self.max_points} found, which must not be below min_points: {self.min_points}",
+            ),
+            (
+                self.folds == 1 or self.fold >= max(self.folds, 1),
+                f"folds: {self.folds} with fold: {self.fold} found; 0 with fold 0, or 2 and more with a fold below it",
+            ),
+            (missing, f"split: no share found for {' and '.join(missing)}"),
+        ]
 
 
 def without_audit(content: Any) -> Any:

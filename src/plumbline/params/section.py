@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
 Positive = Annotated[float, Field(gt=0)]
+Checks = Iterable[tuple[object, str]]
+"""Rules between the keys of a section: whether one is broken, and what is said then."""
 
 
 class Section(BaseModel):
     """Base of all sections: it refuses unknown keys and NaN, and cannot be changed after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def checks(self) -> Checks:
+        """Return the rules between its keys; the first that is broken is refused."""
+        return ()
+
+    @model_validator(mode="after")
+    def _keep_checks(self) -> Self:
+        for is_broken, words in self.checks():
+            if is_broken:
+                raise ValueError(words)
+        return self
 
     @field_validator("*", mode="before")
     @classmethod

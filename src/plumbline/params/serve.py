@@ -7,11 +7,11 @@ import operator
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.section import Checks, Fraction, Positive, Section
 from plumbline.params.train import MAX_THREADS, Train
 
 
@@ -142,19 +142,24 @@ class Alarm(Section):
         parse_condition(text)
         return text
 
-    @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        if not (self.bound <= self.limit if self.comparison[0] == ">" else self.bound >= self.limit):
-            side = "above" if self.comparison[0] == ">" else "below"
-            raise ValueError(
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        side, is_beyond = ("above", operator.gt) if self.comparison[0] == ">" else ("below", operator.lt)
+        return [
+            (
+                is_beyond(self.bound, self.limit),
                 f"ends {self.bound:g} lies {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
-                "would end as it begins. Give the limit, or a number on its harmless side"
-            )
-        if self.buildings is not None and self.within is not None:
-            raise ValueError("buildings and within found; give one of them")
-        if self.buildings is not None and self.place is None:
-            raise ValueError("buildings needs place: two places may call different buildings by one name")
-        return self
+                "would end as it begins. Give the limit, or a number on its harmless side",
+            ),
+            (
+                self.buildings is not None and self.within is not None,
+                "buildings and within found; give one of them",
+            ),
+            (
+                self.buildings is not None and self.place is None,
+                "buildings needs place: two places may call different buildings by one name",
+            ),
+        ]
 
     @property
     def column(self) -> str:
@@ -208,14 +213,11 @@ class Score(Section):
     alarms: list[Alarm] = []
     """Rules by which buildings have alarms."""
 
-    @field_validator("alarms")
-    @classmethod
-    def _names_differ(cls, found: list[Alarm]) -> list[Alarm]:
-        names = [rule.name for rule in found]
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        names = [rule.name for rule in self.alarms]
         twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two rules have the name {twice[0]}; give each its own")
-        return found
+        return [(twice, f"alarms: two rules have the name {', '.join(twice)}; give each its own")]
 
 
 class Tidy(Section):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from plumbline.params.ingest import Footprints, Product
-from plumbline.params.section import Fraction, Section
+from plumbline.params.section import Checks, Fraction, Section
 
 
 class City(Section):
@@ -68,11 +68,9 @@ class Mechanisms(Section):
         """In the order of `strain.MECHANISMS`."""
         return self.corner, self.end, self.step, self.bowl, self.bending
 
-    @model_validator(mode="after")
-    def _some_fail(self) -> Self:
-        if not sum(self.shares):
-            raise ValueError("all shares are 0; use damaged: 0 for a city in which nothing fails")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        return [(not sum(self.shares), "all shares are 0; use damaged: 0 for a city in which nothing fails")]
 
 
 class Simulate(Section):
@@ -88,9 +86,7 @@ class Simulate(Section):
     """Share of buildings with a local failure; the others move as a whole, or over a tunnel, only."""
     mechanisms: Mechanisms = Mechanisms()
 
-    @model_validator(mode="after")
-    def _names_of_their_own(self) -> Self:
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
         twice = sorted(self.cities.keys() & self.borrowed.keys())
-        if twice:
-            raise ValueError(f"cities and borrowed both name {', '.join(twice)}; give one another name")
-        return self
+        return [(twice, f"cities and borrowed both name {', '.join(twice)}; give one another name")]

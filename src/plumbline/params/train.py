@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, PADDING, POOLING, POSITION, QUADRANT_LOSS, SEVERITY_LOSS
-from plumbline.params.section import Positive, Section
+from plumbline.params.section import Checks, Positive, Section
 
 QuadrantKind = Annotated[str, QUADRANT_LOSS.name()]
 SeverityKind = Annotated[str, SEVERITY_LOSS.name()]
@@ -73,28 +73,22 @@ class Optimise(Section):
     """How much of the mean of the weights stays at each step; the mean is evaluated and saved. 0: no mean."""
     curriculum: Curriculum = Curriculum()
 
-    @model_validator(mode="after")
-    def _one_warmup(self) -> Self:
-        if self.warmup_epochs and self.warmup_share:
-            raise ValueError("give warmup_epochs or warmup_share, not both")
-        if self.warmup_epochs >= self.epochs:
-            raise ValueError(f"warmup_epochs: {self.warmup_epochs:g} found, fewer than the {self.epochs} epochs needed")
-        for name, level in self.curriculum.model_dump().items():
-            if level > self.epochs:
-                raise ValueError(
-                    f"curriculum.{name}: {level} found, beyond the {self.epochs} epochs; raise epochs, or lower it"
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        return [
+            (self.warmup_epochs and self.warmup_share, "give warmup_epochs or warmup_share, not both"),
+            (
+                self.warmup_epochs >= self.epochs,
+                f"warmup_epochs: {self.warmup_epochs:g} found, fewer than the {self.epochs} epochs needed",
+            ),
+            *(
+                (
+                    level > self.epochs,
+                    f"curriculum.{name}: {level} found, beyond the {self.epochs} epochs; raise epochs, or lower it",
                 )
-        return self
-
-
-def check_weights(quadrant: float, severity: float) -> None:
-    """Refuse weights that leave no loss.
-
-    Raises:
-        ValueError: both weights are 0.
-    """
-    if not (quadrant or severity):
-        raise ValueError("quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed, else nothing is learnt")
+                for name, level in self.curriculum.model_dump().items()
+            ),
+        ]
 
 
 class FitOptions(Optimise):
@@ -127,30 +121,35 @@ class FitOptions(Optimise):
     """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
     `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1]:
-            raise ValueError(
-                f"start_from: {self.start_from} found; checkpoint can only come first, and random only last"
-            )
-        if self.communication != "none" and self.strategy in SHARDED:
-            raise ValueError(f"communication: {self.communication} works with strategy ddp, not {self.strategy}")
-        if self.precision == "fp16" and self.strategy in SHARDED:
-            raise ValueError(
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        is_sharded = self.strategy in SHARDED
+        return [
+            *super().checks(),
+            (
+                "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1],
+                f"start_from: {self.start_from} found; checkpoint can only come first, and random only last",
+            ),
+            (
+                self.communication != "none" and is_sharded,
+                f"communication: {self.communication} works with strategy ddp, not {self.strategy}",
+            ),
+            (
+                self.precision == "fp16" and is_sharded,
                 f"precision: fp16 found with strategy {self.strategy}, whose scaled loss has never been run. Use "
-                "precision bf16 or 32, or strategy auto or ddp"
-            )
-        if self.compile and self.strategy in SHARDED:
-            raise ValueError(
+                "precision bf16 or 32, or strategy auto or ddp",
+            ),
+            (
+                self.compile and is_sharded,
                 f"compile: true found with strategy {self.strategy}, which shards the weights. Use false, or "
-                "strategy auto or ddp"
-            )
-        if self.communication == "powersgd" and self.precision == "fp16":
-            raise ValueError(
+                "strategy auto or ddp",
+            ),
+            (
+                self.communication == "powersgd" and self.precision == "fp16",
                 "communication: powersgd found with precision fp16; it keeps what it loses, and an overflow would "
-                "never leave it. Use precision bf16, or communication fp16"
-            )
-        return self
+                "never leave it. Use precision bf16, or communication fp16",
+            ),
+        ]
 
 
 class Train(FitOptions):
@@ -171,10 +170,11 @@ class Train(FitOptions):
     """What makes an example rare: its Burland category, its quadrant, both together, or the density of severities
     around its own. With `augment`, quadrants are turned into each other and balanced already."""
 
-    @model_validator(mode="after")
-    def _learns(self) -> Self:
-        check_weights(self.quadrant_weight, self.severity_weight)
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        weights = self.quadrant_weight, self.severity_weight
+        words = "quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed, else nothing is learnt"
+        return [*super().checks(), (not any(weights), words)]
 
 
 AttentionKind = Annotated[str, ATTENTION.name()]
@@ -212,10 +212,10 @@ class Model(Section):
     """Training computes what is within blocks and attention layers again for the gradients instead of keeping it: less
     memory for the time of one more pass forward, same results."""
 
-    @model_validator(mode="after")
-    def _kernel_is_odd(self) -> Self:
-        if self.kernel % 2 == 0:
-            raise ValueError(f"kernel: {self.kernel} found, must be odd")
-        if (2 * self.channels) % self.heads:
-            raise ValueError(f"heads: {self.heads} found, must divide twice model.channels ({2 * self.channels})")
-        return self
+    def checks(self) -> Checks:
+        """Return the rules between its keys."""
+        width = 2 * self.channels
+        return [
+            (self.kernel % 2 == 0, f"kernel: {self.kernel} found, must be odd"),
+            (width % self.heads, f"heads: {self.heads} found, must divide twice model.channels ({width})"),
+        ]

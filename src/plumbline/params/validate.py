@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from plumbline.core.errors import ParameterError
 from plumbline.core.strain import MECHANISMS
-from plumbline.params.section import Section
+from plumbline.params.section import Checks, Section
 
 HIGHER_IS_BETTER = {
     "quadrant_accuracy": True,
@@ -121,38 +121,43 @@ class Gate(Section):
     def _known_slice(cls, found: str) -> str:
         return found if found.startswith(CITY) else _known(found, (*SLICES, f"{CITY}NAME"))
 
-    @model_validator(mode="after")
-    def _one_bound(self) -> Self:
+    def checks(self) -> Checks:
+        """Return the rules between its keys: one that proves nothing or has no figure is refused before hours of work
+        depend on it."""
         bounds = [name for name in ("min", "max", "max_drop_vs") if getattr(self, name) is not None]
-        if len(bounds) != 1:
-            raise ValueError(f"one of min, max, max_drop_vs is needed, {' and '.join(bounds) or 'none'} found")
-        for name in ("margin", "confidence"):
-            if getattr(self, name) and self.max_drop_vs is None:
-                raise ValueError(f"{name} goes with max_drop_vs")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_met(self) -> Self:
-        """Refuse a rule that proves nothing or has no figure, before hours of work depend on it."""
         over_buildings = self.metric in OF_BUILDINGS
-        if self.max_drop_vs == "champion" and (not over_buildings or self.artifact == "float32"):
-            raise ValueError(
+        return [
+            (len(bounds) != 1, f"one of min, max, max_drop_vs is needed, {' and '.join(bounds) or 'none'} found"),
+            *(
+                (getattr(self, name) and self.max_drop_vs is None, f"{name} goes with max_drop_vs")
+                for name in ("margin", "confidence")
+            ),
+            (
+                self.max_drop_vs == "champion" and (not over_buildings or self.artifact == "float32"),
                 f"{self.metric} of {self.artifact} is not measured against the champion; accuracy metrics of the "
-                "released artifacts (pruned, fp16, int8) are"
-            )
-        if self.max_drop_vs == "baseline" and self.metric not in OF_BASELINE:
-            raise ValueError(f"{self.metric} is not measured of the baseline; {', '.join(OF_BASELINE)} are")
-        if self.max_drop_vs == self.artifact:
-            raise ValueError(f"{self.artifact} is compared with itself. Name another artifact, or reference")
-        if self.max_drop_vs and self.metric == "interval_coverage_gap":
-            raise ValueError("interval_coverage_gap is not compared. Bound it by `max`, or compare interval_coverage")
-        if self.confidence and not over_buildings:
-            raise ValueError(
-                f"{self.metric} is not taken over buildings, so its drop has no bound. Leave confidence out"
-            )
-        if self.slice != "all" and not over_buildings:
-            raise ValueError(f"{self.metric} is of the whole, and {self.slice} has none. Leave slice out")
-        return self
+                "released artifacts (pruned, fp16, int8) are",
+            ),
+            (
+                self.max_drop_vs == "baseline" and self.metric not in OF_BASELINE,
+                f"{self.metric} is not measured of the baseline; {', '.join(OF_BASELINE)} are",
+            ),
+            (
+                self.max_drop_vs == self.artifact,
+                f"{self.artifact} is compared with itself. Name another artifact, or reference",
+            ),
+            (
+                self.max_drop_vs and self.metric == "interval_coverage_gap",
+                "interval_coverage_gap is not compared. Bound it by `max`, or compare interval_coverage",
+            ),
+            (
+                self.confidence and not over_buildings,
+                f"{self.metric} is not taken over buildings, so its drop has no bound. Leave confidence out",
+            ),
+            (
+                self.slice != "all" and not over_buildings,
+                f"{self.metric} is of the whole, and {self.slice} has none. Leave slice out",
+            ),
+        ]
 
 
 class Validate(Section):

@@ -6,18 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from plumbline.reporting.charts import (
-    BOTTOM,
-    COLOURS,
-    GRID,
-    HEIGHT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    axes,
-    svg_document,
-    svg_text,
-)
+from plumbline.reporting.charts import COLOURS, GRID, HEIGHT, WIDTH, axes, svg_document, svg_text
 from plumbline.reporting.cross_section import round_range
 from plumbline.reporting.page import say
 
@@ -77,12 +66,7 @@ def _panel(panel: Panel) -> list[str]:
     ]
     low, high = round_range(max(min(ends, default=0.0), panel.least), max(ends, default=1.0))
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across, up = (x - low) / (high - low), (y - low) / (high - low)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
-
-    parts = [svg_text(LEFT, 24, panel.title, "start", bold=True)]
-    parts += axes(place, (low, high), (low, high), panel.x_label, panel.y_label, LEFT)
+    place, parts = axes(panel.title, (low, high), (low, high), panel.x_label, panel.y_label, LEFT)
     (x1, y1), (x2, y2) = place(low, low), place(high, high)
     parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {GRID} stroke-dasharray="5 4"/>')
     for one in panel.pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -31,15 +31,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A named point of the chart, such as a threshold."""
-
-    name: str
-    x: float
-    y: float
-
-
-@dataclass(frozen=True)
 class Estimate:
     """One figure, with its interval where it has one."""
 
@@ -54,7 +45,6 @@ def line_chart(
     x_label: str,
     y_label: str,
     lines: Sequence[Line],
-    marks: Sequence[Mark] = (),
     x_range: Range = (0.0, 1.0),
     y_range: Range = (0.0, 1.0),
     paper: str = "#fff",
@@ -65,27 +55,18 @@ def line_chart(
     """
     plot = "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]  # two charts on one page share no name
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_range[0]) / (x_range[1] - x_range[0])
-        up = (y - y_range[0]) / (y_range[1] - y_range[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
-
-    parts = [svg_text(LEFT, 24, title, "start", bold=True), *axes(place, x_range, y_range, x_label, y_label)]
+    place, parts = axes(title, x_range, y_range, x_label, y_label)
     colour = -1
     for index, line in enumerate(lines):
         colour += not (line.dashed and index)
         look = f'stroke="{COLOURS[colour % len(COLOURS)]}" stroke-width="2"' + (
             ' stroke-dasharray="5 4"' if line.dashed else ""
         )
-        path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in line.points)
-        parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{path}"/>')
+        points = path(place, line.points)
+        parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{points}"/>')
         row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - index)
         parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
         parts.append(svg_text(LEFT + 40, row, line.name, "start"))
-    for mark in marks:
-        x, y = place(mark.x, mark.y)
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="currentColor"/>')
-        parts.append(svg_text(x + 8, y - 6, mark.name, "start"))
     corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
     defined = f'<clipPath id="{plot}"><rect {corner}/></clipPath>'
     return svg_document(title, HEIGHT, paper, [defined, *parts])
@@ -108,11 +89,8 @@ def course_chart(
     top = 1.05 * max(high) or 1.0
     place, parts = over_time(title, (days[0], days[-1]), (0.0, top / 2, top), width)
     band = [*zip(numbers, high, strict=True), *reversed(list(zip(numbers, low, strict=True)))]
-    corners, line = (
-        " ".join("{:.1f},{:.1f}".format(*place(*one)) for one in way)
-        for way in (band, zip(numbers, value, strict=True))
-    )
-    parts.append(f'<polygon points="{corners}" fill="{COLOURS[0]}" fill-opacity="0.2"/>')
+    line = path(place, zip(numbers, value, strict=True))
+    parts.append(f'<polygon points="{path(place, band)}" fill="{COLOURS[0]}" fill-opacity="0.2"/>')
     parts.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>')
     return svg_document(title, SMALL_HEIGHT, "#fff", parts, width)
 
@@ -184,9 +162,21 @@ def svg_document(title: str, height: int, paper: str, parts: Sequence[str], widt
     )
 
 
-def axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str, left: int = LEFT) -> list[str]:
-    """Draw both axes with grid, ticks and labels; `place` turns figures into px. `left`: where they begin, px."""
-    parts = []
+def axes(
+    title: str, x_range: Range, y_range: Range, x_label: str, y_label: str, left: int = LEFT
+) -> tuple[Place, list[str]]:
+    """Draw the title and both axes with grid, ticks and labels. `left`: where they begin, px.
+
+    Returns:
+        What turns figures into px, and the parts of the drawing.
+    """
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - x_range[0]) / (x_range[1] - x_range[0])
+        up = (y - y_range[0]) / (y_range[1] - y_range[0])
+        return left + across * (WIDTH - left - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    parts = [svg_text(left, 24, title, "start", bold=True)]
     for tick in range(TICKS + 1):
         x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
@@ -200,7 +190,12 @@ def axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: st
         f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
         f"{html.escape(y_label)}</text>"
     )
-    return parts
+    return place, parts
+
+
+def path(place: Place, points: Iterable[tuple[float, float]]) -> str:
+    """Return the attribute `points` of a line through figures."""
+    return " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in points)
 
 
 def svg_text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:

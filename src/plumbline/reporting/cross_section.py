@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from plumbline.reporting.charts import (
-    BOTTOM,
-    COLOURS,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TICKS,
-    TOP,
-    WIDTH,
-    Place,
-    axes,
-    svg_document,
-    svg_text,
-)
+from plumbline.reporting.charts import COLOURS, HEIGHT, LEFT, TICKS, TOP, axes, path, svg_document, svg_text
 from plumbline.reporting.page import say
 
 STRIP = 12
@@ -63,17 +50,11 @@ def section_chart(
     values = [v for part in dots for v in part.value] + ([*band.low, *band.high] if band else []) + [0.0]
     low, high = round_range(min(values), max(values))
     _, end = round_range(0.0, length)
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        up = (y - low) / (high - low)
-        return LEFT + x / end * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
-
-    parts = [svg_text(LEFT, 24, title, "start", bold=True)]
-    parts += axes(place, (0.0, end), (low, high), "distance along the line, m", "displacement, mm")
+    place, parts = axes(title, (0.0, end), (low, high), "distance along the line, m", "displacement, mm")
     if band:
         there, back = zip(band.along, band.high, strict=True), zip(band.along, band.low, strict=True)
-        parts.append(f'<polygon points="{_path(place, [*there, *reversed(list(back))])}" fill="#888" opacity="0.25"/>')
-        line = _path(place, zip(band.along, band.value, strict=True))
+        parts.append(f'<polygon points="{path(place, [*there, *reversed(list(back))])}" fill="#888" opacity="0.25"/>')
+        line = path(place, zip(band.along, band.value, strict=True))
         parts.append(f'<polyline points="{line}" fill="none" stroke="#444" stroke-width="1.5"/>')
     for number, part in enumerate(dots):
         colour = COLOURS[number % len(COLOURS)]
@@ -89,10 +70,6 @@ def section_chart(
         corner = f'x="{x:.1f}" y="{foot - STRIP:.1f}" width="{width:.1f}" height="{STRIP}"'
         parts.append(f'<rect {corner} fill="{bar.colour}" stroke="#6b5a3a"><title>{say(bar.name)}</title></rect>')
     return svg_document(title, HEIGHT, "#fff", parts)
-
-
-def _path(place: Place, points: Iterable[tuple[float, float]]) -> str:
-    return " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in points)
 
 
 def round_range(least: float, most: float) -> tuple[float, float]:

@@ -8,17 +8,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 LOGO = Path(__file__).with_name("logo.svg")
-_SKELETON = Environment(autoescape=True, keep_trailing_newline=True, undefined=StrictUndefined).from_string(
-    Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
 )
 
 
 def html_page(title: str, style: str, parts: Sequence[str]) -> str:
     """Put `parts`, which are HTML, and a style sheet into a page; the title is text."""
-    return _SKELETON.render(title=title, style=style, parts=parts)
+    return render("page.html", title=title, style=style, parts=parts)
+
+
+def render(template: str, **content: Any) -> str:
+    """Fill a template of this folder, in which all content is text but what the template calls safe.
+
+    Templates have the functions `table` and `number`, whose results are safe.
+    """
+    return _TEMPLATES.get_template(template).render(content)
 
 
 def icon() -> str:
@@ -49,3 +60,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+_TEMPLATES.globals |= {"table": table, "number": number}

@@ -184,7 +184,9 @@ def mark(
 
 
 def colour(moved_mm: float, limit_mm: float) -> str:
-    """Return the colour of a differential displacement; beyond the limits, that of the limit."""
+    """Return the colour of a movement, grey of none; beyond the limits, that of the limit."""
+    if math.isnan(moved_mm):
+        return "#999999"
     share = min(max(moved_mm / limit_mm, -1.0), 1.0)
     return str(DIVERGING[min(int((share + 1) / 2 * len(DIVERGING)), len(DIVERGING) - 1)])
 
@@ -272,18 +274,16 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
     def at(x: float, y: float) -> tuple[float, float]:
         return scale * (x - west), scale * (north - y)
 
-    shapes = []
-    for outline in outlines:
-        rings = (shapely.get_coordinates(shapely.get_exterior_ring(part)) for part in shapely.get_parts(outline))
-        shapes.append(f'<path d="{"".join(_ring(ring, at) for ring in rings)}"/>')
+    shapes = [f'<path d="{outline_path(outline, at)}"/>' for outline in outlines]
     limit = max(LEAST_MM_A_YEAR, float(np.nanquantile(np.abs(speed), 0.98)) if np.isfinite(speed).any() else 0.0)
     dots = [
-        f'<circle cx="{px:.1f}" cy="{py:.1f}" r="2" fill="{_colour(v / limit)}"/>'
+        f'<circle cx="{px:.1f}" cy="{py:.1f}" r="2" fill="{colour(v, limit)}"/>'
         for (px, py), v in zip(map(at, x, y), speed, strict=True)
     ]
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" aria-label="Points on footprints">'
-        f'<g fill="#e4e1da" stroke="#8a8578" stroke-width="0.6">{"".join(shapes)}</g><g>{"".join(dots)}</g></svg>'
+        f'<g fill="#e4e1da" stroke="#8a8578" stroke-width="0.6" fill-rule="evenodd">{"".join(shapes)}</g>'
+        f"<g>{''.join(dots)}</g></svg>"
         f"<p>Mean velocity along the line of sight, {-limit:.0f} (violet, away) to {limit:.0f} mm a year (green).</p>"
     )
 
@@ -330,11 +330,3 @@ def _box(corners: Float, x: Float, y: Float) -> tuple[float, float, float, float
     low, high = shown.min(axis=0), shown.max(axis=0)
     margin = 0.03 * float((high - low).max()) + 5.0
     return float(low[0] - margin), float(low[1] - margin), float(high[0] + margin), float(high[1] + margin)
-
-
-def _colour(share: float) -> str:
-    """Return the diverging colour of a share from -1 to 1; grey for NaN."""
-    if not np.isfinite(share):
-        return "#999999"
-    place = (np.clip(share, -1, 1) + 1) / 2 * (len(DIVERGING) - 1)
-    return str(DIVERGING[round(float(place))])

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from plumbline import pretrained
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import check_writable, read_json, sha256_file, sha256_folder, told_unwritten
+from plumbline.core.files import check_place, check_writable, read_json, sha256_file, sha256_folder, told_unwritten
 from plumbline.core.strain import category
 from plumbline.export.onnx import export_onnx
 from plumbline.export.package import MANIFEST, PREDICTIONS, Manifest, check_replaced, verify_package, write_package
@@ -65,34 +65,34 @@ def base_of(model: str) -> Path:
     return folder
 
 
-def prepare_of(base: Path, given: Prepare | None) -> Prepare:
-    """Return how to prepare scatterers for an adapter of `base`: in the same way as for `base`."""
-    told = _told_by(base)
-    if told is None:
-        if given is None:
-            log.warning(
-                "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
-                "with others, give its section prepare by --params FILE.",
-                base,
-            )
-        return given or Prepare()
-    if given is None:
-        return told
-    own = {key: getattr(told, key) for key in SEQUENCES}
-    limits = {key: getattr(told, key) for key in JUDGED if key not in given.model_fields_set}
+def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
+    """Return how to prepare scatterers for an adapter of `base`: in the same way as for `base`.
+
+    `stated`: section `prepare` of the user's file; its limits of what is judged count.
+    """
+    recorded = _recorded_prepare(base)
+    if recorded is None and stated is None:
+        log.warning(
+            "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
+            "with others, give its section prepare by --params FILE.",
+            base,
+        )
+    if recorded is None or stated is None:
+        return recorded or stated or Prepare()
     other = [
-        f"prepare.{key} {getattr(given, key):g} (the model's {own[key]:g})"
+        f"prepare.{key} {getattr(stated, key):g} (the model's {getattr(recorded, key):g})"
         for key in SEQUENCES
-        if key in given.model_fields_set and getattr(given, key) != own[key]
+        if key in stated.model_fields_set and getattr(stated, key) != getattr(recorded, key)
     ]
     if other:
         log.warning(
             "%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base, ", ".join(other)
         )
-    return given.model_copy(update=own | limits)
+    keys = [*SEQUENCES, *(key for key in JUDGED if key not in stated.model_fields_set)]
+    return stated.model_copy(update={key: getattr(recorded, key) for key in keys})
 
 
-def _told_by(base: Path) -> Prepare | None:
+def _recorded_prepare(base: Path) -> Prepare | None:
     """Return how the scatterers were prepared, from the model's record or its package's manifest.
 
     Raises:
@@ -174,7 +174,7 @@ def adapt(
     about = adapter.about.model_copy(update={"made": _record(inputs, params, reading.window)})
     with told_unwritten(root / name):
         save_adapter(replace(adapter, about=about), root / name)
-    _tell(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
+    _log_worth(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
     _warn_of_one_kind(labels, sequences.severity[rows])
     return about
 
@@ -192,21 +192,15 @@ def _record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, 
 
 def _check_place(folder: Path) -> None:
     """Refuse a folder that cannot be written or holds other files, before any work is done."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        kind = "link" if folder.is_symlink() else "file"
-        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
     strange = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
     if strange:
         raise InputError(
             f"{folder}: holds something that this command did not write ({', '.join(strange[:3])}). Give another "
             "--name, or move it."
         )
-    place = folder
-    while not place.parent.exists():
-        place = place.parent
-    if not place.parent.is_dir():
-        raise InputError(f"{place.parent}: is a file, and adapters are kept in a folder of that name. Move it.")
-    check_writable(place / ABOUT if place.is_dir() else place)
+    check_place(folder)
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    check_writable(existing / ABOUT)
 
 
 def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
@@ -222,7 +216,7 @@ def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
         )
 
 
-def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
+def _log_worth(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
     """Log the adapter's accuracy before and after, and calibrations that lacked labels.
 
     `with_quadrant`: labels that have one.
@@ -233,21 +227,18 @@ def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) 
             log.info("held out: no %s: no label has a quadrant", what.replace("_", " "))
             continue
         log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), before, unit, after, unit)
-    if not about.temperature_calibrated:
-        log.info(
-            "%d of %d labels have a quadrant, %d are needed to set the temperature anew; kept as in the base",
-            with_quadrant,
-            about.labels,
+    for is_lacking, labels, what, needed in (
+        (
+            not about.temperature_calibrated,
+            f"{with_quadrant} of {about.labels} labels have a quadrant",
+            "the temperature",
             params.min_temperature_labels,
-        )
-    if not about.interval_calibrated:
-        log.info(
-            "%d labels, %d are needed to set the interval anew; kept as in the base",
-            about.labels,
-            params.min_interval_labels,
-        )
-    if about.labels < params.min_lora_labels:
-        log.info("%d labels, %d are needed for low-rank changes; none", about.labels, params.min_lora_labels)
+        ),
+        (not about.interval_calibrated, f"{about.labels} labels", "the interval", params.min_interval_labels),
+        (about.labels < params.min_lora_labels, f"{about.labels} labels", "low-rank changes", params.min_lora_labels),
+    ):
+        if is_lacking:
+            log.info("%s, %d are needed to fit %s; as in the base", labels, needed, what)
     if about.level < LEVEL_SHOWN and not about.parameters:
         log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
     level = f"severities brought {about.level:.0%} of the way to the labels' level"

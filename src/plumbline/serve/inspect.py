@@ -21,7 +21,7 @@ from rich.markup import escape
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
-from plumbline.reporting.page import html_page, say
+from plumbline.reporting.page import render
 from plumbline.reporting.plans import PlanPoints, draw_histories, draw_plan
 from plumbline.serve.predictions import write_text
 from plumbline.sources.alignment import warn_of_offset
@@ -49,7 +49,7 @@ LEVEL = 0.05
 
 @dataclass
 class Looked:
-    """What was found in one file."""
+    """Findings on one file."""
 
     path: Path
     kind: Kind
@@ -59,23 +59,17 @@ class Looked:
     """What is taken -> from where in the file."""
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    """Warnings; of one that is not readable, why it is refused."""
-    params: str | None = None
-    """Lines of `params.yaml` that say how it is understood."""
+    """Warnings; of one that is not readable, why it is refused. Like notes, without the name of the file."""
+    params: dict[str, Any] | None = None
+    """Entry of `ingest.products` that says how it is understood."""
     track: Track | None = None
     buildings: geopandas.GeoDataFrame | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """Return the values that JSON can hold."""
-        return {
-            "file": str(self.path),
-            "kind": self.kind,
-            "facts": self.facts,
-            "columns": self.columns,
-            "notes": self.notes,
-            "doubts": self.doubts,
-            "params": self.params,
-        }
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Return facts and columns as names and texts."""
+        taken = ((f"taken: {role}", column) for role, column in self.columns.items())
+        return [(name, _format_fact(value)) for name, value in (*self.facts.items(), *taken)]
 
 
 @dataclass
@@ -90,11 +84,24 @@ class Findings:
     @property
     def is_readable(self) -> bool:
         """Return whether every file can be read, and all of them together."""
-        return all(one.kind != "not readable" for one in self.files) and not self.refused
+        return all(file.kind != "not readable" for file in self.files) and not self.refused
+
+    @property
+    def params(self) -> str:
+        """Return the section `ingest` of a `params.yaml` for all point files; empty without any."""
+        return _dump_params([file for file in self.files if file.params])
 
     def plain(self) -> dict[str, Any]:
         """Return the values that JSON can hold."""
-        return {"files": [one.plain() for one in self.files], "doubts": self.doubts, "readable": self.is_readable}
+        files = [
+            {
+                "file": str(file.path),
+                **{name: getattr(file, name) for name in ("kind", "facts", "columns", "notes", "doubts")},
+                "params": _dump_params([file]) if file.params else None,
+            }
+            for file in self.files
+        ]
+        return {"files": files, "doubts": self.doubts, "readable": self.is_readable}
 
 
 def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
@@ -104,27 +111,22 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
         files: of points and of footprints. reading: what they do not say themselves.
     """
     seen: dict[Path, Looked] = {}
-    ingest = reading.ingest
-    crs = ingest.crs
-    others: dict[Path, str] = {}
+    crs = reading.ingest.crs
+    refusals: dict[Path, str] = {}
     opened = [as_file(file) for file in files]
-    paths = [file.path for file in opened]
-    for path, file in zip(paths, opened, strict=True):
+    for file in opened:
         try:
-            seen[path] = points = _points(file, reading, crs)
+            seen[file.path] = points = _points(file, reading, crs)
+            crs = crs or (points.track.crs if points.track else None)
         except InputError as error:
-            others[path] = str(error)
-            continue
+            refusals[file.path] = str(error)
         finally:
             file.close()
-        if points.track is not None:
-            crs = crs or points.track.crs
-    for path, why in others.items():
-        seen[path] = _footprints(path, why, reading, crs)
-    findings = Findings([seen[path] for path in paths], [])
-    with _heard(findings.doubts, []):
+    seen |= {path: _footprints(path, why, reading, crs) for path, why in refusals.items()}
+    findings = Findings([seen[file.path] for file in opened], [])
+    with _collected(findings.doubts, []):
         try:
-            _together(findings.files, ingest)
+            _check_together(findings.files, reading.ingest)
         except InputError as error:
             findings.refused = True
             findings.doubts.append(str(error))
@@ -132,16 +134,16 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
 
 
 @contextmanager
-def _heard(doubts: list[str], notes: list[str]) -> Iterator[None]:
-    """Collect log messages as doubts (warnings) or notes, and keep them off the terminal."""
+def _collected(doubts: list[str], notes: list[str], path: Path | None = None) -> Iterator[None]:
+    """Collect log messages as doubts (warnings) or notes, without the name of the file, off the terminal."""
 
-    class Hearing(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said = record.getMessage()
-            (doubts if record.levelno >= logging.WARNING else notes).append(said)
+            messages = doubts if record.levelno >= logging.WARNING else notes
+            messages.append(record.getMessage().removeprefix(f"{path}: "))
 
     before = (log.handlers, log.level, log.propagate)
-    log.handlers, log.propagate = [Hearing()], False
+    log.handlers, log.propagate = [Collector()], False
     log.setLevel(logging.INFO)
     try:
         yield
@@ -150,22 +152,21 @@ def _heard(doubts: list[str], notes: list[str]) -> Iterator[None]:
         log.setLevel(before[1])
 
 
-def _points(given: OpenedFile, reading: Reading, crs: str | None) -> Looked:
-    found = Looked(given.path, "points")
-    with _heard(found.doubts, found.notes):
-        file = recognise(given, reading.ingest.products, reading.format_)
+def _points(opened: OpenedFile, reading: Reading, crs: str | None) -> Looked:
+    looked = Looked(opened.path, "points")
+    with _collected(looked.doubts, looked.notes, opened.path):
+        file = recognise(opened, reading.ingest.products, reading.format_)
         source = open_product(file, crs)
-        track = take_points(file, source)
-    found.track, found.columns = track, dict(source.columns)
-    found.facts = _point_facts(file, source, track)
-    found.params = _params(file)
-    found.notes += [note for note in source.notes if not any(note in said for said in (*found.notes, *found.doubts))]
-    return found
+        looked.track = track = take_points(file, source)
+    looked.columns, looked.facts = dict(source.columns), _point_facts(file, source, track)
+    looked.params = {"format": file.format, **file.about.model_dump(mode="json", exclude_unset=True)}
+    messages = [*looked.notes, *looked.doubts]
+    looked.notes += [note for note in source.notes if not any(note in message for message in messages)]
+    return looked
 
 
 def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[str, Any]:
     days = track.epochs.astype("datetime64[D]")
-    steps = np.diff(days).astype(int)
     missing = float(np.mean(~np.isfinite(track.displacement))) if track.displacement.size else 0.0
     facts: dict[str, Any] = {
         "format": FORMATS[file.format].called,
@@ -175,7 +176,7 @@ def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[s
         "epochs": len(days),
         "first day": str(days[0]),
         "last day": str(days[-1]),
-        "days between epochs": _statistics(steps),
+        "days between epochs": _statistics(np.diff(days).astype(int)),
         "missing displacements, %": round(100 * missing, 2),
         "displacement": source.meaning,
         "CRS": source.crs,
@@ -216,29 +217,21 @@ def _line_of_sight(track: Track) -> dict[str, Any]:
     }
 
 
-def _params(file: ProductFile) -> str:
-    stated = file.about.model_dump(mode="json", exclude_unset=True)
-    return yaml.safe_dump(
-        {"ingest": {"products": {file.path.name: {"format": file.format, **stated}}}}, sort_keys=False, width=120
-    )
-
-
 def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Looked:
-    found = Looked(path, "footprints")
-    with _heard(found.doubts, found.notes):
+    looked = Looked(path, "footprints")
+    with _collected(looked.doubts, looked.notes, path):
         try:
             buildings = read_buildings(
                 path, crs or WORLD_M, reading.id_column, reading.layer, reading.ingest.footprints
             )
         except InputError as error:
-            about_footprints = str(error)
-            is_table = any(said in about_footprints for said in NO_SHAPES) or about_footprints == why
-            reasons = [why] if is_table else [f"as points: {why}", f"as footprints: {about_footprints}"]
-            return Looked(path, "not readable", doubts=reasons)
-    found.buildings = buildings
+            is_table = str(error) == why or any(words in str(error) for words in NO_SHAPES)
+            reasons = [why] if is_table else [f"as points: {why}", f"as footprints: {error}"]
+            return Looked(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
+    looked.buildings = buildings
     x, y = shapely.get_coordinates(buildings.geometry.to_numpy()).T
     sides = np.sqrt(buildings.geometry.area.to_numpy())
-    found.facts = {
+    looked.facts = {
         "buildings": len(buildings),
         "CRS": buildings.attrs.get("source_crs"),
         **_place(x, y, str(buildings.crs)),
@@ -247,41 +240,32 @@ def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Look
         "first identifiers": [str(name) for name in buildings["building_id"].head(3)],
     }
     if crs is not None:
-        found.facts["median area, m²"] = round(float(np.median(sides**2)), 1)
-    return found
+        looked.facts["median area, m²"] = round(float(np.median(sides**2)), 1)
+    return looked
 
 
-def _together(files: Sequence[Looked], ingest: Ingest) -> None:
+def _check_together(files: Sequence[Looked], ingest: Ingest) -> None:
     """Run the same checks between files as `predict`.
 
     Raises:
         InputError: they refuse them.
     """
-    points = [one for one in files if one.track is not None]
-    tracks = [one.track for one in points if one.track is not None]
+    tracks = {file.path: file.track for file in files if file.track is not None}
     if not tracks:
         return
-    names = [str(one.path) for one in points]
-    warn_of_shared_names([one.path for one in points], ingest.products)
-    check_distinct(tracks, names)
-    warn_of_datum(tracks, names, ingest.products)
-    warn_of_short(tracks)
-    say_one_side(tracks)
-    for one in files:
-        if one.buildings is not None:
-            check_overlap(tracks, one.buildings, ", ".join(names), str(one.path), asked_crs=ingest.crs)
-            warn_of_offset(tracks, one.buildings, ", ".join(names), ingest.products)
+    names, points = [str(path) for path in tracks], list(tracks.values())
+    warn_of_shared_names(list(tracks), ingest.products)
+    check_distinct(points, names)
+    warn_of_datum(points, names, ingest.products)
+    warn_of_short(points)
+    say_one_side(points)
+    for file in files:
+        if file.buildings is not None:
+            check_overlap(points, file.buildings, ", ".join(names), str(file.path), asked_crs=ingest.crs)
+            warn_of_offset(points, file.buildings, ", ".join(names), ingest.products)
 
 
 SUFFIXES = (".html", ".json")
-_STYLE = """
-body{margin:0 auto;max-width:760px;padding:0 12px 40px;font:15px/1.45 system-ui,sans-serif;color:#1c1c1c}
-h1{font-size:22px}h2{font-size:18px;overflow-wrap:anywhere;border-top:1px solid #ddd;padding-top:16px}
-table{border-collapse:collapse}td{padding:1px 12px 1px 0;vertical-align:top;overflow-wrap:anywhere}
-td:first-child{color:#555;white-space:nowrap}
-li.doubt{color:#8a1f11}pre{background:#f7f7f5;padding:8px;overflow:auto}
-svg{max-width:100%;height:auto}figure{margin:8px 0}
-"""
 
 
 def check_report(path: Path) -> None:
@@ -306,66 +290,41 @@ def write_report(findings: Findings, path: Path) -> None:
 
 def print_text(findings: Findings, console: Console) -> None:
     """Print the findings for a person at a terminal."""
-    for one in findings.files:
-        console.print(f"[bold]{escape(str(one.path))}[/bold]: {one.kind}")
-        for name, value in one.facts.items():
-            console.print(f"  {name}: {escape(_said(value))}")
-        if one.columns:
-            console.print("  taken:")
-            for role, column in one.columns.items():
-                console.print(f"    {role}: {escape(column)}")
-        for note in one.notes:
-            console.print(f"  [dim]{escape(_bare(note, one))}[/dim]")
-        for doubt in one.doubts:
-            console.print(f"  [red]doubtful:[/red] {escape(_bare(doubt, one))}")
+    for file in findings.files:
+        console.print(f"[bold]{escape(str(file.path))}[/bold]: {file.kind}")
+        for name, value in file.rows:
+            console.print(f"  {name}: {escape(value)}")
+        for note in file.notes:
+            console.print(f"  [dim]{escape(note)}[/dim]")
+        for doubt in file.doubts:
+            console.print(f"  [red]doubtful:[/red] {escape(doubt)}")
     for doubt in findings.doubts:
         console.print(f"[red]doubtful:[/red] {escape(doubt)}")
-    stated = [one.params for one in findings.files if one.params]
-    if stated:
-        console.print("params.yaml that says the same:")
-        console.print(escape(merged_params(findings)))
-
-
-def merged_params(findings: Findings) -> str:
-    """Return one `params.yaml` section `ingest` for all point files."""
-    head = "ingest:\n  products:\n"
-    return head + "".join(one.params.removeprefix(head) for one in findings.files if one.params)
+    if findings.params:
+        console.print(f"params.yaml that says the same:\n{escape(findings.params)}")
 
 
 def as_page(findings: Findings) -> str:
     """Return the findings as one HTML page that loads nothing from elsewhere."""
-    parts = ["<h1>What the files are</h1>"]
-    buildings = next((one.buildings for one in findings.files if one.buildings is not None), None)
-    tracks = [one.track for one in findings.files if one.track is not None]
-    velocity = [velocity_mm_per_year(track.displacement, track.epochs) for track in tracks]
-    places = [PlanPoints(track.easting, track.northing, own) for track, own in zip(tracks, velocity, strict=True)]
-    parts.append(draw_plan(places, np.zeros(0, object) if buildings is None else buildings.geometry.to_numpy()))
-    if findings.doubts:
-        parts.append(_doubts(findings.doubts))
-    for one in findings.files:
-        parts.append(f"<h2>{say(one.path.name)}: {one.kind}</h2>")
-        rows = [*one.facts.items(), *((f"taken: {role}", column) for role, column in one.columns.items())]
-        cells = "".join(f"<tr><td>{say(name)}</td><td>{say(_said(value))}</td></tr>" for name, value in rows)
-        parts.append(f"<table>{cells}</table>")
-        parts.append(_doubts([_bare(doubt, one) for doubt in one.doubts]))
-        parts.append("".join(f"<p>{say(_bare(note, one))}</p>" for note in one.notes))
-        if (track := one.track) is not None:
-            parts.append(draw_histories(track.point_id, track.epochs, track.displacement, velocity.pop(0)))
-    if any(one.params for one in findings.files):
-        parts.append(f"<h2>The same in params.yaml</h2><pre>{say(merged_params(findings))}</pre>")
-    return html_page("What the files are", _STYLE, parts)
+    outlines = next((file.buildings.geometry for file in findings.files if file.buildings is not None), None)
+    places, files = [], []
+    for file in findings.files:
+        histories = ""
+        if (track := file.track) is not None:
+            velocity = velocity_mm_per_year(track.displacement, track.epochs)
+            places.append(PlanPoints(track.easting, track.northing, velocity))
+            histories = draw_histories(track.point_id, track.epochs, track.displacement, velocity)
+        files.append((file, histories))
+    plan = draw_plan(places, np.zeros(0, object) if outlines is None else outlines.to_numpy())
+    return render("files.html", title="What the files are", findings=findings, files=files, plan=plan)
 
 
-def _doubts(doubts: list[str]) -> str:
-    return f"<ul>{''.join(f'<li class=doubt>{say(doubt)}</li>' for doubt in doubts)}</ul>" if doubts else ""
+def _dump_params(files: Sequence[Looked]) -> str:
+    products = {file.path.name: file.params for file in files}
+    return yaml.safe_dump({"ingest": {"products": products}}, sort_keys=False, width=120) if products else ""
 
 
-def _bare(text: str, one: Looked) -> str:
-    """Return a message without the file's name, which stands above it."""
-    return text.removeprefix(f"{one.path}: ")
-
-
-def _said(value: Any) -> str:
+def _format_fact(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {count}" for name, count in value.items()) or "none"
     if isinstance(value, list):

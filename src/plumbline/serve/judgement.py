@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.answers import Answers, Released
+from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.export.package import open_package
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
@@ -30,15 +31,15 @@ from plumbline.prepare.abstention import (
 from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
-from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, with_odds
+from plumbline.serve.base_rate import AtRate, DamageRate, at_rate, estimate_rate, with_odds
 from plumbline.serve.columns import has_answer
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.place.causes import found_table
 from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
 from plumbline.serve.place.moving_areas import moving_areas
 from plumbline.serve.place.surroundings import whole_columns
-from plumbline.serve.predictions import make_predictions
-from plumbline.serve.when import Severity, course_rows, courses_of, when_columns
+from plumbline.serve.predictions import make_predictions, named_mechanism
+from plumbline.serve.when import course_rows, courses_of, when_columns
 from plumbline.sources.city.causes import causes_of_city, read_causes
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.window import Window
@@ -187,58 +188,44 @@ def judge(
     corrected[able] = with_odds(corrected[able], factor)
     local = local_rates(where, geometry[asked.footprint], corrected, able, of_all, rate)
     rate = rate._replace(local=len(np.unique(local.rate)) > 1)
-    own = at_rate(answers, share, local.rate)
-    sound = own.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
-    hidden = None if whole is None else sound & whole.hides_damage[asked.footprint]
-    found = status_of(asked, answers, geometry, prepare, 1 - own.category_BC[:, 0], hidden)
-
-    def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        full = np.full((len(footprints), *values.shape[1:]), np.nan)
-        full[asked.footprint] = values
-        return full
-
-    said = (
-        {}
-        if courses is None
-        else when_columns(courses, 1 - own.category_BC[:, 0], Severity(own.severity_B, own.low_B, own.high_B))
-    )
-
-    def placed(values: NDArray[Any]) -> NDArray[Any]:
-        full = np.full(len(footprints), None, object)
-        full[asked.footprint] = values
-        return full
-
-    table = make_predictions(
-        footprints,
-        list(found.status),
-        list(found.reason),
-        asked.n_points,
-        spread(answers.quadrant_probability),
-        spread(quadrant_confidence(answers)),
-        spread(own.severity_B),
-        spread(own.low_B),
-        spread(own.high_B),
-        spread(own.category_BC),
-        spread(answers.mechanism_probability),
-        spread(local.rate),
-        model.version,
-        {name: placed(values) for name, values in said.items()},
-        placed(local.cause),
-        {} if whole is None else whole_columns(whole, footprints, prepare.neighbours_m),
-    )
+    adjusted = at_rate(answers, share, local.rate)
+    is_sound = adjusted.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
+    is_hidden = None if whole is None else is_sound & whole.hides_damage[asked.footprint]
+    answered = _answer_columns(answers, adjusted, asked.footprint).assign(damage_rate=local.rate, cause=local.cause)
+    status = status_of(asked, answers, geometry, prepare, answered["p_damaged"].to_numpy(), is_hidden)
+    if courses is not None:
+        answered = answered.join(when_columns(courses, answered))
+    about = {"status": status.status, "reason": status.reason, "n_points": asked.n_points}
+    if whole is not None:
+        about |= whole_columns(whole, footprints, prepare.neighbours_m)
+    table = make_predictions(footprints, about, answered, model.version)
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     causes = found_table(local.found, footprints.crs) if local.found else None
-    explanation = found.explanation if whole is None else _with_resolution(found, whole.resolution)
+    explanation = status.explanation if whole is None else _with_resolution(status, whole.resolution)
     return Judged(table, explanation, rate, rows, causes=causes)
+
+
+def _answer_columns(answers: Answers, adjusted: AtRate, footprint: NDArray[np.intp]) -> pd.DataFrame:
+    """Return what the model says of B buildings, in columns of the predictions; the index is `footprint`."""
+    p_damaged = 1 - adjusted.category_BC[:, 0]
+    columns = {
+        **dict(zip(PROBABILITIES, answers.quadrant_probability.T.astype(float), strict=True)),
+        "quadrant_confidence": quadrant_confidence(answers).astype(float),
+        "severity_permille": adjusted.severity_B,
+        "severity_low": adjusted.low_B,
+        "severity_high": adjusted.high_B,
+        "p_damaged": p_damaged,
+        **dict(zip(CATEGORIES, adjusted.category_BC.T, strict=True)),
+        "mechanism": named_mechanism(answers.mechanism_probability.astype(float), p_damaged),
+    }
+    return pd.DataFrame(columns, index=footprint)
 
 
 def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
     """Return (F,) explanations, with what the points of those that are not judged could show at best, permille."""
     lack = np.isin(found.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
-    said = found.explanation.copy()
-    for row in np.flatnonzero(lack):
-        said[row] += f". These points could show {resolution[row]:.2g} permille at best"
-    return said
+    at_best = [f". These points could show {permille:.2g} permille at best" for permille in resolution]
+    return np.where(lack, found.explanation + np.array(at_best, object), found.explanation)
 
 
 def say_unjudged(judged: Judged, where: str = "") -> None:

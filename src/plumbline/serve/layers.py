@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.console import track as track_progress
-from plumbline.prepare.abstention import LEANING, NO_MATTER, UNSURE_WHERE
+from plumbline.prepare.abstention import LEANING, NO_MATTER, OK, UNSURE_WHERE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
@@ -37,46 +37,24 @@ LEAST_LIMIT, SHOWN = 2.0, 98.0
 """Of the velocities' colours: least limit, mm/yr, and percentile that sets it."""
 
 
-class _Chosen(NamedTuple):
-    """Points of a track that are written."""
-
-    row: Index
-    """(P,) in the track, ascending."""
-    owner: Index
-    """(P,) row of the building in the predictions."""
-    velocity: NDArray[np.floating[Any]]
-    """(P,) mm/yr."""
-
-
 def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
-    """Make all layers of a GeoPackage besides the predictions: not judged, courses, areas, causes, histories."""
-    judged, prepared = answered.judged, answered.prepared
-    return [
-        *unjudged_layer(judged),
-        *courses_layer(judged),
-        *areas_layer(judged),
-        *causes_layer(judged),
-        *scatterer_layers(tracks, prepared.owners, judged.table),
-    ]
+    """Make all layers of a GeoPackage besides the predictions: those of `judged_layers`, and histories."""
+    judged = answered.judged
+    return [*judged_layers(judged), *scatterer_layers(tracks, answered.prepared.owners, judged.table)]
 
 
-def courses_layer(judged: Judged) -> list[Layer]:
-    """Make the layer `courses`, a table without places; an empty list if no building has one."""
-    rows = judged.courses
-    return [Layer(COURSES, [rows], None, None)] if rows is not None and len(rows) else []
-
-
-def areas_layer(judged: Judged) -> list[Layer]:
-    """Make the layer `moving_areas`; an empty list if nothing moves."""
-    areas = judged.areas
-    if areas is None or not len(areas):
-        return []
-    return [Layer(AREAS, [areas], areas_style(AREAS, colour_limit(areas["rate_mm_year"].to_numpy(float))), None)]
-
-
-def causes_layer(judged: Judged) -> list[Layer]:
-    """Make the layer `causes`; an empty list without any."""
-    return [] if judged.causes is None else [Layer(CAUSES, [judged.causes], causes_style(CAUSES), None)]
+def judged_layers(judged: Judged) -> list[Layer]:
+    """Make the layers of what is not judged, courses, moving areas and causes; those that have nothing are left out."""
+    courses, areas, causes = judged.courses, judged.areas, judged.causes
+    layers = unjudged_layer(judged)
+    if courses is not None and len(courses):
+        layers.append(Layer(COURSES, [courses], None, None))
+    if areas is not None and len(areas):
+        limit = colour_limit(areas["rate_mm_year"].to_numpy(float))
+        layers.append(Layer(AREAS, [areas], areas_style(AREAS, limit), None))
+    if causes is not None:
+        layers.append(Layer(CAUSES, [causes], causes_style(CAUSES), None))
+    return layers
 
 
 def scatterer_layers(
@@ -93,55 +71,55 @@ def scatterer_layers(
         predictions: see `make_predictions`.
     """
     answered = has_answer(predictions)
-    chosen = [_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)]
-    chosen = _bounded(chosen, [len(_days(track)[0]) for track in tracks], predictions)
-    names = layer_names([track.name for track in tracks])
-    limit = colour_limit(
-        np.concatenate([np.zeros(0), *(own.velocity for own in chosen)])
-    )  # one scale: tracks are compared
+    points = [_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)]
+    points = _bounded(points, [len(_days(track)[0]) for track in tracks], predictions)
+    # One scale of colours, so that tracks can be compared.
+    limit = colour_limit(np.concatenate([np.zeros(0), *(part["velocity"] for part in points)]))
     ids = predictions["building_id"].to_numpy(object)
     return [
-        Layer(name, _pieces(track, own, ids), scatterers_style(name, limit, _days(track)[0]))
-        for name, track, own in zip(names, tracks, chosen, strict=True)
-        if len(own.row)
+        Layer(name, _pieces(track, part, ids), scatterers_style(name, limit, _days(track)[0]))
+        for name, track, part in zip(layer_names([track.name for track in tracks]), tracks, points, strict=True)
+        if len(part)
     ]
 
 
 def layer_names(tracks: Sequence[str]) -> list[str]:
     """Name the layer of each track `scatterers_TRACK`: unique, of letters, digits and `_`."""
-    found: list[str] = []
+    names: list[str] = []
     for track in tracks:
-        plain = re.sub(r"[^A-Za-z0-9]+", "_", track).strip("_")[:LONGEST_NAME]
-        name = "_".join([SCATTERERS, plain or "track"])
-        same, number = name, 1
-        while same.lower() in {other.lower() for other in found}:
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", track).strip("_")[:LONGEST_NAME] or "track"
+        name, number = f"{SCATTERERS}_{plain}", 1
+        while name.lower() in {taken.lower() for taken in names}:
             number += 1
-            same = f"{name}_{number}"
-        found.append(same)
-    return found
+            name = f"{SCATTERERS}_{plain}_{number}"
+        names.append(name)
+    return names
 
 
-def _usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> _Chosen:
-    """Choose the points used for answered buildings, piece by piece to avoid a copy of all series."""
-    mine = np.flatnonzero((owner != UNASSIGNED) & answered[owner]) if len(answered) else np.zeros(0, np.intp)
-    rows: list[Index] = [np.zeros(0, np.intp)]
-    velocities: list[NDArray[np.floating[Any]]] = [np.zeros(0)]
-    for start in range(0, len(mine), PIECE):
-        row = mine[start : start + PIECE]
+def _usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> pd.DataFrame:
+    """Choose the points used for answered buildings, piece by piece to avoid a copy of all series.
+
+    Returns:
+        A row a point: `row` in the track, ascending; `owner`, the row of the building in the predictions; `velocity`.
+    """
+    candidates = np.flatnonzero((owner != UNASSIGNED) & answered[owner]) if len(answered) else np.zeros(0, np.intp)
+    parts = [pd.DataFrame({"row": np.zeros(0, np.intp), "owner": np.zeros(0, np.intp), "velocity": np.zeros(0)})]
+    for start in range(0, len(candidates), PIECE):
+        row = candidates[start : start + PIECE]
         row = row[usable_rows(track.take(row), owner[row])]
-        rows.append(row)
-        velocities.append(velocity_mm_per_year(track.displacement[row], track.epochs))
-    row = np.concatenate(rows)
-    return _Chosen(row, owner[row], np.concatenate(velocities))
+        velocity = velocity_mm_per_year(track.displacement[row], track.epochs)
+        parts.append(pd.DataFrame({"row": row, "owner": owner[row], "velocity": velocity}))
+    return pd.concat(parts, ignore_index=True)
 
 
-def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.GeoDataFrame) -> list[_Chosen]:
+def _bounded(
+    points: list[pd.DataFrame], epochs: Sequence[int], predictions: geopandas.GeoDataFrame
+) -> list[pd.DataFrame]:
     """Leave out the points of the buildings least probably damaged, until at most `MOST_VALUES` are left."""
-    values = np.zeros(len(predictions), np.int64)
-    for own, count in zip(chosen, epochs, strict=True):
-        values += count * np.bincount(own.owner, minlength=len(predictions))
+    counts = [np.bincount(part["owner"], minlength=len(predictions)) for part in points]
+    values = sum((count * number for number, count in zip(counts, epochs, strict=True)), np.zeros(len(predictions)))
     if values.sum() <= MOST_VALUES:
-        return chosen
+        return points
     order = np.argsort(-predictions["p_damaged"].fillna(0).to_numpy(float), kind="stable")
     has = np.zeros(len(predictions), bool)
     has[order[np.cumsum(values[order]) <= MOST_VALUES]] = True
@@ -152,8 +130,7 @@ def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.Ge
         int((has & (values > 0)).sum()),
         int((values > 0).sum()),
     )
-    kept = [has[own.owner] for own in chosen]
-    return [_Chosen(own.row[some], own.owner[some], own.velocity[some]) for own, some in zip(chosen, kept, strict=True)]
+    return [part[has[part["owner"]]] for part in points]
 
 
 def colour_limit(velocity: NDArray[np.floating[Any]]) -> float:
@@ -169,17 +146,18 @@ def _days(track: Track) -> tuple[list[str], Index]:
     return names, place[-MOST_EPOCHS:]
 
 
-def _pieces(track: Track, chosen: _Chosen, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
+def _pieces(track: Track, points: pd.DataFrame, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
     """Yield the rows of a layer. `ids`: `building_id` of each footprint."""
     names, place = _days(track)
-    starts = range(0, len(chosen.row), PIECE)
+    starts = range(0, len(points), PIECE)
     for start in track_progress(starts, len(starts), f"write {track.name}"):
-        row, owner, velocity = (part[start : start + PIECE] for part in chosen)
+        piece = points.iloc[start : start + PIECE]
+        row = piece["row"].to_numpy()
         about: dict[str, Any] = {
             "point_id": track.point_id[row].astype(str).astype(object),
-            "building_id": ids[owner],
+            "building_id": ids[piece["owner"]],
             "track": track.name,
-            "velocity": velocity,
+            "velocity": piece["velocity"].to_numpy(),
             "height": track.height[row],
         }
         series = pd.DataFrame(track.displacement[row][:, place], columns=names)
@@ -212,19 +190,11 @@ def unjudged_layer(judged: Judged) -> list[Layer]:
     Returns:
         The layer; an empty list if all buildings are judged.
     """
-    left = judged.reason != "ok"
-    if not left.any():
+    rows = np.flatnonzero(judged.reason != OK)
+    if not len(rows):
         return []
-    table = judged.table[left]
-    content = geopandas.GeoDataFrame(
-        {
-            "building_id": table["building_id"].to_numpy(object),
-            "n_points": table["n_points"].to_numpy(),
-            "reason": judged.reason[left].astype(object),
-            "explanation": [f"Not judged: {said}" for said in judged.explanation[left]],
-        },
-        geometry=table.geometry.to_numpy(),
-        crs=table.crs,
-    )
-    shown = {label: (reasons, HATCHINGS[name]) for name, (label, reasons) in REASON_GROUPS.items()}
-    return [Layer(UNJUDGED, [content], unjudged_style(UNJUDGED, shown), None)]
+    content = judged.table[["building_id", "n_points", "reason", "geometry"]].iloc[rows].reset_index(drop=True)
+    content.insert(3, "explanation", [f"Not judged: {why}" for why in judged.explanation[rows]])
+    content = content.astype({"building_id": object, "reason": object})
+    hatchings = {label: (reasons, HATCHINGS[name]) for name, (label, reasons) in REASON_GROUPS.items()}
+    return [Layer(UNJUDGED, [content], unjudged_style(UNJUDGED, hatchings), None)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import geopandas
 import numpy as np
@@ -20,9 +19,9 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
-from plumbline.export.interface import CATEGORIES, PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
+from plumbline.export.interface import PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
-from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, WHEN, WHOLE, has_answer
+from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.qgis.descriptions import describe
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
@@ -36,80 +35,37 @@ SCATTERERS, BUILDINGS = "scatterers", "buildings"
 COMPARED, LEVELLING = "compared", "levelling"
 """Layers of a GeoPackage of `plumbline compare`."""
 SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
+IDENTITY = ("building_id", "status", "reason", "model_version")
+"""Columns that no building lacks."""
 
 
 def make_predictions(
-    buildings: geopandas.GeoDataFrame,
-    status: Sequence[str],
-    reason: Sequence[str],
-    n_points: ArrayLike,
-    probability: ArrayLike,
-    confidence: ArrayLike,
-    severity_permille: ArrayLike,
-    severity_low: ArrayLike,
-    severity_high: ArrayLike,
-    category_probability: ArrayLike,
-    mechanism_probability: ArrayLike,
-    damage_rate: ArrayLike,
-    model_version: str,
-    when: Mapping[str, NDArray[Any]] = MappingProxyType({}),
-    cause: ArrayLike | None = None,
-    whole: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    buildings: geopandas.GeoDataFrame, about: Mapping[str, ArrayLike], answers: pd.DataFrame, model_version: str
 ) -> geopandas.GeoDataFrame:
-    """Put the answers for B buildings into the contract's table.
+    """Put what is known of F buildings into the contract's table; a column that nobody gives is empty.
 
     Args:
         buildings: `building_id` and footprint, with a CRS.
-        status: (B,) of `STATUSES`.
-        reason: (B,) `ok`, or one of `ABSTENTIONS`.
-        n_points: (B,) usable points.
-        probability: (B, 4) of the quadrants, in the order of `compass.QUADRANTS`.
-        confidence: (B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
-        severity_permille, severity_low, severity_high: (B,) tensile strain and its interval, permille.
-        category_probability: (B, 5). mechanism_probability: (B, M), in the order of `strain.MECHANISMS`.
-        damage_rate: (B,) share of damaged buildings that severities and probabilities stand for, or one for all.
+        about: columns (F,) of every building: `status`, `reason`, `n_points`, and perhaps `WHOLE`.
+        answers: a row for each building that the model was asked about; its index is the row in `buildings`. With
+            `PROBABILITIES`, `quadrant_confidence`, the severity and its interval, `p_damaged`, `CATEGORIES`,
+            `mechanism` and `damage_rate`, and perhaps `cause` and `WHEN`.
         model_version: of the package that answered.
-        when: columns `WHEN` (B,), where something is said of it.
-        cause: (B,) name of the cause that reaches a building, or None.
-        whole: columns `WHOLE` (B,), as `when`.
 
     The judgement is left out where the reason is none of `ANSWERED_REASONS`, but for the columns `ASKED`.
     """
-    p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
-    severity = np.asarray(severity_permille, float)
-    categories = np.asarray(category_probability, float).reshape(-1, len(CATEGORIES))
-    best = np.where(np.isfinite(p), p, -1.0).argmax(axis=1)
-    table = geopandas.GeoDataFrame(
-        {
-            "building_id": buildings["building_id"].to_numpy(),
-            "status": np.asarray(status, object),
-            "reason": np.asarray(reason, object),
-            "n_points": np.asarray(n_points),
-            "quadrant": np.array(QUADRANTS, object)[best],
-            "quadrant_confidence": np.asarray(confidence, float),
-            "quadrants": probable_set(p),
-            **{name: p[:, i] for i, name in enumerate(PROBABILITIES)},
-            "severity_permille": severity,
-            "severity_low": np.asarray(severity_low, float),
-            "severity_high": np.asarray(severity_high, float),
-            "burland_category": category(severity),
-            "p_damaged": 1 - categories[:, 0],
-            **{name: categories[:, number] for number, name in enumerate(CATEGORIES)},
-            "mechanism": named_mechanism(np.asarray(mechanism_probability, float), 1 - categories[:, 0]),
-            "damage_rate": damage_rate,
-            "cause": np.full(len(p), None, object) if cause is None else cause,
-            **{name: when.get(name, np.full(len(p), None, object)) for name in WHEN},
-            **{name: whole.get(name, np.full(len(p), None, object)) for name in WHOLE},
-            "model_version": model_version,
-        },
-        geometry=buildings.geometry.to_numpy(),
-        crs=buildings.crs,
-    )
-    table = table.astype({"burland_category": "Int64"})
-    unanswered, asked = ~has_answer(table), table["p_damaged"].notna().to_numpy()
-    table.loc[unanswered, [name for name in JUDGEMENT if name not in ASKED]] = None
-    table.loc[unanswered & ~asked, list(ASKED)] = None
-    return _typed(table)
+    p = answers[list(PROBABILITIES)].to_numpy(float)
+    answers = answers.assign(
+        quadrant=np.array(QUADRANTS, object)[np.where(np.isfinite(p), p, -1.0).argmax(axis=1)],
+        quadrants=probable_set(p),
+        burland_category=category(answers["severity_permille"].to_numpy(float)),
+    ).reindex(pd.RangeIndex(len(buildings)))
+    named = answers.assign(building_id=buildings["building_id"].to_numpy(), model_version=model_version, **about)
+    named = named.reindex(columns=list(DTYPES)).astype({"burland_category": "Int64"})
+    unanswered, asked = ~has_answer(named), named["p_damaged"].notna().to_numpy()
+    named.loc[unanswered, [name for name in JUDGEMENT if name not in ASKED]] = None
+    named.loc[unanswered & ~asked, list(ASKED)] = None
+    return _typed(geopandas.GeoDataFrame(named, geometry=buildings.geometry.to_numpy(), crs=buildings.crs))
 
 
 def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
@@ -235,27 +191,32 @@ def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     table = _typed(predictions)
     answered = has_answer(table)
     empty = table[list(JUDGEMENT)].isna()
-    for name in ("building_id", "status", "reason", "model_version", "geometry"):
-        _refuse(table, table[name].isna(), f"{name} is empty")
-    _refuse(table, ~table["status"].isin(STATUSES), f"status is none of {', '.join(STATUSES)}")
-    _refuse(table, ~table["reason"].isin((OK, *ABSTENTIONS)), f"reason is none of {', '.join((OK, *ABSTENTIONS))}")
-    _refuse(table, (table["status"] == OK) != (table["reason"] == OK), "status and reason contradict each other")
-    for name in JUDGEMENT:
-        if name not in OPTIONAL:
-            _refuse(table, answered & empty[name], f"{name} is empty although the reason is {OK} or unsure_where")
-        if name not in ASKED:
-            _refuse(table, ~answered & ~empty[name], f"{name} is given although the building has no answer")
-    _refuse(table, answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}")
-    expected = category(table["severity_permille"])
     categories = table["burland_category"].fillna(-1).to_numpy(np.int64)
-    _refuse(table, answered & (categories != expected), "burland_category is not the one of severity_permille")
+    rules = [
+        *((table[name].isna(), f"{name} is empty") for name in (*IDENTITY, "geometry")),
+        (~table["status"].isin(STATUSES), f"status is none of {', '.join(STATUSES)}"),
+        (~table["reason"].isin((OK, *ABSTENTIONS)), f"reason is none of {', '.join((OK, *ABSTENTIONS))}"),
+        ((table["status"] == OK) != (table["reason"] == OK), "status and reason contradict each other"),
+        *(
+            (answered & empty[name], f"{name} is empty although the reason is {OK} or unsure_where")
+            for name in JUDGEMENT
+            if name not in OPTIONAL
+        ),
+        *(
+            (~answered & ~empty[name], f"{name} is given although the building has no answer")
+            for name in JUDGEMENT
+            if name not in ASKED
+        ),
+        (answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}"),
+        (
+            answered & (categories != category(table["severity_permille"])),
+            "burland_category is not the one of severity_permille",
+        ),
+    ]
+    for is_wrong, words in rules:
+        if np.any(is_wrong):
+            raise ValueError(f"building {table['building_id'].iloc[int(np.argmax(is_wrong))]}: {words}")
     return table
-
-
-def _refuse(table: geopandas.GeoDataFrame, is_wrong: ArrayLike, what: str) -> None:
-    wrong = np.asarray(is_wrong, bool)
-    if wrong.any():
-        raise ValueError(f"building {table['building_id'].iloc[int(wrong.argmax())]}: {what}")
 
 
 def geojson_text(table: geopandas.GeoDataFrame) -> str:

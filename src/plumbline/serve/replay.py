@@ -35,20 +35,13 @@ Index = NDArray[np.intp]
 MOST_DATES = 1000  # each is a column of the table, and SQLite takes 2,000
 
 
-class Watch(NamedTuple):
-    """Step in days, from the last epoch back, and least `p_damaged` of a flag."""
-
-    every_days: int
-    threshold: float = 0.5
-
-
-def replay(request: Request, output: Path, watch: Watch) -> geopandas.GeoDataFrame:
+def replay(request: Request, output: Path, every_days: int, threshold: float) -> geopandas.GeoDataFrame:
     """Judge every footprint as of each date, and write when it was first flagged.
 
     Args:
         request: what is judged.
         output: table, see `replay_table`; the suffix names the format.
-        watch: dates and threshold.
+        every_days: step of the dates, from the last epoch back. threshold: least `p_damaged` of a flag.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -56,13 +49,13 @@ def replay(request: Request, output: Path, watch: Watch) -> geopandas.GeoDataFra
     opened = open_city(request, Outputs(output))
     points = opened.city.points
     check_epochs(points, TREND_EPOCHS)
-    dates = judged_dates(points, watch.every_days)
-    judged = list(_judge(opened, dates, watch.threshold))
-    p_damaged = np.column_stack([one.p_damaged_F for one in judged])
-    first = first_flags(p_damaged, watch.threshold)
+    dates = judged_dates(points, every_days)
+    judged = list(_judge(opened, dates, threshold))
+    p_damaged = np.column_stack([at_date.p_damaged_F for at_date in judged])
+    first = first_flags(p_damaged, threshold)
     table = replay_table(opened.city.footprints, dates, p_damaged, first, opened.model.about.version)
     write_table(table, output, BUILDINGS)
-    _say_rate(first, p_damaged, watch)
+    _say_rate(first, p_damaged, every_days)
     _say_doubts(judged, opened.options.damage_rate is not None)
     return table
 
@@ -180,9 +173,9 @@ def replay_table(
     return table.astype({"building_id": "str", "first_flagged": "str", "days_before_end": "Int64"})
 
 
-def _say_rate(first: Index, p_FD: Float, watch: Watch) -> None:
+def _say_rate(first: Index, p_FD: Float, every_days: int) -> None:
     """Log how many buildings are flagged after the first date; each later date that judges one stands for a step."""
-    flags, years = int((first > 0).sum()), np.isfinite(p_FD[:, 1:]).sum() * watch.every_days / DAYS_A_YEAR
+    flags, years = int((first > 0).sum()), np.isfinite(p_FD[:, 1:]).sum() * every_days / DAYS_A_YEAR
     log.info("%d buildings flagged as of the first date, %d later", (first == 0).sum(), flags)
     if years:
         most = float(stats.chi2.ppf(0.95, 2 * (flags + 1)) / 2)  # of a Poisson count (Garwood 1936)
@@ -195,7 +188,7 @@ def _say_rate(first: Index, p_FD: Float, watch: Watch) -> None:
 
 def _say_doubts(judged: Sequence[_AsOf], is_rate_given: bool) -> None:
     """Log what the flags depend on besides the points: the estimated share, and buildings without a judgement."""
-    rates = [one.damage_rate for one in judged]
+    rates = [at_date.damage_rate for at_date in judged]
     if not is_rate_given and len(rates) > 1:
         log.info(
             "The share of damaged buildings was estimated anew at each date (%.1f to %.1f %%), and every p_damaged "

@@ -6,7 +6,7 @@ A course in time is told of a building that is damaged (`strain_courses`). Wheth
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -17,7 +17,6 @@ from plumbline.export.answers import Answers
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, prior_beginnings, prior_quickens
 from plumbline.prepare.strain_course import StrainCourses, strain_courses
-from plumbline.serve.columns import WHEN
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
@@ -39,29 +38,20 @@ def courses_of(prepared: Prepared, tracks: list[Track], answers: Answers) -> Str
     return strain_courses(prepared, tracks, np.flatnonzero(p_damaged >= LIKELY))
 
 
-class Severity(NamedTuple):
-    """Severity of B buildings at a share of damaged buildings, and its interval, permille."""
-
-    value: Float
-    low: Float
-    high: Float
-
-
-def when_columns(courses: StrainCourses, p_damaged: Float, severity: Severity) -> dict[str, NDArray[Any]]:
-    """Return the columns `WHEN` of the B buildings that were asked about.
+def when_columns(courses: StrainCourses, answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns `WHEN` of the buildings that are followed through time, with their index in `answers`.
 
     Args:
-        courses: of M of them. p_damaged: (B,) at the city's share. severity: of the B.
+        courses: of M of the B buildings that were asked about.
+        answers: B rows with `p_damaged` at the city's share, and the severity at it with its interval.
     """
-    count = len(p_damaged)
-    dates = {name: np.full(count, None, object) for name in DATES}
-    numbers = {name: np.full(count, np.nan) for name in WHEN if name not in DATES}
-    row, p = courses.building, p_damaged[courses.building]
-    sure = p >= SURE
+    followed = answers.iloc[courses.building]
+    p = followed["p_damaged"].to_numpy(float)
+    is_sure = p >= SURE
     mass = p[:, None] * courses.begins_MN + (1 - p[:, None]) * prior_beginnings()
     below = np.cumsum(mass, axis=1)
     early, late = ((below < quantile).sum(1).clip(max=len(BEGINNINGS) - 1) for quantile in (0.05, 0.95))
-    told = sure & (BEGINNINGS[late] - BEGINNINGS[early] <= WIDEST)
+    has_dates = is_sure & (BEGINNINGS[late] - BEGINNINGS[early] <= WIDEST)
     # An onset of the grid stands for all between its neighbours.
     half = BEGINNINGS[1] / 2
     ends = (
@@ -69,25 +59,27 @@ def when_columns(courses: StrainCourses, p_damaged: Float, severity: Severity) -
         np.maximum(BEGINNINGS[early] - half, 0),
         np.where(late > 0, np.minimum(BEGINNINGS[late] + half, 1), 0),
     )
-    for name, share in zip(DATES, ends, strict=True):
-        dates[name][row[told]] = day_of(courses, share[told])
-    own = Severity(*(part[row] for part in severity))
-    for name, values in zip(RATES, _part(own, *courses.growth_M3.T), strict=True):
-        numbers[name][row[sure]] = values[sure]
-    quickens = p * courses.p_quickens_M + (1 - p) * prior_quickens(courses.years)
-    numbers["p_accelerating"][row[sure]] = quickens[sure]
-    return dates | numbers
+    severity = followed[list(FIGURES)].to_numpy(float).T
+    columns = {
+        **{name: day_of(courses, share) for name, share in zip(DATES, ends, strict=True)},
+        **dict(zip(RATES, _part(severity, *courses.growth_M3.T), strict=True)),
+        "p_accelerating": p * courses.p_quickens_M + (1 - p) * prior_quickens(courses.years),
+    }
+    table = pd.DataFrame(columns, index=followed.index)
+    table.loc[~has_dates, list(DATES)] = None
+    return table[is_sure]
 
 
-def _part(severity: Severity, low: Float, middle: Float, high: Float) -> Severity:
-    """Return a part of a severity with its interval; `low`, `middle` and `high` are those of the part as a share.
+def _part(severity: Float, low: Float, middle: Float, high: Float) -> tuple[Float, Float, Float]:
+    """Return a part of severities (3, B), `FIGURES`, in the same order; `low`, `middle` and `high` are its share.
 
     Both are not known; their errors are taken as independent.
     """
-    value = severity.value * middle
-    below = np.hypot((severity.value - severity.low) * middle, severity.value * (middle - low))
-    above = np.hypot((severity.high - severity.value) * middle, severity.value * (high - middle))
-    return Severity(value, np.maximum(value - below, 0), value + above)
+    whole, whole_low, whole_high = severity
+    value = whole * middle
+    below = np.hypot((whole - whole_low) * middle, whole * (middle - low))
+    above = np.hypot((whole_high - whole) * middle, whole * (high - middle))
+    return value, np.maximum(value - below, 0), value + above
 
 
 def day_of(courses: StrainCourses, share: Float) -> NDArray[np.object_]:
@@ -113,13 +105,13 @@ def course_rows(
     quarters = quarters[quarters.astype(int) % 3 == 0].astype("datetime64[D]")
     days = np.unique(np.r_[start, quarters[(quarters > start) & (quarters < end)], end])
     at = (days - start) / (end - start)
-    own = footprint[courses.building]
-    shown = np.flatnonzero(predictions["severity_rate"].notna().to_numpy()[own])
-    table = predictions.iloc[own[shown]]
+    row = footprint[courses.building]
+    shown = np.flatnonzero(predictions["severity_rate"].notna().to_numpy()[row])
+    table = predictions.iloc[row[shown]]
     parts = []
-    for number, value, low, high in zip(shown, *(table[name].to_numpy(float) for name in FIGURES), strict=True):
-        reached = (np.interp(at, TIME, one) for one in courses.reached_M3G[number])
-        parts.append(_part(Severity(value, low, high), *reached))
+    for number, severity in zip(shown, table[list(FIGURES)].to_numpy(float), strict=True):
+        reached = (np.interp(at, TIME, share) for share in courses.reached_M3G[number])
+        parts.append(_part(severity, *reached))
     figures = np.array(parts).reshape(-1, len(FIGURES), len(days)).transpose(0, 2, 1).reshape(-1, len(FIGURES))
     return pd.DataFrame(
         {

@@ -172,27 +172,40 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more
     (`prepare.abstention`).
     """
-    length = np.asarray(sequences.length)
-    result = {"all": np.ones(len(sequences), dtype=bool)}
-    for city in np.unique(sequences.city):
-        result[f"city:{city}"] = np.asarray(sequences.city == city)
-    for low, high in itertools.pairwise((0, *POINT_BOUNDS, np.inf)):
-        name = f"points:{low:g}-{high - 1:g}" if np.isfinite(high) else f"points:{low:g}+"
-        result[name] = (length >= low) & (length < high)
-    area = np.exp(np.asarray(sequences.geometry[:, _LOG_AREA], float))
-    for low, high in itertools.pairwise((0, *AREA_BOUNDS_M2, np.inf)):
-        name = f"area:{low:g}-{high:g}" if np.isfinite(high) else f"area:{low:g}+"
-        result[name] = (area >= low) & (area < high)
-    categories = category(sequences.severity)
-    for number in range(5):
-        result[f"category:{number}"] = categories == number
-    error = strain_error(sequences)
-    resolved = error <= max_strain_error_permille
-    result["resolved:yes"], result["resolved:no"] = resolved, ~resolved
-    for code, name in enumerate(DIFFICULTIES):
-        result[f"difficulty:{name}"] = np.asarray(sequences.difficulty == code)
-    for code, name in enumerate(MECHANISMS):
-        result[f"mechanism:{name}"] = np.asarray(sequences.mechanism == code)
-    right = np.asarray(sequences.accepted).sum(1)
-    result["accepted:1"], result["accepted:2+"] = right == 1, right > 1
-    return result
+    area_m2 = np.exp(np.asarray(sequences.geometry[:, _LOG_AREA], float))
+    error, right = strain_error(sequences), np.asarray(sequences.accepted).sum(1)
+    of_codes = (
+        ("city", sequences.city, {str(city): city for city in np.unique(sequences.city)}),
+        ("category", category(sequences.severity), {str(number): number for number in range(5)}),
+        ("difficulty", sequences.difficulty, {name: code for code, name in enumerate(DIFFICULTIES)}),
+        ("mechanism", sequences.mechanism, {name: code for code, name in enumerate(MECHANISMS)}),
+    )
+    by_code = {
+        kind: {f"{kind}:{name}": np.asarray(values == code) for name, code in codes.items()}
+        for kind, values, codes in of_codes
+    }
+    return {
+        "all": np.ones(len(sequences), bool),
+        **by_code["city"],
+        **_between("points", np.asarray(sequences.length), POINT_BOUNDS, 1),
+        **_between("area", area_m2, AREA_BOUNDS_M2, 0),
+        **by_code["category"],
+        "resolved:yes": error <= max_strain_error_permille,
+        "resolved:no": ~(error <= max_strain_error_permille),
+        **by_code["difficulty"],
+        **by_code["mechanism"],
+        "accepted:1": right == 1,
+        "accepted:2+": right > 1,
+    }
+
+
+def _between(kind: str, values: NDArray[Any], bounds: Sequence[int], step: int) -> dict[str, NDArray[np.bool_]]:
+    """Return the buildings (B,) between two bounds each, the lower one included, named `KIND:LOW-HIGH`.
+
+    `step`: from the largest value between two bounds to the upper one, of whole numbers.
+    """
+    parts = {
+        f"{kind}:{low}-{high - step}": (values >= low) & (values < high)
+        for low, high in itertools.pairwise((0, *bounds))
+    }
+    return {**parts, f"{kind}:{bounds[-1]}+": values >= bounds[-1]}

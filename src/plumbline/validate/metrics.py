@@ -52,19 +52,6 @@ def expected_calibration_error(confidence: Float, right: NDArray[np.bool_], bins
     )
 
 
-def chance_calibration_error(confidence: Float, bins: int = BINS) -> float:
-    """Return the calibration error to expect by chance from perfect confidences; NaN without buildings.
-
-    The gap of a bin of n is then about normal with variance `sum c (1 - c) / n^2`: its mean size is `sqrt(2 / pi)`
-    standard deviations.
-    """
-    if not len(confidence):
-        return float("nan")
-    place = bin_of(confidence, bins)
-    variance = np.bincount(place, confidence * (1 - confidence), minlength=bins)
-    return float(np.sqrt(2 / np.pi * variance).sum() / len(confidence))
-
-
 def accuracy_at(confidence: Float, right: NDArray[np.bool_], share: float = COVERED) -> float:
     """Return the accuracy among the `share` of buildings with the highest confidence; NaN if there are none."""
     first = right[most_confident_first(confidence)][: round(share * len(right))]

@@ -9,13 +9,10 @@ from pathlib import Path
 import geopandas
 import numpy as np
 import pytest
-import yaml
 
 from plumbline.core.console import log
 from plumbline.serve.inspect import as_page, look
 from plumbline.sources.crs import GLOBE, transformer
-from plumbline.sources.points.epochs import velocity_mm_per_year
-from plumbline.sources.points.read import read_points
 from tests.tiny import run_cli
 
 BASE = Path(__file__).parents[2] / "fixtures" / "cases" / "base"
@@ -41,7 +38,7 @@ def test_points_and_footprints_are_told_apart_and_described() -> None:
         assert one.facts["pass of a right-looking satellite"] == flown
         assert one.columns["height"] == "height_ortho"
         assert one.columns["displacements"].startswith("70 columns, 2019")
-        assert yaml.safe_load(one.params or "")["ingest"]["products"][one.path.name]["format"] == "egms"
+        assert one.params["format"] == "egms"
     assert footprints.facts["buildings"] == 36
     assert footprints.facts["median area, m²"] == pytest.approx(224, abs=1)
     degrees = geopandas.read_file(BASE / "fp.gpkg").to_crs("EPSG:4326").total_bounds.round(5)
@@ -64,19 +61,6 @@ def test_a_page_has_the_points_on_the_footprints_three_histories_a_track_and_no_
     assert page.count("<path") == 36
     assert page.count("<figure>") == 6
     assert not re.findall(r'(?:src|href)="', page)
-
-
-def test_velocity_is_the_slope_of_the_history() -> None:
-    track = read_points(BASE / "asc.csv")
-    years = (track.epochs - track.epochs[0]).astype("timedelta64[D]").astype(float) / 365.25
-    slopes = [np.polyfit(years, series, 1)[0] for series in track.displacement.astype(float)]
-    np.testing.assert_allclose(velocity_mm_per_year(track.displacement, track.epochs), slopes, atol=1e-9)
-    track.displacement[:, ::3] = np.nan
-    track.displacement[5] = np.nan
-    found = velocity_mm_per_year(track.displacement, track.epochs)
-    assert np.isnan(found[5])
-    known = np.isfinite(track.displacement[0])
-    assert found[0] == pytest.approx(np.polyfit(years[known], track.displacement[0][known].astype(float), 1)[0])
 
 
 def test_what_is_doubtful_is_said_of_its_file_and_of_all(tmp_path: Path) -> None:

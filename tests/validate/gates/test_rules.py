@@ -65,28 +65,21 @@ ACCURACY = {"metric": "quadrant_accuracy"}
 @pytest.mark.parametrize(
     ("settings", "bound", "passed"),
     [
-        ({"max": 0.31}, 0.31, True),
         ({"max": 0.30}, 0.30, True),
         ({"max": 0.29}, 0.29, False),
-        ({"min": 0.29}, 0.29, True),
         ({"min": 0.31}, 0.31, False),
-        ({"max": 0.0}, 0.0, False),
         # Lower is better: a margin allows more, a negative one demands less.
         ({"max_drop_vs": "float32", "margin": 0.03}, 0.31, True),
         ({"max_drop_vs": "float32", "margin": 0.01}, 0.29, False),
         ({"max_drop_vs": "float32"}, 0.28, False),
-        ({"max_drop_vs": "baseline"}, 0.40, True),
         ({"max_drop_vs": "baseline", "margin": -0.05}, 0.35, True),
         ({"max_drop_vs": "baseline", "margin": -0.15}, 0.25, False),
-        ({"max_drop_vs": "champion", "margin": 0.02}, 0.31, True),
         ({"max_drop_vs": "champion"}, 0.29, False),
         # Higher is better: a margin allows less, a negative one demands more.
         ({**ACCURACY, "max_drop_vs": "float32", "margin": 0.03}, 0.89, True),
         ({**ACCURACY, "max_drop_vs": "float32", "margin": 0.01}, 0.91, False),
         ({**ACCURACY, "max_drop_vs": "baseline", "margin": -0.04}, 0.89, True),
         ({**ACCURACY, "max_drop_vs": "baseline", "margin": -0.06}, 0.91, False),
-        ({**ACCURACY, "min": 0.9}, 0.9, True),
-        ({**ACCURACY, "min": 0.91}, 0.91, False),
     ],
     ids=str,
 )
@@ -116,17 +109,12 @@ def test_a_bound_is_met_or_not(settings, bound, passed):
 )
 def test_no_figure_no_pass(settings):
     result = one(**settings)
-    assert result["passed"] is False
-    assert result["value"] is None
+    assert (result["passed"], result["value"]) == (False, None)
     assert "no figure found" in result["text"]
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, None])
-def test_a_reference_that_is_no_number_refuses_too(value):
-    table = {"all": {"int8": {"severity_mae": 0.1}, "champion": {"severity_mae": value}}}
-    gate = evaluate([rule(max_drop_vs="champion", margin=5.0)], table)
-    assert gate["verdict"] == "fail"
-    assert "champion no figure, drop no figure" in gate["rules"][0]["text"]
+    for value in (math.nan, math.inf, None):  # of the reference
+        table = {"all": {"int8": {"severity_mae": 0.1}, "champion": {"severity_mae": value}}}
+        (result,) = evaluate([rule(max_drop_vs="champion", margin=5.0)], table)["rules"]
+        assert not result["passed"]
 
 
 def test_no_rules_no_pass():
@@ -141,10 +129,6 @@ def test_a_comparison_names_what_it_compares_with():
         "severity_mae of int8 on all: 0.3 found, baseline 0.4, drop -0.1 and with 95 % confidence at most -0.1; "
         "at most -0.15 (margin) allowed"
     )
-
-
-def test_params_know_every_metric():
-    assert all(rule(metric=name, max=1.0) for name in HIGHER_IS_BETTER)
 
 
 NOISY = np.linspace(-0.01, 0.05, 101)
@@ -162,12 +146,8 @@ def test_a_drop_must_be_ruled_out_with_the_confidence_asked_for(margin, confiden
     assert result["passed"] is passed
     assert result["confidence"] == (confidence or 0.95)
     assert result["drop_bound"] == pytest.approx(0.06 * result["confidence"] - 0.01, abs=0.0007)
-
-
-def test_the_section_says_the_confidence_of_rules_that_say_none():
-    rules = [rule(max_drop_vs="float32", margin=0.03), rule(max_drop_vs="float32", margin=0.03, confidence=0.95)]
-    gate = evaluate(rules, TABLE, {"all": {Pair("severity_mae", "int8", "float32"): NOISY}}, confidence=0.6)
-    assert [result["passed"] for result in gate["rules"]] == [True, False]
+    by_section = evaluate([asked], TABLE, {"all": {Pair("severity_mae", "int8", "float32"): NOISY}}, confidence=0.6)
+    assert by_section["rules"][0]["confidence"] == (confidence or 0.6)
 
 
 @pytest.mark.parametrize(
@@ -190,64 +170,56 @@ def test_what_is_not_measured_on_buildings_is_compared_as_it_is():
     assert gate["rules"][0]["text"].endswith("float32 1, drop 0.3; at most 0.2 (margin) allowed")
 
 
-def row(own, other, buildings=200.0, **more):
-    return {
-        "int8": {"buildings": buildings, "severity_mae": own, **more},
-        "float32": {"buildings": buildings, "severity_mae": other},
-    }
+def row(own, other, buildings=200.0):
+    """Severity errors of two artifacts on a slice of which a quarter of the buildings has a quadrant."""
+    counts = {"buildings": buildings, "buildings_with_quadrant": buildings / 4}
+    return {"int8": {**counts, "severity_mae": own}, "float32": {**counts, "severity_mae": other}}
 
 
-def test_the_worst_slice_is_the_one_that_loses_most():
-    table = {"all": row(0.3, 0.3), "a": row(0.9, 0.85), "b": row(0.5, 0.3), "c": row(0.9, 0.1, buildings=149.0)}
-    bad, good = evaluate(
-        [rule(slice="worst", max_drop_vs="float32", margin=m) for m in (0.1, 0.25)], table, min_worst_slice=150
-    )["rules"]
-    assert (bad["slice"], bad["worst_slice"], bad["passed"]) == ("worst", "b", False)
-    assert bad["text"].startswith("severity_mae of int8 on worst (b): 0.5 found, float32 0.3")
-    assert good["passed"]
-    highest = evaluate([rule(slice="worst", max=0.8)], table, min_worst_slice=150)["rules"][0]
-    assert (highest["worst_slice"], highest["value"]) == ("a", 0.9)
+NONE = {"int8": {"buildings": 500.0}, "float32": {"buildings": 500.0}}
+SLICED = {
+    "all": row(0.3, 0.3, 600),
+    "a": row(0.9, 0.85),
+    "city:b": row(0.5, 0.3),
+    "city:c": row(0.3, 0.3),
+    "city:few": row(0.95, 0.1, buildings=149.0),
+}
+SLICED["all"]["int8"]["quadrant_accuracy"] = 0.7
 
 
-def test_a_large_slice_without_a_figure_is_the_worst():
-    table = {"all": row(0.3, 0.3), "a": {"int8": {"buildings": 500.0}, "float32": {"buildings": 500.0}}}
-    (result,) = evaluate([rule(slice="worst", max=9.0)], table, min_worst_slice=150)["rules"]
-    assert (result["worst_slice"], result["passed"]) == ("a", False)
-
-
-def test_quadrant_rules_count_the_buildings_that_have_a_quadrant():
-    figures = {"buildings": 500.0, "buildings_with_quadrant": 149.0}
-    table = {
-        "all": {"int8": {**figures, "buildings_with_quadrant": 150.0, "quadrant_accuracy": 0.7}},
-        "a": {"int8": figures},
-    }
-    gate = evaluate([rule(metric="quadrant_accuracy", slice="worst", min=0.6)], table, min_worst_slice=150)
-    assert gate["verdict"] == "pass"
-
-
-def test_no_slice_large_enough_is_no_pass():
-    (result,) = evaluate([rule(slice="worst", max=9.0)], {"all": row(0.3, 0.3)}, min_worst_slice=201)["rules"]
-    assert result["passed"] is False
-    assert result["text"] == (
-        "severity_mae of int8 on worst: no figure found, at most 9 (max) needed; no such slice has 201 test buildings, "
-        "which gate.min_worst_slice asks for"
-    )
-
-
-def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
-    table = {
-        "all": row(0.9, 0.3),
-        "city:a": row(0.3, 0.3),
-        "city:b": row(0.5, 0.3),
-        "points:0-9": row(0.8, 0.3),
-        "city:small": row(0.9, 0.3, buildings=149.0),
-    }
-    (result,) = evaluate([rule(slice="city:*", max=0.4)], table, min_worst_slice=150)["rules"]
-    assert (result["slice"], result["worst_slice"], result["passed"]) == ("city:*", "city:b", False)
-    assert result["text"].startswith("severity_mae of int8 on city:* (city:b): 0.5 found")
-    assert evaluate([rule(slice="city:*", max=0.6)], table, min_worst_slice=150)["verdict"] == "pass"
-    (nothing,) = evaluate([rule(slice="category:*", max=0.6)], table, min_worst_slice=150)["rules"]
-    assert not nothing["passed"]
+@pytest.mark.parametrize(
+    ("settings", "table", "worst", "passed", "words"),
+    [
+        (
+            {"slice": "worst", "max_drop_vs": "float32", "margin": 0.1},
+            SLICED,
+            "city:b",
+            False,
+            "0.5 found, float32 0.3",
+        ),
+        ({"slice": "worst", "max_drop_vs": "float32", "margin": 0.25}, SLICED, "city:b", True, "0.5 found"),
+        ({"slice": "worst", "max": 0.8}, SLICED, "a", False, "on worst (a): 0.9 found"),
+        ({"slice": "worst", "max": 9.0}, {**SLICED, "none": NONE}, "none", False, "no figure found"),
+        (
+            {"slice": "worst", "max": 9.0},
+            {"few": SLICED["city:few"]},
+            None,
+            False,
+            "no such slice has 150 test buildings",
+        ),
+        # Of whose buildings 150 have a quadrant.
+        ({"slice": "worst", "metric": "quadrant_accuracy", "min": 0.6}, SLICED, "all", True, "0.7 found"),
+        ({"slice": "city:*", "max": 0.4}, SLICED, "city:b", False, "on city:* (city:b): 0.5 found"),
+        ({"slice": "city:*", "max": 0.6}, SLICED, "city:b", True, "0.5 found"),
+        ({"slice": "category:*", "max": 0.6}, SLICED, None, False, "no figure found"),
+    ],
+)
+def test_a_rule_on_many_slices_is_asked_of_the_worst_that_is_large_enough(settings, table, worst, passed, words):
+    gate = evaluate([rule(**settings)], table, min_worst_slice=150)
+    (result,) = gate["rules"]
+    assert (result["slice"], result.get("worst_slice"), result["passed"]) == (settings["slice"], worst, passed)
+    assert gate["verdict"] == ("pass" if passed else "fail")
+    assert words in result["text"]
 
 
 @pytest.mark.parametrize(
@@ -257,9 +229,7 @@ def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
         ({"metric": "interval_coverage_gap", "max_drop_vs": "float32"}, "Bound it by `max`"),
         ({"metric": "size_bytes", "max_drop_vs": "float32", "confidence": 0.9}, "not taken over buildings"),
         ({"metric": "size_ratio", "max_drop_vs": "champion"}, "not measured against the champion"),
-        ({"artifact": "float32", "max_drop_vs": "champion"}, "not measured against the champion"),
         ({"metric": "interval_width", "max_drop_vs": "baseline"}, "not measured of the baseline"),
-        ({"metric": "size_bytes", "max_drop_vs": "baseline"}, "not measured of the baseline"),
         ({"metric": "judged_share", "slice": "points:0-9", "min": 0.5}, "is of the whole, and points:0-9 has none"),
     ],
 )

@@ -22,7 +22,7 @@ from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
 from plumbline.serve.judgement import Judged, say_damaged, say_unjudged
-from plumbline.serve.layers import causes_layer, courses_layer, unjudged_layer
+from plumbline.serve.layers import judged_layers
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
@@ -77,7 +77,7 @@ def publish(
     for tile in tiles:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
-        layers = [*unjudged_layer(judged), *courses_layer(judged), *causes_layer(judged)]
+        layers = judged_layers(judged)
         # Dated by the last observation, so that the same inputs give the same bytes.
         pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": f"{last[:10]}T00:00:00.000Z"})
         try:

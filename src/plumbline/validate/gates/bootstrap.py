@@ -40,47 +40,38 @@ OfResamples = Callable[[Float], Float]
 """(R, B) how often each building is in each resample -> (R,) the metric of each; NaN where a resample has none."""
 
 
-def of_all(metric: str, judged: Judged, severity_true: Float) -> OfResamples | None:
-    """Return the function for a metric of severities or intervals; None for any other `metric`.
+def of_buildings(judged: Judged, severity_true: Float) -> dict[str, OfResamples]:
+    """Return the function of each metric of severities and intervals.
 
     Args:
-        judged: finite answers for B buildings. severity_true: (B,) permille.
+        judged: answers for B buildings. severity_true: (B,) permille.
     """
     error = judged.severity - severity_true
-    if metric == "severity_mae":
-        return _mean(np.abs(error))
-    if metric == "severity_r2":
-        return _r2(error, severity_true)
-    if metric == "category_accuracy":
-        return _mean(category(judged.severity) == category(severity_true))
-    if metric == "interval_coverage":
-        return _mean((judged.low <= severity_true) & (severity_true <= judged.high))
-    if metric == "interval_width":
-        return _mean(judged.high - judged.low)
-    if metric == "missed_share":
-        severe = severity_true >= SEVERE_PERMILLE
-        return _share(severe & (category(judged.severity) == 0), severe)
-    return None
+    said, severe = category(judged.severity), severity_true >= SEVERE_PERMILLE
+    return {
+        "severity_mae": _mean(np.abs(error)),
+        "severity_r2": _r2(error, severity_true),
+        "category_accuracy": _mean(said == category(severity_true)),
+        "interval_coverage": _mean((judged.low <= severity_true) & (severity_true <= judged.high)),
+        "interval_width": _mean(judged.high - judged.low),
+        "missed_share": _share(severe & (said == 0), severe),
+    }
 
 
-def of_quadrants(metric: str, judged: Judged, quadrant_true: NDArray[np.int64]) -> OfResamples | None:
-    """Return the function for a metric of quadrants; None for any other `metric`.
+def of_quadrants(judged: Judged, quadrant_true: NDArray[np.int64]) -> dict[str, OfResamples]:
+    """Return the function of each metric of quadrants.
 
     Args:
         judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.
     """
-    said, confidence = judged.probability.argmax(1), judged.sure
-    quadrant_true = judged.truth(quadrant_true)
-    right = said == quadrant_true
-    if metric == "quadrant_accuracy":
-        return _mean(right)
-    if metric == "quadrant_macro_f1":
-        return _macro_f1(said, quadrant_true)
-    if metric == "expected_calibration_error":
-        return _calibration_error(confidence, right)
-    if metric == "quadrant_accuracy_at_70":
-        return _accuracy_at(confidence, right, COVERED)
-    return None
+    said, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
+    right = said == truth
+    return {
+        "quadrant_accuracy": _mean(right),
+        "quadrant_macro_f1": _macro_f1(said, truth),
+        "expected_calibration_error": _calibration_error(judged.sure, right),
+        "quadrant_accuracy_at_70": _accuracy_at(judged.sure, right, COVERED),
+    }
 
 
 def _mean(values_B: NDArray[np.generic]) -> OfResamples:
@@ -93,8 +84,7 @@ def _share(part_B: NDArray[np.bool_], whole_B: NDArray[np.bool_]) -> OfResamples
 
     def of(weights_RB: Float) -> Float:
         part, whole = (weights_RB @ columns_BK).T
-        found: Float = np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
-        return found
+        return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
 
     return of
 
@@ -107,9 +97,8 @@ def _r2(error_B: Float, true_B: Float) -> OfResamples:
         squared_error, total, squares = (weights_RB @ columns_BK).T
         spread = squares - total**2 / weights_RB.sum(1)
         # One building drawn again and again has no spread, but for rounding.
-        told = spread > 1e-12 * max(1.0, float(columns_BK[:, 2].sum()))
-        r2: Float = np.where(told, 1 - squared_error / np.where(told, spread, 1), np.nan)
-        return r2
+        has_spread = spread > 1e-12 * max(1.0, float(columns_BK[:, 2].sum()))
+        return np.where(has_spread, 1 - squared_error / np.where(has_spread, spread, 1), np.nan)
 
     return of
 
@@ -122,8 +111,7 @@ def _macro_f1(said_B: NDArray[np.int64], true_B: NDArray[np.int64]) -> OfResampl
     def of(weights_RB: Float) -> Float:
         hits, totals = np.split(weights_RB @ columns_BK, 2, axis=1)
         present = totals > 0
-        f1: Float = (2 * hits / np.where(present, totals, 1)).sum(1) / present.sum(1)
-        return f1
+        return np.asarray((2 * hits / np.where(present, totals, 1)).sum(1) / present.sum(1))
 
     return of
 
@@ -143,8 +131,7 @@ def _accuracy_at(confidence_B: Float, right_B: NDArray[np.bool_], share: float) 
         reached_RB = np.cumsum(weights_RB[:, order], axis=1)
         first = np.round(share * reached_RB[:, -1:])
         taken_RB = np.diff(np.minimum(reached_RB, first), axis=1, prepend=0)
-        accuracy: Float = np.where(first[:, 0] > 0, taken_RB @ right / np.maximum(first[:, 0], 1), np.nan)
-        return accuracy
+        return np.where(first[:, 0] > 0, taken_RB @ right / np.maximum(first[:, 0], 1), np.nan)
 
     return of
 
@@ -266,5 +253,5 @@ def _way(
         return None
     part = judged.take(inside)
     if metric in OF_QUADRANTS:
-        return of_quadrants(metric, part, quadrant_true[inside])
-    return of_all(metric, part, severity_true[inside])
+        return of_quadrants(part, quadrant_true[inside])[metric]
+    return of_buildings(part, severity_true[inside])[metric]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.params.validate import OF_BUILDINGS
-from plumbline.reporting.charts import Line, line_chart
 from plumbline.validate.evidence import Evidence
 from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
 from plumbline.validate.metrics import Figures, Float, Judged, accuracy_by_coverage, confidence_bins, share_error
@@ -190,13 +189,20 @@ def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
 def _confusion(true: NDArray[np.integer], said: NDArray[np.integer], size: int) -> list[list[int]]:
     counts = np.zeros((size, size), int)
     np.add.at(counts, (np.asarray(true), np.asarray(said)), 1)
-    found: list[list[int]] = counts.tolist()
-    return found
+    return [[int(count) for count in row] for row in counts]
+
+
+COLUMNS = {
+    "reliability": ["confidence", "accuracy", "share"],
+    "coverage": ["coverage", "confidence", "accuracy"],
+    "intervals": ["slice", "buildings", "coverage", "standard_error", "mean_width_permille"],
+}
+"""Columns of tables that may have no row."""
 
 
 def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping[str, Figures]], name: str) -> None:
     """Write tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage,
-    interval coverage on each slice; and drawings (SVG) of reliability and coverage.
+    interval coverage on each slice.
 
     Args:
         folder: is there. evidence: answers for B buildings. table: slice -> artifact -> figures. name: of the artifact.
@@ -204,59 +210,29 @@ def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping
     said = evidence.everyone[name]
     # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
     defined = (evidence.quadrant >= 0) & np.isfinite(said.probability).all(1)
-    truth, severity = said.truth(evidence.quadrant)[defined], evidence.severity
-    told = np.isfinite(said.severity)
-    pairs = zip(category(severity[told]).tolist(), category(said.severity[told]).tolist(), strict=True)
-    _write_csv(folder / "category_confusion.csv", ("true", "said"), pairs)
-    chosen = said.probability[defined].argmax(1)
-    _write_csv(
-        folder / "quadrant_confusion.csv",
-        ("true", "said"),
-        ((QUADRANTS[a], QUADRANTS[b]) for a, b in zip(truth, chosen, strict=True)),
-    )
-    rows = zip(severity.round(4).tolist(), said.severity.round(4).tolist(), strict=True)
-    _write_csv(folder / "severity.csv", ("true_permille", "said_permille"), rows)
+    truth, chosen = said.truth(evidence.quadrant)[defined], said.probability[defined].argmax(1)
     confidence, right = said.sure[defined], chosen == truth
-    bins = confidence_bins(confidence, right, bins=10)
-    _write_csv(folder / "reliability.csv", ("confidence", "accuracy", "share"), (row.values() for row in bins))
-    curve = accuracy_by_coverage(confidence, right)
-    _write_csv(folder / "coverage.csv", ("coverage", "confidence", "accuracy"), (row.values() for row in curve))
-    held = [(part, row[name]) for part, row in table.items() if "interval_coverage" in row[name]]
-    _write_csv(
-        folder / "intervals.csv",
-        ("slice", "buildings", "coverage", "standard_error", "mean_width_permille"),
-        ((part, int(figures["buildings"]), *_held(figures)) for part, figures in held),
-    )
-    _draw(folder, bins, curve, name)
-
-
-def _held(figures: Figures) -> tuple[float, ...]:
-    held = figures["interval_coverage"]
-    return tuple(
-        round(value, 4) for value in (held, share_error(held, int(figures["buildings"])), figures["interval_width"])
-    )
-
-
-def _draw(folder: Path, bins: list[Figures], curve: list[Figures], name: str) -> None:
-    reliability = [
-        Line(name, [(row["confidence"], row["accuracy"]) for row in bins]),
-        Line("calibrated", [(0, 0), (1, 1)], dashed=True),
-    ]
-    (folder / "reliability.svg").write_text(
-        line_chart("How often the quadrant is right", "confidence", "quadrant accuracy", reliability),
-        encoding="utf-8",
-    )
-    covered = [Line(name, [(row["coverage"], row["accuracy"]) for row in curve])]
-    (folder / "coverage.svg").write_text(
-        line_chart(
-            "Quadrant accuracy of the most confident", "share of the damaged buildings", "quadrant accuracy", covered
-        ),
-        encoding="utf-8",
-    )
-
-
-def _write_csv(path: Path, header: tuple[str, ...], rows: Iterable[Any]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+    severity, is_number = evidence.severity, np.isfinite(said.severity)
+    tables: dict[str, Any] = {
+        "category_confusion": {"true": category(severity[is_number]), "said": category(said.severity[is_number])},
+        "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[chosen]},
+        "severity": {
+            "true_permille": severity.round(4).astype(float),
+            "said_permille": said.severity.round(4).astype(float),
+        },
+        "reliability": confidence_bins(confidence, right, bins=10),
+        "coverage": accuracy_by_coverage(confidence, right),
+        "intervals": [
+            {
+                "slice": part,
+                "buildings": int(row[name]["buildings"]),
+                "coverage": round(share, 4),
+                "standard_error": round(share_error(share, int(row[name]["buildings"])), 4),
+                "mean_width_permille": round(row[name]["interval_width"], 4),
+            }
+            for part, row in table.items()
+            if (share := row[name].get("interval_coverage")) is not None
+        ],
+    }
+    for stem, rows in tables.items():
+        pd.DataFrame(rows, columns=COLUMNS.get(stem)).to_csv(folder / f"{stem}.csv", index=False, na_rep="nan")
