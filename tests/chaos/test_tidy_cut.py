@@ -15,7 +15,7 @@ def test_a_tidying_cut_at_every_step(fault: Fault, tmp_path: Path) -> None:
     fault.key, fault.name = "05-tidying", "the tidying of a registry cut at every step"
     found = told_by("tests.chaos.tidyings", tmp_path)
     steps = [one["before"] for one in found]
-    # It did see the work: what is remembered, the list of champions, the versions, the files, the runs.
+    # It did see the work: the versions, the files, the runs.
     assert sum("model_versions" in step for step in steps) == 2
     assert sum(step.startswith("os.remove") for step in steps) >= 4
     assert sum(step.startswith("DELETE FROM runs") for step in steps) == 2

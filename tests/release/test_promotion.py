@@ -112,7 +112,7 @@ def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, m
 
     def compare(candidate: Path, champion: Path) -> None:
         quicker = Registry(uri=registry.server.uri)
-        quicker.crown(quicker.register(three, verify_package(three)).number)
+        quicker.set_champion(quicker.register(three, verify_package(three)).number)
 
     won = verify_package(three).version
     with pytest.raises(InputError, match=rf"another promotion changed the champion \(version {won} now\)"):
@@ -144,7 +144,7 @@ def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry, make_
     for words in ("three", "four"):
         with pytest.raises(GateRefused, match="again"):
             promote(Path(f"package_{words}"), agree)
-    assert rollback().champion == one
+    assert rollback().champion.number == one.number
     with pytest.raises(InputError, match="none to go back to"):
         rollback(to=two.version)
 

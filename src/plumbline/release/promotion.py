@@ -14,7 +14,7 @@ from plumbline.release.names import DEFAULT_NAME, verify_package
 from plumbline.release.registry import SIGNATURE, Registry
 from plumbline.release.server import local_folder
 from plumbline.release.signature import check_private_key, check_signature, sign
-from plumbline.release.versions import Registered
+from plumbline.release.versions import Registered, former_champions
 from plumbline.validate.gates.verdict import check_format
 
 REPLACED = "was the champion until another replaced it"
@@ -165,7 +165,7 @@ def _promote(
             f"{package}: not promoted. Meanwhile another promotion changed the champion ({now} now), and this one was "
             "not compared with it. Promote it again."
         )
-    registry.crown(candidate.number)
+    registry.set_champion(candidate.number)
     return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
 
 
@@ -200,33 +200,23 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str
     """
     registry = registry or Registry(name)
     with registry.server.alone():
-        present = registry.champion()
+        versions = registry.versions()
+        present = next((item for item in versions if item.champion), None)
         if to is not None and present is not None and present.version == to:
             return Promotion(present, changed=False, former=present)
-        number = registry.former() if to is None else _former_of(registry, to)
-        if present is None or number is None:
+        former = former_champions(versions)
+        if present is None or not former:
             raise InputError(
                 f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
                 "See `plumbline release list`."
             )
-        verify_package(registry.folder(_numbered(registry, number)))
-        registry.restore(number)
-        return Promotion(_numbered(registry, number), changed=True, former=present)
-
-
-def _former_of(registry: Registry, version: str) -> int | None:
-    """Return the number of the last former champion of a version; None if there are no former champions.
-
-    Raises:
-        InputError: none has this version.
-    """
-    versions = {item.number: item.version for item in registry.versions()}
-    former = [number for number in reversed(registry.history()) if number in versions]
-    found = next((number for number in former if versions[number] == version), None)
-    if former and found is None:
-        known = ", ".join(dict.fromkeys(versions[number] for number in former))
-        raise InputError(f"{registry.name}: {version} is no former champion. Former champions: {known}.")
-    return found
+        target = next((item for item in former if to in (None, item.version)), None)
+        if target is None:
+            listed = ", ".join(item.version for item in former)
+            raise InputError(f"{registry.name}: {to} is no former champion. Former champions: {listed}.")
+        verify_package(registry.folder(target))
+        registry.restore(target)
+        return Promotion(_numbered(registry, target.number), changed=True, former=present)
 
 
 def challenge(package: Path, registry: Registry | None = None, sign_key: Path | None = None) -> Registered:
