@@ -14,10 +14,9 @@ from plumbline.release.names import DEFAULT_NAME, verify_package
 from plumbline.release.registry import SIGNATURE, Registry
 from plumbline.release.server import local_folder
 from plumbline.release.signature import check_private_key, check_signature, sign
-from plumbline.release.versions import Registered, former_champions
+from plumbline.release.versions import FORMER, ROLLED_BACK, Registered, former_champions
 from plumbline.validate.gates.verdict import check_format
 
-REPLACED = "was the champion until another replaced it"
 Compare = Callable[[Path, Path], Path | None]
 """Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse. Results in
 the folder with the evidence, which goes on record with the candidate, if there is one."""
@@ -171,20 +170,14 @@ def _promote(
 
 def _refuse_return(package: Path, version: str, known: list[Registered]) -> None:
     """Refuse a registered former champion: an old commit or a retry would bring it back by accident."""
-    fate = next((fate for item in known if item.version == version and (fate := fate_of(item))), None)
-    if fate:
+    states = {item.state for item in known if item.version == version}
+    if states & {FORMER, ROLLED_BACK}:
+        fate = "was rolled back" if ROLLED_BACK in states else "was the champion until another replaced it"
         raise GateRefused(
             f"{package}: version {version} {fate} and stays out. "
             f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
             "is promoted as usual."
         )
-
-
-def fate_of(item: Registered) -> str | None:
-    """Describe the end of a former champion in words; None for the present one and for others."""
-    if item.champion:
-        return None
-    return "was rolled back" if item.rolled_back else REPLACED if item.replaced else None
 
 
 def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str | None = None) -> Promotion:

@@ -27,6 +27,8 @@ PACKAGE = "package"
 VERSION_TAG, REPLACED_TAG, ROLLED_BACK_TAG = "package_version", "replaced", "rolled_back"
 CREATED_TAG, COMMIT_TAG, USER_TAG = "plumbline.created", "plumbline.commit", "plumbline.user"
 """Tags that describe a registration: its time, the commit of the folder it was made in, and the user's login name."""
+FORMER, ROLLED_BACK = "former", "rolled back"
+"""States of packages that were the champion."""
 VERDICT_TAG = "plumbline.verdict"
 """Tag with the verdict of the package's gates."""
 MAIN_FIGURES = {
@@ -73,7 +75,7 @@ class Registered:
         """Return the word for its place in the history: `champion`, `former`, `rolled back`, or nothing."""
         if self.champion:
             return CHAMPION
-        return "rolled back" if self.rolled_back else "former" if self.replaced else ""
+        return ROLLED_BACK if self.rolled_back else FORMER if self.replaced else ""
 
 
 def registered(item: ModelVersion, champion: int | None) -> Registered:
