@@ -56,7 +56,7 @@ def tidy(dry_run: bool = False) -> Any:
     """Tidy the project's folder, the clones of this machine's workers, the registry, and Prefect's records.
 
     Args:
-        dry_run: remove nothing; say what would go, and how many bytes.
+        dry_run: remove nothing; say what would go.
     """
     try:
         settings = load_params().tidy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import subprocess
 import sys
 
@@ -11,7 +10,6 @@ import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[attr-defined]
 
 from plumbline.core.files import read_json, sha256_folder
-from plumbline.export.package import verify_package
 from plumbline.export.stage import ARTIFACTS
 from plumbline.prepare.features.shards import load_shards
 from tests.tiny import STAGES, run_cli, run_process
@@ -140,24 +138,3 @@ def test_another_processor_prepares_the_same_bytes(tiny, tiny_fields, tmp_path, 
             done = run_process(stage, cwd=project)
             assert done.returncode == 0, done.stderr
             assert sha256_folder(project / "data" / stage / part) == sha256_folder(run.data(stage) / part), stage
-
-
-def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, monkeypatch):
-    # MLflow takes 2 s to load.
-    from plumbline.release.compare import compare_with_champion
-    from plumbline.release.promotion import promote
-    from plumbline.release.registry import Registry
-    from plumbline.release.resolve import resolve_model
-
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.chdir(tiny.copy(tmp_path / "project"))
-    shutil.copytree(tiny.data("package"), "package")
-
-    def compare(candidate, champion):
-        return compare_with_champion(candidate, champion, tiny.data("prepare"), tiny.params, tmp_path / "release")
-
-    done = promote(tmp_path / "project" / "package", compare)
-    assert done.changed
-    assert verify_package(resolve_model("champion")).version == done.champion.version
-    assert not promote(tmp_path / "project" / "package", compare).changed
-    assert len(Registry().versions()) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -175,7 +174,7 @@ def provide(worker: str) -> Path:
         home.parent.mkdir(parents=True, exist_ok=True)
         new = home.with_name(f"{worker}.new")
         shutil.rmtree(new, ignore_errors=True)
-        _git_or_fail("clone", "--quiet", str(Path.cwd()), str(new))
+        _ask_git(HERE, "clone", "--quiet", str(Path.cwd()), str(new))
         new.rename(home)
     take("HEAD", home)
     _same_remote(home)
@@ -225,9 +224,3 @@ def _same_remote(home: Path) -> None:
         Path(url).mkdir(parents=True, exist_ok=True)
         with Config(str(home / ".dvc")).edit("local") as edited:
             edited.setdefault("remote", {}).setdefault(name, {})["url"] = str(Path(url).resolve())
-
-
-def _git_or_fail(*arguments: str) -> None:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise StageFailedError(f"git {arguments[0]}: {done.stderr.strip()}", BAD_INPUT)

@@ -29,27 +29,12 @@ def test_the_written_model_is_the_smaller_one(tiny):
     assert not model.training
 
 
-def test_its_widths_are_written_beside_it(tiny):
-    whole, half = (read_json(tiny.data(stage) / "model.json") for stage in ("train", "compress"))
-    joined = [spec["distance_channels"] + spec["slope_channels"] for spec in (whole, half)]
-    assert joined[1] == joined[0] // 2
-    assert half["hidden"] == whole["hidden"] // 2
-    assert half["heads"] == whole["heads"]
-
-
 def test_fine_tuning_is_on_record_and_is_said(tiny):
     with (tiny.data("compress") / "history.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == tiny.params.compress.epochs
     assert "pruned: " in tiny.said
     assert " parameters left (" in tiny.said
-
-
-def test_what_each_group_is_worth_is_written_and_drawn(tiny):
-    with (tiny.data("compress") / "sensitivity.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    assert {"group", "ratio", "parameters", "quadrant_accuracy", "severity_mae"} == rows[0].keys()
-    assert (tiny.data("compress") / "sensitivity.svg").read_text().startswith("<svg")
 
 
 @pytest.mark.parametrize(

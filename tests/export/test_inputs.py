@@ -38,20 +38,20 @@ def turn(name, by):
 WRONG = {
     "missing": (lambda i: i.pop("slope"), r"'slope' is missing; distance, slope, geometry, mask are needed"),
     "unknown": (lambda i: i.update(slopes=i["slope"]), r"'slopes' is unknown"),
-    "a list": (turn("geometry", np.ndarray.tolist), r"geometry: list found, numpy array needed"),
-    "a tensor": (turn("slope", torch.from_numpy), r"slope: Tensor found, numpy array needed"),
-    "double": (turn("slope", lambda v: v.astype(float)), r"slope: type float64 found, float32 needed\. Give slope"),
-    "bytes swapped": (turn("slope", lambda v: v.astype(">f4")), r"slope: type >f4 found, float32 needed"),
-    "a mask of numbers": (turn("mask", lambda v: v.astype(np.float32)), r"mask: type float32 found, bool needed"),
-    "one building": (turn("geometry", lambda v: v[0]), r"geometry: shape \(76,\) found, \(batch, columns\) needed"),
-    "flat": (turn("mask", lambda v: v[0]), r"mask: shape \(\d+,\) found, \(batch, length\) needed"),
-    "a column short": (
-        turn("slope", lambda v: v[..., :-1]),
-        r"slope: 15 columns found, 16 needed: differential_displacement \(mm\), ",
+    "a list": (turn("geometry", np.ndarray.tolist), r"geometry: list found, a numpy array of float32 \(4, 76\) needed"),
+    "a tensor": (turn("slope", torch.from_numpy), r"slope: Tensor found, a numpy array"),
+    "double": (turn("slope", lambda v: v.astype(float)), r"slope: float64 \(4, .* found, a numpy array of float32"),
+    "bytes swapped": (turn("slope", lambda v: v.astype(">f4")), r"slope: >f4 .* found, a numpy array of float32"),
+    "a mask of numbers": (
+        turn("mask", lambda v: v.astype(np.float32)),
+        r"mask: float32 .* of bool",
     ),
-    "turned": (turn("distance", lambda v: v.transpose(0, 2, 1)), r"distance: \d+ columns found, 6 needed: x \(m\), y"),
-    "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: shape \(3, 76\) found, but mask is 4 buildings"),
-    "other padding": (turn("mask", lambda v: v[:, :2]), r"distance: shape .* found, but mask is 4 buildings by 2"),
+    "one building": (turn("geometry", lambda v: v[0]), r"geometry: float32 \(76,\) found, .* \(4, 76\) needed"),
+    "flat": (turn("mask", lambda v: v[0]), r"distance: .* \(batch, length, 6\) needed"),
+    "a column short": (turn("slope", lambda v: v[..., :-1]), r"slope: float32 \(4, \d+, 15\) found, .*, 16\) needed"),
+    "turned": (turn("distance", lambda v: v.transpose(0, 2, 1)), r"distance: float32 .* found, .*, 6\) needed"),
+    "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: float32 \(3, 76\) found, .* \(4, 76\) needed"),
+    "other padding": (turn("mask", lambda v: v[:, :2]), r"distance: float32 .* found, .* \(4, 2, 6\) needed"),
     "an empty row": (put("mask", 2, False), r"mask: building 2 of the batch has no scatterer"),
     "turned round": (turn("mask", lambda v: v[:, ::-1].copy()), r"mask: building \d of the batch has padding before a"),
     "a gap": (put("mask", (3, 1), False), r"mask: building 3 of the batch has padding before a scatterer\. Scatterers"),
@@ -84,11 +84,6 @@ def test_a_sum_that_overflows_is_no_fault_of_the_data(model, data):
     inputs["slope"][~inputs["mask"]] = 3e38
     expected = model.run(data.pad(np.arange(4), 100))
     assert np.allclose(model.run(inputs).severity_permille, expected.severity_permille, atol=1e-4)
-
-
-def test_no_dict_is_named(model):
-    with pytest.raises(InputError, match="model inputs: list found, a dict of distance, slope, geometry, mask needed"):
-        model.run([])
 
 
 def test_longer_than_the_model_takes_is_refused_and_the_longest_is_not(model, data):

@@ -101,35 +101,6 @@ def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, 
         np.testing.assert_allclose(left, right, rtol=1e-6, atol=2e-6)  # 32-bit sums in another order
 
 
-def test_what_goes_wrong_in_a_part_is_said(tiny, data, monkeypatch):
-    model = OnnxModel(tiny.data("export") / "pruned.onnx", threads=2)
-    monkeypatch.setattr(spread, "LEAST_CELLS", 30)
-    inputs = {**data.pad(np.arange(12)), "distance": np.zeros((12, 3, 2), np.float32)}
-    with pytest.raises(Exception, match="distance"):
-        model.execute(inputs)
-
-
-def test_a_device_that_fails_is_not_changed_for_another(tiny, data, monkeypatch):
-    """ONNX Runtime's own way is to answer from the CPU then, with a line on the terminal."""
-    model = OnnxModel(tiny.data("export") / "pruned.onnx", threads=1)
-    failure = onnxruntime.capi.onnxruntime_pybind11_state.EPFail
-
-    class Failing:
-        def __init__(self, session):
-            self.session = session
-
-        def __getattr__(self, name):
-            return getattr(self.session, name)
-
-        def run(self, *_):
-            raise failure("no engine for this shape")
-
-    session, inputs = model._session, data.pad(np.arange(3))
-    monkeypatch.setattr(session, "_sess", Failing(session._sess))
-    with pytest.raises(failure, match="no engine for this shape"):
-        model.run(inputs)
-
-
 @pytest.mark.filterwarnings("ignore:Specified provider")
 @pytest.mark.parametrize("provider", ["CUDAExecutionProvider", "TensorrtExecutionProvider"])
 def test_a_device_that_is_not_there_is_an_error(tiny, monkeypatch, provider):

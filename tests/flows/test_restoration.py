@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flows.orchestration import tasks
-from flows.restoration import restoration
 from flows.stage import stage
 from flows.versioning import remote
 from flows.versioning.families import RESTORATION, inside
@@ -18,11 +17,6 @@ from flows.versioning.stage_runner import reproduce
 from tests.flows.conftest import Project, Server, add_restoration, make_project
 
 STAGES = (*RUN, "restore")
-
-
-def test_other_machines_need_a_commit() -> None:
-    state = restoration.fn(elsewhere={"train": "stage/restoration-train"})
-    assert (state.name, tasks.exit_code(state)) == ("BadInput", 2)
 
 
 def test_a_stage_of_no_known_family_is_refused(project: Project) -> None:

@@ -18,8 +18,7 @@ from plumbline.core.files import sha256_folder
 from plumbline.params.fields import RestorationParams
 from tests import tiny_fields
 from tests.flows.conftest import IDENTITY, ROOT, Project
-from tests.flows.orchestration.test_system import ENDED, SYSTEM, System
-from tests.ports import free_port
+from tests.flows.system import ENDED, System, system_of
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, City
 from tests.waiting import until
@@ -61,16 +60,8 @@ def system(prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     project = make_clone(folder)
     for name in ("SHELL", "MLFLOW_TRACKING_URI", "PLUMBLINE_MAP_PAGE"):
         project.environment.pop(name, None)
-    home = folder / ".plumbline/system/prefect"
-    home.mkdir(parents=True)
-    shutil.copy(prefect_database, home)
-    running = System(project, free_port())
-    try:
-        code, said = project.run(*SYSTEM, "up")
-        assert code == 0, said
+    with system_of(project, prefect_database) as running:
         yield running
-    finally:
-        project.run(*SYSTEM, "down")
 
 
 def wait_for_end(system: System, run: str) -> Any:

@@ -20,12 +20,6 @@ def project(tiny, tmp_path):
     return tiny.copy(tmp_path / "project", "export", "validate", "gate")
 
 
-def test_the_verdict_and_every_exported_file_are_approved(tiny):
-    approval = read_json(tiny.data("approve") / "approval.json")
-    assert approval["gate"] == sha256_file(tiny.data("gate") / "gate.json")
-    assert approval["files"] == {path.name: sha256_file(path) for path in tiny.data("export").iterdir()}
-
-
 def test_a_refusal_ends_with_3_names_each_rule_and_leaves_the_last_package(tiny, project):
     rules = [
         {"metric": "severity_mae", "artifact": "int8", "max": -1.0},
@@ -92,9 +86,3 @@ def test_files_that_came_or_went_since_are_refused(tiny, project, more):
     (exported / "more").write_text("") if more else (exported / "int8.onnx").unlink()
     with pytest.raises(GateRefused, match=f"not as approved: {'more' if more else 'int8.onnx'}"):
         approved_gate(tiny.data("approve") / "approval.json", project / "data" / "gate" / "gate.json", exported)
-
-
-def test_an_approval_of_another_form_is_refused(project):
-    write_json(project / "approval.json", {"verdict": "pass"})
-    with pytest.raises(InputError, match=r"approval\.json: not readable as an approval"):
-        approved_gate(project / "approval.json", project / "data" / "gate" / "gate.json", project / "data" / "export")

@@ -57,13 +57,6 @@ def test_slices_reliability_and_confusion_are_in_it(report, audit):
     assert sum(float(line.strip("| ").split("|")[-1]) for line in shares) == pytest.approx(1, abs=0.01)
 
 
-def test_a_rule_that_was_not_met_is_told_first(report, audit):
-    rules = [{**report["rules"][0], "passed": False, "text": "it is too slow"}, *report["rules"]]
-    card = model_card({**report, "verdict": "fail", "rules": rules}, audit)
-    assert card.index("- not met: it is too slow") < card.index("- met: ")
-    assert "Verdict: fail." in card
-
-
 def test_it_stands_figures_that_could_not_be_told(report, audit):
     empty = {name: {} for name in report["contenders"]}
     broken = {

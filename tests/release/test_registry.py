@@ -37,7 +37,7 @@ def test_a_silent_server_is_an_error_that_keeps_its_password(
 
 @pytest.mark.parametrize("uri", ["mlflow.corp:5000", "file:nowhere", "http//mlflow.corp"])
 def test_an_address_that_is_none_is_the_users_mistake(uri: str) -> None:
-    with pytest.raises(InputError, match=f"^{uri}: the model registry does not answer .*MLFLOW_TRACKING_URI"):
+    with pytest.raises(InputError, match=f"^{uri}: the model registry does not answer.*MLFLOW_TRACKING_URI"):
         Registry(uri=uri).champion()
     with pytest.raises(InputError) as caught:
         Registry(uri=f"user:secret@{uri}").champion()
@@ -54,12 +54,6 @@ def test_nobody_is_the_challenger_before_the_first_release_and_after_it(
     for _ in range(2):
         registry.challenge(None)
         assert registry.challenger() is None
-
-
-def test_names_do_not_share_a_champion(registry: Registry, make_package: MakePackage) -> None:
-    promote(make_package("one"), lambda candidate, champion: None)
-    assert registry.champion() is not None
-    assert Registry("another").champion() is None
 
 
 def test_released_files_lie_beside_the_database_wherever_it_is_used_from(

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mlflow.entities import ViewType
 from typer.testing import CliRunner
 
 from plumbline.cli.release import app
 from plumbline.core.console import log
-from plumbline.core.errors import InputError
+from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
 from plumbline.release.promotion import challenge, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
-from plumbline.release.tidy import tidy
-from plumbline.release.versions import TRAINING, Records
+from plumbline.release.server import Server
+from plumbline.release.tidy import plan_tidy, tidy
+from plumbline.release.versions import TRAINING, Records, Registered, former_champions
 from tests.release.conftest import MakePackage
 from tests.words import read_words
 
@@ -61,6 +66,76 @@ def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry
     with pytest.raises(InputError, match="no champion was released before"):
         rollback()
     assert tidy(FEW, registry).packages[0].number == 4  # rolled back, and one older than the newest
+
+
+def test_a_former_champion_that_stays_is_refused_after_tidying(registry: Registry, make_package: MakePackage) -> None:
+    """However many roll-backs are kept: it is in the registry as one of the newest, and no run brings it back."""
+    for words in ("one", "two", "three", "four"):
+        promote(make_package(words), agree)
+    tidy(Tidy(former_champions=1, packages=5), registry)
+    assert [item.state for item in registry.versions()] == ["champion", "former", "former", "former"]
+    with pytest.raises(GateRefused, match="until another replaced it"):
+        promote(Path("package_one"), agree)
+    assert promote(Path("package_one"), agree, again=True).changed
+
+
+@st.composite
+def registries(draw: st.DrawFn) -> tuple[list[Registered], set[int]]:
+    """Versions in any state, one or none the champion, and the numbers that have an alias."""
+    numbers = draw(st.lists(st.integers(1, 40), min_size=1, max_size=20, unique=True))
+    places = draw(st.permutations(range(1, len(numbers) + 1)))
+    champion = draw(st.sampled_from([None, *numbers]))
+    versions = [
+        Registered(
+            *(number, f"{number:012x}", datetime.now(UTC), number == champion, "file:/nowhere"),
+            rolled_back=draw(st.booleans()),
+            replaced=place * draw(st.booleans()),
+        )
+        for number, place in zip(numbers, places, strict=True)
+    ]
+    aliased = draw(st.sets(st.sampled_from(numbers))) | ({champion} if champion is not None else set())
+    return versions, aliased
+
+
+@given(registries(), st.integers(1, 5), st.integers(0, 5))
+def test_a_plan_spares_champion_aliases_roll_back_targets_and_the_newest(
+    content: tuple[list[Registered], set[int]], former: int, newest: int
+) -> None:
+    versions, aliased = content
+    going = plan_tidy(versions, aliased, Tidy(former_champions=former, packages=newest))
+    gone = {item.number for item in going}
+    staying = {item.number for item in versions} - gone
+    targets = former_champions(versions)[:former]
+    assert not any(item.champion for item in going)
+    assert not gone & (aliased | {item.number for item in targets})
+    others = staying - aliased - {item.number for item in targets}
+    assert len(others) == newest or not gone
+    assert len(others) <= newest
+    assert max(gone, default=0) < min(others, default=41)
+
+
+def test_a_version_that_became_the_champion_on_another_machine_keeps_its_files(
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a server nothing locks the others out."""
+    for words in ("one", "two", "three"):
+        promote(make_package(words), agree)
+    monkeypatch.setattr(Server, "locks", property(lambda _server: False))
+    monkeypatch.setattr("plumbline.release.tidy.DAY_MS", 0)
+    withdraw = Registry.withdraw
+
+    def withdraw_and_promote(asked: Registry, number: int) -> None:
+        withdraw(asked, number)
+        Registry().set_champion(2)
+
+    monkeypatch.setattr(Registry, "withdraw", withdraw_and_promote)
+    monkeypatch.setattr("plumbline.release.tidy.plan_tidy", lambda versions, *_: sorted_by_number(versions)[:2])
+    tidy(FEW, registry)
+    assert model() == "two"
+
+
+def sorted_by_number(versions: Sequence[Registered]) -> list[Registered]:
+    return sorted(versions, key=lambda item: item.number)
 
 
 def test_whatever_has_an_alias_stays(registry: Registry, make_package: MakePackage) -> None:

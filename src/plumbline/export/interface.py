@@ -222,22 +222,11 @@ class Signature:
                 others, longer than the model allows, without any scatterer in a building, with padding before one, or
                 not finite.
         """
-        if not isinstance(inputs, Mapping):
-            raise InputError(f"model inputs: {type(inputs).__name__} found, a dict of {', '.join(NAMES)} needed.")
         if wrong := set(inputs) ^ set(NAMES):
             name = min(wrong)
             state = "unknown" if name in inputs else "missing"
             raise InputError(f"model inputs: {name!r} is {state}; {', '.join(NAMES)} are needed.")
-        for name in NAMES:
-            self._check_kind(name, inputs[name])
-        batch, length = inputs[MASK].shape
-        for name in NAMES:
-            size, expected = inputs[name].shape, (batch, length) if name != "geometry" else (batch,)
-            if size[: len(expected)] != expected:
-                raise InputError(
-                    f"model inputs: {name}: shape {size} found, but mask is {batch} buildings by {length} "
-                    "scatterers. Give all of them the same buildings and padding."
-                )
+        batch, length = self._check_arrays(inputs)
         self._check_size(batch, length)
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(
@@ -272,28 +261,24 @@ class Signature:
                     "`prepare.min_points` and `prepare.max_points` see to that."
                 )
 
-    def _check_kind(self, name: str, value: Any) -> None:
-        if not isinstance(value, np.ndarray):
-            raise InputError(f"model inputs: {name}: {type(value).__name__} found, numpy array needed.")
-        wanted = np.dtype(bool if name == MASK else np.float32)
-        if value.dtype != wanted:
-            raise InputError(
-                f"model inputs: {name}: type {value.dtype} found, {wanted} needed. Give {name}.astype({wanted.name!r})."
-            )
-        shape = ("batch", "length", "columns")[: 3 if name in SEQUENCES else 2]
-        if name == "geometry":
-            shape = ("batch", "columns")
-        if value.ndim != len(shape):
-            raise InputError(
-                f"model inputs: {name}: shape {value.shape} found, ({', '.join(shape)}) needed; one "
-                "building is a batch of 1."
-            )
-        if name != MASK and value.shape[-1] != self.columns[name]:
-            listed = self.column_names.get(name)
-            raise InputError(
-                f"model inputs: {name}: {value.shape[-1]} columns found, {self.columns[name]} needed"
-                f"{': ' + ', '.join(listed) if listed else ''}."
-            )
+    def _check_arrays(self, inputs: Mapping[str, Any]) -> tuple[int, int]:
+        """Refuse arrays of another type or shape; return the numbers of buildings and of places in a row."""
+        of_mask = np.shape(inputs[MASK])
+        batch: Any
+        length: Any
+        batch, length = of_mask if len(of_mask) == 2 else ("batch", "length")
+        for name in NAMES:
+            value, kind = inputs[name], np.dtype(bool if name == MASK else np.float32)
+            places = (batch,) if name == "geometry" else (batch, length)
+            shape = places if name == MASK else (*places, self.columns[name])
+            if not isinstance(value, np.ndarray) or value.dtype != kind or value.shape != shape:
+                is_array = isinstance(value, np.ndarray)
+                kind_found = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
+                raise InputError(
+                    f"model inputs: {name}: {kind_found} found, a numpy array of {kind} "
+                    f"({', '.join(map(str, shape))}) needed: buildings, places in a row as in mask, columns."
+                )
+        return batch, length
 
     def _check_size(self, batch: int, length: int) -> None:
         if self.max_length is not None and length > self.max_length:

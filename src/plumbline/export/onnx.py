@@ -8,7 +8,6 @@ one with two nodes of one name, which ONNX Runtime refuses.
 from __future__ import annotations
 
 import copy
-import gc
 import io
 import logging
 import warnings
@@ -44,7 +43,7 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
     """
     model = model.eval()
     # Nobody asks for a gradient, and tracing what one would need takes longer; the file is the same.
-    with atomic_file(path) as temporary, quiet(), torch.no_grad(), _uncollected():
+    with atomic_file(path) as temporary, quiet(), torch.no_grad():
         try:
             program = torch.onnx.export(
                 model,
@@ -162,33 +161,12 @@ def said_by(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switch the cycle collector off: tracing makes millions of small objects, and searching them for cycles takes
-    an eighth of its time.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-class quiet:  # noqa: N801  (reads as a word where it is used)
+def quiet() -> Iterator[None]:
     """Keep the exporter's progress prints and deprecation notes, written for its own developers, off the user's log."""
-
-    def __enter__(self) -> None:
-        self._stdout = redirect_stdout(io.StringIO())
-        self._stdout.__enter__()
-        self._warnings = warnings.catch_warnings()
-        self._warnings.__enter__()
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-
-    def __exit__(self, *exception: object) -> None:
-        self._warnings.__exit__(None, None, None)
-        self._stdout.__exit__(None, None, None)
+        yield
 
 
 class InPrecision(nn.Module):

@@ -5,20 +5,20 @@ Fields of `config.pbtxt` are those of `ModelConfig` in Triton's model_config.pro
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import onnx
 from onnx import TensorProto
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.export.package import Manifest, verify_package
 
 MARK = "plumbline.json"
@@ -136,9 +136,9 @@ def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: 
         about["intra_op_thread_count"] = str(settings.threads)
     return "\n".join(
         [
-            f"name: {_quoted(name)}",
+            f"name: {json.dumps(name)}",
             'backend: "onnxruntime"',
-            f"default_model_filename: {_quoted(MODEL)}",
+            f"default_model_filename: {json.dumps(MODEL)}",
             f"max_batch_size: {settings.max_batch_size}",
             *_tensors("input", inputs),
             *_tensors("output", outputs),
@@ -148,7 +148,7 @@ def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: 
             f"max_queue_delay_microseconds: {settings.max_queue_delay_us} }}",
             *_optimization(settings),
             *(
-                f"parameters {{ key: {_quoted(key)} value {{ string_value: {_quoted(value)} }} }}"
+                f"parameters {{ key: {json.dumps(key)} value {{ string_value: {json.dumps(value)} }} }}"
                 for key, value in about.items()
             ),
             "",
@@ -168,7 +168,7 @@ def _tensors(kind: str, tensors: Iterable[TensorConfig]) -> Iterable[str]:
         # Triton asks for a dimension; a value a building is one of size 1 there, and none for the model.
         dims, reshape = (tensor.dims, "") if tensor.dims else ([1], " reshape { shape: [ ] }")
         sizes = ", ".join(map(str, dims))
-        yield f"{kind} [ {{ name: {_quoted(tensor.name)} data_type: {tensor.type} dims: [ {sizes} ]{reshape} }} ]"
+        yield f"{kind} [ {{ name: {json.dumps(tensor.name)} data_type: {tensor.type} dims: [ {sizes} ]{reshape} }} ]"
 
 
 def _tensor(value: Any, path: Path) -> TensorConfig:
@@ -181,40 +181,19 @@ def _tensor(value: Any, path: Path) -> TensorConfig:
     return TensorConfig(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in rest])
 
 
-def _quoted(text: str) -> str:
-    """Return a string of the text format, with escapes that it shares with JSON."""
-    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{plain}"'
-
-
-class _Mark(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    format: int = Field(ge=1, le=1)
-    package: str
-    files: Mapping[str, str]
-
-
 def _refuse_others(out: Path) -> None:
     """Refuse to replace files that this module did not write, or that were changed since.
 
     Raises:
         InputError: `out` is such a thing.
     """
-    if out.is_file():
-        raise InputError(f"{out}: is a file. Give the name of a folder.")
-    if not out.exists() or not any(out.iterdir()):
-        return
-    if not (out / MARK).is_file():
-        raise InputError(f"{out}: is there already, and not by this command (no {MARK} in it). Give another folder.")
-    try:
-        mark = _Mark.model_validate(read_json(out / MARK))
-    except (ValidationError, InputError):
-        raise InputError(f"{out / MARK}: not readable. Give another folder, or remove this one.") from None
-    found = {path.relative_to(out).as_posix(): path for path in _files(out)}
-    for name in sorted(found.keys() - {MARK}):
-        if mark.files.get(name) != sha256_file(found[name]):
+    check_place(out)
+    written = read_json(out / MARK).get("files", {}) if (out / MARK).is_file() else {}
+    for path in _files(out):
+        name = path.relative_to(out).as_posix()
+        if name != MARK and written.get(name) != sha256_file(path):
             raise InputError(
-                f"{found[name]}: added or changed since it was written, and would be lost. Give another folder, or "
+                f"{path}: not written by this command, or changed since, and would be lost. Give another folder, or "
                 "remove this one."
             )
 

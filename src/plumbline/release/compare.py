@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -71,13 +70,13 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
             continue  # a package from before there was such a model; a rule that names it finds no figure, and fails
         _, model = open_package(candidate, file)
         everyone[name] = as_judged(model.answer(test), model.category_share, test)
-    champion_said = as_judged(reigning.answer(test), reigning.category_share, test)
-    everyone |= {BASELINE: least_squares(test), CHAMPION: champion_said}
+    everyone[BASELINE] = least_squares(test)
+    everyone[CHAMPION] = as_judged(reigning.answer(test), reigning.category_share, test)
     parts = slices(test, about.prepare.max_strain_error_permille)
     table: Table = {
         part: {
-            name: finite_figures(slice_figures(one, test, np.asarray(inside), params.validate_.min_slice))
-            for name, one in everyone.items()
+            name: finite_figures(slice_figures(judged, test, np.asarray(inside), params.validate_.min_slice))
+            for name, judged in everyone.items()
         }
         for part, inside in parts.items()
     }
@@ -88,9 +87,9 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
         gate["verdict"] = "not compared"
     gate |= {"candidate": about.version, CHAMPION: manifest.version}
     gate["test_data"] = {"sha256": data, "buildings": len(test)}
-    told = {**gate, "rules": [*about.gate.get("rules", []), *gate["rules"]]}
+    all_rules = {**gate, "rules": [*about.gate.get("rules", []), *gate["rules"]]}
     beside = _with_costs(table, about, size_figures(champion / manifest.default_model))
-    content = with_verdict(report_figures(evidence, beside, CHAMPION), told)
+    content = with_verdict(report_figures(evidence, beside, CHAMPION), all_rules)
     with atomic_folder(out) as folder:
         write_json(folder / GATE, gate)
         write_report(folder, content)
@@ -113,10 +112,7 @@ def _with_costs(table: Table, about: Manifest, champion: Figures) -> Table:
     same buildings.
     """
 
-    def measured(name: str) -> Figures:
-        found: Any = about.metrics.get(name)
-        return dict(found) if isinstance(found, Mapping) else {}
-
-    whole = {REFERENCE: measured(REFERENCE)} if measured(REFERENCE) else {}
-    whole |= {name: measured(name) | figures for name, figures in table["all"].items() if name != CHAMPION}
+    measured = {name: dict(figures) for name, figures in about.metrics.items() if isinstance(figures, Mapping)}
+    whole = {name: measured[name] for name in (REFERENCE,) if measured.get(name)}
+    whole |= {name: measured.get(name, {}) | figures for name, figures in table["all"].items() if name != CHAMPION}
     return {**table, "all": {**whole, CHAMPION: table["all"][CHAMPION] | champion}}

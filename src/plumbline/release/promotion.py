@@ -14,10 +14,9 @@ from plumbline.release.names import DEFAULT_NAME, verify_package
 from plumbline.release.registry import SIGNATURE, Registry
 from plumbline.release.server import local_folder
 from plumbline.release.signature import check_private_key, check_signature, sign
-from plumbline.release.versions import Registered
+from plumbline.release.versions import FORMER, ROLLED_BACK, Registered, former_champions
 from plumbline.validate.gates.verdict import check_format
 
-REPLACED = "was the champion until another replaced it"
 Compare = Callable[[Path, Path], Path | None]
 """Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse. Results in
 the folder with the evidence, which goes on record with the candidate, if there is one."""
@@ -165,26 +164,20 @@ def _promote(
             f"{package}: not promoted. Meanwhile another promotion changed the champion ({now} now), and this one was "
             "not compared with it. Promote it again."
         )
-    registry.crown(candidate.number)
+    registry.set_champion(candidate.number)
     return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
 
 
 def _refuse_return(package: Path, version: str, known: list[Registered]) -> None:
     """Refuse a registered former champion: an old commit or a retry would bring it back by accident."""
-    fate = next((fate for item in known if item.version == version and (fate := fate_of(item))), None)
-    if fate:
+    states = {item.state for item in known if item.version == version}
+    if states & {FORMER, ROLLED_BACK}:
+        fate = "was rolled back" if ROLLED_BACK in states else "was the champion until another replaced it"
         raise GateRefused(
             f"{package}: version {version} {fate} and stays out. "
             f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
             "is promoted as usual."
         )
-
-
-def fate_of(item: Registered) -> str | None:
-    """Describe the end of a former champion in words; None for the present one and for others."""
-    if item.champion:
-        return None
-    return "was rolled back" if item.rolled_back else REPLACED if item.replaced else None
 
 
 def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str | None = None) -> Promotion:
@@ -200,33 +193,23 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str
     """
     registry = registry or Registry(name)
     with registry.server.alone():
-        present = registry.champion()
+        versions = registry.versions()
+        present = next((item for item in versions if item.champion), None)
         if to is not None and present is not None and present.version == to:
             return Promotion(present, changed=False, former=present)
-        number = registry.former() if to is None else _former_of(registry, to)
-        if present is None or number is None:
+        former = former_champions(versions)
+        if present is None or not former:
             raise InputError(
                 f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
                 "See `plumbline release list`."
             )
-        verify_package(registry.folder(_numbered(registry, number)))
-        registry.restore(number)
-        return Promotion(_numbered(registry, number), changed=True, former=present)
-
-
-def _former_of(registry: Registry, version: str) -> int | None:
-    """Return the number of the last former champion of a version; None if there are no former champions.
-
-    Raises:
-        InputError: none has this version.
-    """
-    versions = {item.number: item.version for item in registry.versions()}
-    former = [number for number in reversed(registry.history()) if number in versions]
-    found = next((number for number in former if versions[number] == version), None)
-    if former and found is None:
-        known = ", ".join(dict.fromkeys(versions[number] for number in former))
-        raise InputError(f"{registry.name}: {version} is no former champion. Former champions: {known}.")
-    return found
+        target = next((item for item in former if to in (None, item.version)), None)
+        if target is None:
+            listed = ", ".join(item.version for item in former)
+            raise InputError(f"{registry.name}: {to} is no former champion. Former champions: {listed}.")
+        verify_package(registry.folder(target))
+        registry.restore(target)
+        return Promotion(_numbered(registry, target.number), changed=True, former=present)
 
 
 def challenge(package: Path, registry: Registry | None = None, sign_key: Path | None = None) -> Registered:

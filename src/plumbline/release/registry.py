@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +23,8 @@ from plumbline.release.signature import signature_of
 from plumbline.release.versions import (
     COMMIT_TAG,
     CREATED_TAG,
-    HISTORY,
     PACKAGE,
+    REPLACED_TAG,
     ROLLED_BACK_TAG,
     USER_TAG,
     VERDICT_TAG,
@@ -35,7 +34,6 @@ from plumbline.release.versions import (
     champion_number,
     download_folder,
     figures,
-    former_champions,
     is_whole,
     package_in,
     registered,
@@ -46,7 +44,6 @@ SIGNATURE = "package.sig"
 """Name of the signature, beside the package; see `signature.signature_of`."""
 EVIDENCE = "comparison"
 """Folder with the comparison with the former champion, beside the package."""
-HISTORY_LENGTH = 100
 
 
 class Registry:
@@ -66,8 +63,8 @@ class Registry:
         with self.server.answering():
             model = self._model()
             found = self._client.search_model_versions(f"name='{self.name}'", max_results=10_000) if model else []
-        number, history = champion_number(model), former_champions(model)
-        return sorted((registered(item, number, history) for item in found), key=lambda item: -item.number)
+        number = champion_number(model)
+        return sorted((registered(item, number) for item in found), key=lambda item: -item.number)
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return the metrics of each registered package, by the identifier of its run.
@@ -137,7 +134,7 @@ class Registry:
             if self._model() is None:
                 self._client.create_registered_model(self.name)
             item = self._client.create_model_version(self.name, run.info.artifact_uri, run.info.run_id, tags=tags)
-        return registered(item, None, [])
+        return registered(item, None)
 
     def record(self, number: int, evidence: Path) -> None:
         """Store the files of the folder `evidence` beside those of version `number`.
@@ -149,51 +146,33 @@ class Registry:
             run = self._client.get_model_version(self.name, str(number)).run_id
             self._client.log_artifacts(run, str(evidence), EVIDENCE)
 
-    def crown(self, number: int) -> None:
-        """Make version `number` the champion and record the one it replaces. The alias is set last.
+    def set_champion(self, number: int) -> None:
+        """Make version `number` the champion, and tag the one that it replaces before.
+
+        Cut between both, the tagged one still is the champion; the tag counts for others alone.
 
         Raises:
             InputError: the registry does not answer.
         """
+        versions = self.versions()
+        places = [item.replaced for item in versions]
         with self.server.answering():
-            model = self._model()
-            current = champion_number(model)
-            if current is not None and current != number:
-                self._remember([*former_champions(model), current])
+            for item in versions:
+                if item.champion and item.number != number:
+                    self._tag(item.number, REPLACED_TAG, str(max(places) + 1))
             self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
             # Whoever makes it the champion has decided: an earlier rollback is history.
-            self._client.set_model_version_tag(self.name, str(number), ROLLED_BACK_TAG, "")
+            self._tag(number, ROLLED_BACK_TAG, "")
 
-    def former(self) -> int | None:
-        """Return the number of the champion before the present one.
-
-        A crash between the two writes of a promotion leaves the present champion in the list; it is passed over.
-        """
+    def restore(self, former: Registered) -> None:
+        """Make a former champion the champion again; mark the present one, and those between, as rolled back."""
+        versions = self.versions()
+        when = datetime.now(UTC).isoformat(timespec="seconds")
         with self.server.answering():
-            model = self._model()
-        current = champion_number(model)
-        return next((number for number in reversed(former_champions(model)) if number != current), None)
-
-    def restore(self, number: int) -> None:
-        """Make the former champion `number` the champion again; mark and drop the present one and those between."""
-        with self.server.answering():
-            model = self._model()
-            history, present = former_champions(model), champion_number(model)
-            place = len(history) - 1 - history[::-1].index(number)
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            for left in {*history[place:], present} - {number, None}:
-                self._client.set_model_version_tag(self.name, str(left), ROLLED_BACK_TAG, when)
-            self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
-            self._remember(history[:place])
-
-    def history(self) -> list[int]:
-        """Return the numbers of the champions before the present one, the last at the end; repeats are possible.
-
-        Raises:
-            InputError: the registry does not answer.
-        """
-        with self.server.answering():
-            return former_champions(self._model())
+            for item in versions:
+                if item.champion or item.replaced > former.replaced:
+                    self._tag(item.number, ROLLED_BACK_TAG, when)
+            self._client.set_registered_model_alias(self.name, CHAMPION, str(former.number))
 
     def aliased(self) -> set[int]:
         """Return the numbers of the versions with an alias: champion, challenger or any other.
@@ -205,21 +184,13 @@ class Registry:
             model = self._model()
         return {int(number) for number in model.aliases.values()} if model else set()
 
-    def keep_history(self, history: list[int]) -> None:
-        """Shorten the list of former champions to `history`, the end of what `history()` returned."""
-        with self.server.answering():
-            self._remember(history)
-
     def withdraw(self, number: int) -> None:
         """Remove a version from the registry; its files belong to the run, see `mlflow_runs`."""
         with self.server.answering():
             self._client.delete_model_version(self.name, str(number))
 
-    def runs_in_use(self, without: Collection[int] = ()) -> set[str]:
+    def runs_in_use(self) -> set[str]:
         """Return the numbers of the runs that hold the files of versions, of models of other names too.
-
-        Args:
-            without: versions of this model not to count.
 
         Raises:
             InputError: the registry does not answer.
@@ -229,7 +200,7 @@ class Registry:
         with self.server.answering():
             while True:
                 page = self._client.search_model_versions(max_results=1000, page_token=token)
-                found |= {item.run_id for item in page if item.name != self.name or int(item.version) not in without}
+                found |= {item.run_id for item in page}
                 token = page.token
                 if not token:
                     return found
@@ -303,8 +274,8 @@ class Registry:
         found = self._client.search_registered_models(f"name='{self.name}'")
         return next(iter(found), None)
 
-    def _remember(self, history: list[int]) -> None:
-        self._client.set_registered_model_tag(self.name, HISTORY, json.dumps(history[-HISTORY_LENGTH:]))
+    def _tag(self, number: int, key: str, value: str) -> None:
+        self._client.set_model_version_tag(self.name, str(number), key, value)
 
 
 def _registration() -> dict[str, str]:

@@ -6,10 +6,8 @@ One that does not answer is an error, never "nothing there".
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +26,6 @@ from plumbline.core.sqlite import ask_database
 DEFAULT_DATABASE = Path("mlflow.db")
 EXPERIMENT = "release"
 LOCAL_ARTIFACTS = Path("mlartifacts")
-OF_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 def default_uri() -> str:
@@ -101,14 +98,13 @@ class Server:
         try:
             yield
         except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-            told = _of_disk(error)
-            advice = "its files could not be read or written ({}). Make room on the disk, or let this user write there."
-            if told is None:
-                told = next(iter(str(error).strip().splitlines()), type(error).__name__)
-                advice = "the model registry does not answer ({}). Start it, or correct MLFLOW_TRACKING_URI."
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             for secret in self._secrets:
-                told = told.replace(secret, "***")
-            raise InputError(f"{self._shown}: {advice.format(told)}") from error
+                reason = reason.replace(secret, "***")
+            raise InputError(
+                f"{self._shown}: the model registry does not answer, or its files cannot be read or written "
+                f"({reason}). Start it, correct MLFLOW_TRACKING_URI, or make room on its disk."
+            ) from error
 
     def experiment(self) -> str:
         """Return the number of the experiment for packages' files, created if it is missing."""
@@ -134,15 +130,3 @@ def _without_password(uri: str) -> tuple[str, list[str]]:
     # As it stands in the address, where a `@` is `%40`: so it comes back in the words of who could not reach it.
     written = uri.partition("://")[2].partition("@")[0].partition(":")[2]
     return shown, [written, str(address.password)]
-
-
-def _of_disk(error: BaseException) -> str | None:
-    """Return the message of a disk or rights error behind `error`, which MLflow passes on as text; else None."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in OF_DISK:
-            return str(cause)
-        cause = cause.__cause__ or cause.__context__
-    told = re.finditer(r"\[Errno (\d+)\] [^\n]*", str(error))
-    of_sqlite = re.search(r"unable to open database file|attempt to write a readonly database", str(error))
-    return next((found[0] for found in told if int(found[1]) in OF_DISK), of_sqlite and of_sqlite[0])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,10 +24,11 @@ from plumbline.release.server import local_folder
 DOWNLOADS = Path(".plumbline/models")
 PACKAGE = "package"
 """Folder of the package within the MLflow model of a version."""
-HISTORY = "former_champions"
-VERSION_TAG, ROLLED_BACK_TAG = "package_version", "rolled_back"
+VERSION_TAG, REPLACED_TAG, ROLLED_BACK_TAG = "package_version", "replaced", "rolled_back"
 CREATED_TAG, COMMIT_TAG, USER_TAG = "plumbline.created", "plumbline.commit", "plumbline.user"
 """Tags that describe a registration: its time, the commit of the folder it was made in, and the user's login name."""
+FORMER, ROLLED_BACK = "former", "rolled back"
+"""States of packages that were the champion."""
 VERDICT_TAG = "plumbline.verdict"
 """Tag with the verdict of the package's gates."""
 MAIN_FIGURES = {
@@ -57,8 +57,10 @@ class Registered:
     """URI of the registry's own copy of the package's files."""
     rolled_back: bool = False
     """It was the champion and was taken back: no run may promote it again by itself."""
-    replaced: bool = False
-    """It was the champion until a better one came: no run may promote it again by itself either."""
+    replaced: int = 0
+    """Place among all that were replaced as the champion, from 1: no run may promote it again by itself either.
+
+    0 where it never was replaced."""
     run: str = ""
     """Identifier of the MLflow run with its files and metrics."""
     user: str = ""
@@ -73,11 +75,11 @@ class Registered:
         """Return the word for its place in the history: `champion`, `former`, `rolled back`, or nothing."""
         if self.champion:
             return CHAMPION
-        return "rolled back" if self.rolled_back else "former" if self.replaced else ""
+        return ROLLED_BACK if self.rolled_back else FORMER if self.replaced else ""
 
 
-def registered(item: ModelVersion, champion: int | None, former: list[int]) -> Registered:
-    """Return the package of a version, for a model with this champion and these former ones."""
+def registered(item: ModelVersion, champion: int | None) -> Registered:
+    """Return the package of a version, for a model with this champion."""
     number = int(item.version)
     created = datetime.fromtimestamp(item.creation_timestamp / 1000, UTC)
     return Registered(
@@ -87,7 +89,7 @@ def registered(item: ModelVersion, champion: int | None, former: list[int]) -> R
         champion=number == champion,
         source=f"{item.source}/{PACKAGE}",
         rolled_back=bool(item.tags.get(ROLLED_BACK_TAG)),
-        replaced=number in former and number != champion,
+        replaced=int(item.tags.get(REPLACED_TAG) or 0),
         run=str(item.run_id),
         user=item.tags.get(USER_TAG, ""),
         commit=item.tags.get(COMMIT_TAG, ""),
@@ -101,10 +103,10 @@ def champion_number(model: RegisteredModel | None) -> int | None:
     return int(number) if number is not None else None
 
 
-def former_champions(model: RegisteredModel | None) -> list[int]:
-    """Return the numbers of a model's champions before the present one, the last at the end."""
-    found: list[int] = json.loads(model.tags.get(HISTORY, "[]")) if model else []
-    return found
+def former_champions(versions: Iterable[Registered]) -> list[Registered]:
+    """Return the champions before the present one that can be gone back to, the last first."""
+    former = (item for item in versions if item.replaced and not item.rolled_back and not item.champion)
+    return sorted(former, key=lambda item: -item.replaced)
 
 
 def download_folder(version: str) -> Path:

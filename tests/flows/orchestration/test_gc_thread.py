@@ -14,7 +14,8 @@ from tests.flows.conftest import ROOT
 # One thread holds SQLite's write lock and makes objects. Another waits for the lock; of its connection there is a
 # cursor that nobody closed, in a cycle.
 PROGRAM = """
-import sqlite3, sys, threading, time, weakref
+import gc, sqlite3, sys, threading, time, weakref
+print(gc.isenabled(), sys.argv[1:], __name__)
 
 class Cycle:
     pass
@@ -52,35 +53,10 @@ print("freed")
 """
 
 
-def said(folder: Path, patience_s: float, *module: str) -> list[str]:
-    (folder / "program.py").write_text(PROGRAM)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
-    done = subprocess.run(
-        [sys.executable, "-m", *module, "program", str(patience_s)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 @pytest.mark.slow
 def test_a_waiting_connection_keeps_nobody_who_holds_the_lock(tmp_path: Path) -> None:
-    assert said(tmp_path, 3600.0, "flows.orchestration.gc_thread") == ["has the lock", "freed"]
-
-
-@pytest.mark.slow
-def test_without_it_python_itself_would(tmp_path: Path) -> None:
-    """Where this fails, `flows.orchestration.gc_thread` may go: Python no longer waits there."""
-    assert said(tmp_path, 2.0) == ["gave up", "freed"]
-
-
-def test_a_module_finds_its_own_name_and_arguments(tmp_path: Path) -> None:
-    asked = "import gc, sys; print(gc.isenabled(), sys.argv[0][-8:], sys.argv[1:], __name__)"
-    (tmp_path / "asked.py").write_text(asked)
+    (tmp_path / "program.py").write_text(PROGRAM)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
-    command = [sys.executable, "-m", "flows.orchestration.gc_thread", "asked", "one", "--two"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False asked.py ['one', '--two'] __main__"
+    command = [sys.executable, "-m", "flows.orchestration.gc_thread", "program", "3600"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False ['3600'] __main__", "has the lock", "freed"]

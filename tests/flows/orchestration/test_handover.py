@@ -28,34 +28,26 @@ def test_how_it_came_about_is_told_here_too(outcome: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("state", "words", "code", "is_unreachable"),
     [
-        (StageFailedError("why", 2), 2),
-        (StageFailedError("why", 3), 3),
-        (StageFailedError("why", 1), 1),
-        (NotRestoredError("why"), 2),
+        *((tasks.failed(StageFailedError("why", code)), "why", code, False) for code in (1, 2, 3)),
+        (tasks.failed(NotRestoredError("why")), "why", 2, False),
+        (Cancelled(), "was cancelled", 1, False),
+        (Failed(), "without a message", 1, False),
+        (Crashed(message="lost"), "lost", 1, True),
+        (tasks.failed(UnreachableError("lost")), "lost", 1, True),
     ],
+    ids=["1", "2", "3", "not restored", "cancelled", "no message", "crashed", "unreachable"],
 )
-def test_a_failure_there_is_the_same_failure_here(error: StageFailedError, code: int) -> None:
-    with pytest.raises(StageFailedError, match="why") as caught:
-        _outcome(ended(tasks.failed(error)), "train", "stage/train")
+def test_a_failure_there_is_the_same_failure_here(
+    state: State[Any], words: str, code: int, is_unreachable: bool
+) -> None:
+    """Only what was lost or cut off may go well in a while."""
+    with pytest.raises(StageFailedError, match=words) as caught:
+        _outcome(ended(state), "train", "stage/train")
     assert caught.value.exit_code == code
-    assert not isinstance(caught.value, UnreachableError)
-    assert not tasks._may_go_well(None, None, tasks.failed(error))
-
-
-@pytest.mark.parametrize("state", [Crashed(message="lost"), tasks.failed(UnreachableError("lost"))])
-def test_a_worker_that_was_lost_or_cut_off_may_go_well_in_a_while(state: State[Any]) -> None:
-    with pytest.raises(UnreachableError, match="lost") as caught:
-        _outcome(ended(state), "train", "stage/train")
-    assert tasks._may_go_well(None, None, tasks.failed(caught.value))
-
-
-@pytest.mark.parametrize(("state", "told"), [(Cancelled(), "was cancelled"), (Failed(), "without a message")])
-def test_an_end_that_somebody_wanted_or_nobody_expected(state: State[Any], told: str) -> None:
-    with pytest.raises(StageFailedError, match=told) as caught:
-        _outcome(ended(state), "train", "stage/train")
-    assert caught.value.exit_code == 1
+    assert isinstance(caught.value, UnreachableError) == is_unreachable
+    assert tasks._may_go_well(None, None, tasks.failed(caught.value)) == is_unreachable
 
 
 class Answering:

@@ -15,7 +15,7 @@ import yaml
 from prefect.utilities.templating import apply_values
 from prefect.workers.base import BaseJobConfiguration
 
-from flows.orchestration.job_templates import main, template
+from flows.orchestration.job_templates import template
 from flows.orchestration.pools import read_pools
 from flows.versioning.stage_runner import STAGES, StageFailedError
 from tests.deploy.restricted import broken_rules
@@ -81,21 +81,6 @@ def test_a_value_that_prefect_has_no_place_for(
     with pytest.raises(StageFailedError, match=told) as caught:
         template("mine")
     assert caught.value.exit_code == 2
-
-
-def test_the_command_prints_json_and_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["docker-cpu"]) == 0
-    assert json.loads(capsys.readouterr().out)["job_configuration"]
-    assert main([]) == 2
-    said = capsys.readouterr().err
-    assert all(name in said for name in NAMES)
-
-
-@pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_a_dockerfile_starts_the_entrypoint(name: str) -> None:
-    lines = (ROOT / f"deploy/Dockerfile.{name}").read_text().splitlines()
-    assert "COPY deploy/entrypoint.sh /usr/local/bin/plumbline-entrypoint" in lines
-    assert 'ENTRYPOINT ["sh", "/usr/local/bin/plumbline-entrypoint"]' in lines
 
 
 @pytest.mark.parametrize("volume", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -3,103 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
-import signal
 import socket
 import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import httpx
-import psutil
 import pytest
 
-from flows.orchestration.services import MARK
 from flows.versioning import clones
 from flows.versioning.stage_runner import reproduce
-from tests.flows.conftest import Project, make_project, stage_process
-from tests.ports import free_port
-from tests.waiting import PATIENCE_S, until, until_gone
+from tests.flows.conftest import make_project, stage_process
+from tests.flows.system import SYSTEM, System, system_of
+from tests.waiting import until, until_gone
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
-SYSTEM = ("-m", "flows.orchestration.system")
-ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
-
-
-class System:
-    """A scratch project with its server and workers."""
-
-    def __init__(self, project: Project, port: int) -> None:
-        self.project = project
-        project.environment |= {"PLUMBLINE_PORT": str(port), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
-        self.api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", timeout=PATIENCE_S)
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """As Prefect's own clients do, asks again where the server is busy."""
-
-        def ask() -> httpx.Response | None:
-            answer = self.api.request(method, path, json=body)
-            return None if answer.status_code == 503 else answer
-
-        answer = until(ask, f"an answer to {path}", pause_s=1.0) or httpx.Response(503)
-        answer.raise_for_status()
-        return answer.json() if answer.content else None
-
-    def ask(self, path: str, **body: Any) -> Any:
-        return self.call("POST", path, body)
-
-    def home(self, worker: str) -> Path:
-        return self.project.folder / ".plumbline/system/clones" / worker
-
-    def processes(self) -> dict[int, str]:
-        """All that carries the mark of this project's system: number and service."""
-        found = {}
-        for process in psutil.process_iter():
-            try:
-                mark, folder = process.environ().get(MARK), process.environ().get("PREFECT_HOME", "")
-            except (psutil.Error, OSError):
-                continue
-            if mark and folder.startswith(str(self.project.folder)) and process.status() != psutil.STATUS_ZOMBIE:
-                found[process.pid] = mark.split()[1]
-        return found
-
-    def start(self, deployment: str, **parameters: Any) -> str:
-        found = self.call("GET", f"/deployments/name/{deployment}")
-        # The key makes of a question that is asked again one run.
-        body = {"parameters": parameters, "idempotency_key": uuid4().hex}
-        run: str = self.ask(f"/deployments/{found['id']}/create_flow_run", **body)["id"]
-        return run
-
-    def run(self, run: str) -> Any:
-        return self.call("GET", f"/flow_runs/{run}")
-
-    def ended(self, run: str) -> Any:
-        return until(lambda: found if (found := self.run(run))["state"]["type"] in ENDED else None, "its end")
-
-    def said(self, run: str) -> list[str]:
-        lines = self.ask("/logs/filter", logs={"flow_run_id": {"any_": [run]}}, sort="TIMESTAMP_ASC", limit=200)
-        return [line["message"] for line in lines]
 
 
 @pytest.fixture(scope="module")
 def system(prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    project = make_project(tmp_path_factory.mktemp("system"))
-    home = project.folder / ".plumbline/system/prefect"
-    home.mkdir(parents=True)
-    shutil.copy(prefect_database, home)
-    found = System(project, free_port())
-    try:
-        code, said = project.run(*SYSTEM, "up")
-        assert code == 0, said
-        yield found
-    finally:
-        project.run(*SYSTEM, "down")
+    with system_of(make_project(tmp_path_factory.mktemp("system")), prefect_database) as running:
+        yield running
 
 
 def test_up_again_says_that_it_is_up_and_starts_nothing(system: System) -> None:
@@ -219,9 +147,7 @@ def test_a_lost_machine_is_noticed_and_its_run_can_be_retried(system: System) ->
     run = system.start("stage/train", commit="HEAD")
     stage = stage_process("train", system.home("gpu"))
     assert system.run(run)["state"]["type"] == "RUNNING"
-    for pid, service in system.processes().items():
-        if service == "gpu":
-            os.kill(pid, signal.SIGKILL)
+    system.kill("gpu")
     until_gone(stage)
     assert system.project.run(*SYSTEM, "status")[0] == 1
 
@@ -246,9 +172,8 @@ def test_a_lost_machine_is_noticed_and_its_run_can_be_retried(system: System) ->
     assert found["state"]["message"].startswith("No sign of life")
     system.project.behave()
     system.project.commit()
-    code, said = system.project.run("-m", "prefect", "flow-run", "retry", run)
-    assert code == 0, said
-    found = until(lambda: again if (again := system.run(run))["state"]["type"] == "COMPLETED" else None, "its end")
+    found = system.retried(run)
+    assert found["state"]["type"] == "COMPLETED", system.said(run)
     assert found["state"]["message"].startswith("train: ")
 
 

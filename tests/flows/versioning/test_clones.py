@@ -90,14 +90,6 @@ def test_results_and_dvcs_own_record_are_no_changes(origin: Path) -> None:
     assert Path("dvc.lock").read_text() == "second"
 
 
-def test_a_record_in_no_commit_makes_way_for_that_of_a_commit(origin: Path) -> None:
-    Path("dvc.lock").write_text("of this machine")
-    (origin / "dvc.lock").write_text("of the commit")
-    commit(origin, "two")
-    take("HEAD")
-    assert Path("dvc.lock").read_text() == "of the commit"
-
-
 def test_what_a_run_writes_is_no_change_for_a_record_of_training_either() -> None:
     assert clones.WRITTEN == record.WRITTEN
 

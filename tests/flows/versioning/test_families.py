@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows import report
-from flows.versioning import remote
 from flows.versioning.clones import refuse_changes
-from flows.versioning.families import DIAGNOSIS, REGISTRY, RESTORATION, family_of, inside
+from flows.versioning.families import DIAGNOSIS, REGISTRY, RESTORATION, inside
 from flows.versioning.stage_runner import STAGES, StageFailedError, reproduce, stale
 from tests.flows.conftest import Project, add_restoration
 
@@ -20,13 +19,6 @@ def both(project: Project) -> Project:
     """A scratch project with stages of both families."""
     add_restoration(project)
     return project
-
-
-def test_a_family_is_found_by_its_name() -> None:
-    assert family_of("restoration") == RESTORATION
-    with pytest.raises(StageFailedError, match="family: forecast found; one of diagnosis, restoration") as caught:
-        family_of("forecast")
-    assert caught.value.exit_code == 2
 
 
 def test_work_is_done_in_the_folder_and_recorded_at_the_root(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,17 +54,6 @@ def test_a_stage_is_that_of_the_folder(both: Project) -> None:
     assert not Path("data").exists()
     assert stale() == {*STAGES, "predict"}
     refuse_changes()  # DVC's record is in a folder, too
-
-
-def test_a_store_is_known_by_the_checkout(both: Project) -> None:
-    """In the folder of a family, a `.dvc` of its own would hide the project's."""
-    Path(".dvc-remote").mkdir()
-    with inside(RESTORATION):
-        reproduce("simulate", str)
-        remote.check(str)
-        remote.push(["simulate"], str)
-    assert not Path("restoration/.dvc").exists()
-    assert list(Path(".dvc-remote/files").rglob("*.dir"))
 
 
 def test_figures_are_those_that_were_measured(both: Project) -> None:

@@ -1,57 +1,98 @@
-"""A whole system of `make up` in which things are killed: what is asked of it before, meanwhile and after."""
+"""A whole system of `make up`: what is asked of it, and ways to break it."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psutil
 
+from flows.orchestration.services import MARK
 from tests.flows.conftest import Project
-from tests.flows.orchestration.test_system import ENDED, SYSTEM, System
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-AT_WORK = ("prefect.engine", "flows.versioning.dvc_process", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
+SYSTEM = ("-m", "flows.orchestration.system")
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+AT_WORK = ("prefect.engine", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
 """What the command line of a flow, of DVC and of a stage holds, and that of a server or a worker does not."""
 
 
-class Broken(System):
-    """A system, and ways to break it."""
+class System:
+    """A scratch project with its server and workers."""
+
+    def __init__(self, project: Project, port: int) -> None:
+        self.project = project
+        project.environment |= {"PLUMBLINE_PORT": str(port), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+        self.api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", timeout=PATIENCE_S)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """A question is asked again where the answer takes long: SQLite may keep a busy server waiting for a minute."""
-        for _ in range(5):
+        """As Prefect's own clients do, asks again where the server is busy: SQLite may keep it waiting for a minute."""
+
+        def ask() -> httpx.Response | None:
             try:
-                return super().call(method, path, body)
+                answer = self.api.request(method, path, json=body)
             except httpx.TimeoutException:
+                return None
+            return None if answer.status_code == 503 else answer
+
+        answer = until(ask, f"an answer to {path}", pause_s=1.0) or httpx.Response(503)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def ask(self, path: str, **body: Any) -> Any:
+        return self.call("POST", path, body)
+
+    def home(self, worker: str) -> Path:
+        return self.project.folder / ".plumbline/system/clones" / worker
+
+    def processes(self) -> dict[int, str]:
+        """All that carries the mark of this project's system: number and service."""
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                mark, folder = process.environ().get(MARK), process.environ().get("PREFECT_HOME", "")
+            except (psutil.Error, OSError):
                 continue
-        raise TimeoutError(f"{path}: no answer")
+            if mark and folder.startswith(str(self.project.folder)) and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = mark.split()[1]
+        return found
 
-    @property
-    def address(self) -> str:
-        return str(self.api.base_url).rstrip("/")
+    def start(self, deployment: str, **parameters: Any) -> str:
+        found = self.call("GET", f"/deployments/name/{deployment}")
+        # The key makes of a question that is asked again one run.
+        body = {"parameters": parameters, "idempotency_key": uuid4().hex}
+        run: str = self.ask(f"/deployments/{found['id']}/create_flow_run", **body)["id"]
+        return run
 
-    def kill(self, *services: str) -> list[int]:
-        """Kill (-9) all that was started for these services: as when their machine is lost. Their numbers."""
-        gone = [pid for pid, service in self.processes().items() if service in services]
-        for pid in gone:
-            _kill(pid)
-        return gone
+    def run(self, run: str) -> Any:
+        return self.call("GET", f"/flow_runs/{run}")
 
-    def kill_leader(self, service: str) -> int:
+    def ended(self, run: str) -> Any:
+        return until(lambda: found if (found := self.run(run))["state"]["type"] in ENDED else None, "its end")
+
+    def said(self, run: str) -> list[str]:
+        lines = self.ask("/logs/filter", logs={"flow_run_id": {"any_": [run]}}, sort="TIMESTAMP_ASC", limit=200)
+        return [line["message"] for line in lines]
+
+    def kill(self, service: str) -> None:
+        """Kill (-9) all that was started for a service: as when its machine is lost."""
+        for pid, name in self.processes().items():
+            if name == service:
+                _kill(pid)
+
+    def kill_leader(self, service: str) -> None:
         """Kill (-9) the worker, or the server's first process, and nothing that it started."""
         ours = {pid for pid, name in self.processes().items() if name == service}
         (leader,) = [pid for pid in ours if psutil.Process(pid).ppid() not in ours]
         _kill(leader)
-        return leader
 
     def up(self) -> str:
         """`make up` again."""
@@ -59,17 +100,11 @@ class Broken(System):
         assert code == 0, said
         return said
 
-    def retry(self, run: str) -> None:
-        """As an operator does."""
-        command = [sys.executable, "-m", "prefect", "--no-prompt", "flow-run", "retry", run]
-        environment = self.project.environment | {"PREFECT_API_URL": self.address}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
     def retried(self, run: str) -> Any:
-        """The run, once it has ended after a retry."""
+        """The run, once it has ended after a retry, as an operator asks for it."""
         before = self.run(run)["run_count"]
-        self.retry(run)
+        code, output = self.project.run("-m", "prefect", "--no-prompt", "flow-run", "retry", run)
+        assert code == 0, output
 
         def look() -> Any:
             found = self.run(run)
@@ -105,12 +140,15 @@ class Broken(System):
 
 
 @contextmanager
-def system_of(project: Project) -> Iterator[Broken]:
-    """The system, up; it is taken down at the end, whatever happened."""
-    found = Broken(project, free_port())
+def system_of(project: Project, database: Path) -> Iterator[System]:
+    """Bring the system of a project up, with a copy of an empty database; take it down, whatever happens."""
+    home = project.folder / ".plumbline/system/prefect"
+    home.mkdir(parents=True)
+    shutil.copy(database, home)
+    system = System(project, free_port())
     try:
-        found.up()
-        yield found
+        system.up()
+        yield system
     finally:
         project.run(*SYSTEM, "down")
 
