@@ -14,6 +14,7 @@ from plumbline.params import Borrowed, Simulate
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.borrowed.city import borrowed_layout, write_borrowed
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
+from plumbline.simulate.site import PLACES
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_local_failures
 from plumbline.simulate.structure.layout import own_outlines
@@ -255,6 +256,46 @@ def test_one_name_for_two_cities_is_refused(folder):
         Simulate.model_validate(
             {"cities": {"town": small}, "showcase": small, "borrowed": {"town": {"folder": folder}}}
         )
+
+
+@pytest.fixture
+def slots(tmp_path, monkeypatch):
+    """The stage, up to the borrowed cities; returns the slot of each."""
+
+    def write(names, lent):
+        written = {}
+        monkeypatch.setattr(
+            "plumbline.simulate.borrowed.city.write_borrowed",
+            lambda _, name, about, slot, *rest: written.update({name: slot}),
+        )
+        for name in lent:
+            (tmp_path / "data/borrowed" / f"{name}.yaml").write_text("folder: points\n")
+        small = {"band": "C", "buildings": 4, "seed": 1}
+        section = {
+            "cities": {"c": small},
+            "showcase": small,
+            "borrowed": {name: {"folder": "points"} for name in names},
+        }
+        simulate(Simulate.model_validate(section), tmp_path / "out", 1)
+        return written
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plumbline.simulate.stage._write", lambda *_: None)
+    (tmp_path / "data/borrowed").mkdir(parents=True)
+    return write
+
+
+def test_a_further_city_changes_the_place_of_no_other(slots):
+    alone, more = slots(["town"], []), slots(["town", "area"], ["lent_1", "a_delivery"])
+    assert more["town"] == alone["town"]
+    assert len(set(more.values())) == len(more) == 4
+    assert min(more.values()) >= len(PLACES)
+
+
+@pytest.mark.parametrize("name", ["Town", "my-town", "stadt_köln", "a b"])
+def test_a_lent_city_with_a_name_that_params_would_refuse_is_refused(slots, name):
+    with pytest.raises(InputError, match=rf"data/borrowed/{name}\.yaml: .*'{name}'"):
+        slots([], [name])
 
 
 def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():
