@@ -90,8 +90,13 @@ def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
     assert read_labels(write(tmp_path, HEADER + "a,0.4,NE\n"))["quadrant"].tolist() == [""]
 
 
-def test_a_last_line_without_end_is_whole(tmp_path):
-    assert len(read_labels(write(tmp_path, HEADER + GOOD[:-1] + "\ne,3,NW"))) == 5
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_last_line_without_end_is_read_with_a_warning(tmp_path, caplog, end):
+    """The decimals of a last severity, or a second accepted quadrant, may be cut off without another sign."""
+    assert len(read_labels(write(tmp_path, HEADER + GOOD + "e,3,NW" + end))) == 5
+    warning = "labels.csv: its last line has no line end. If the file was cut off, labels are missing"
+    assert (warning in caplog.text) == (not end)
+    assert ("5 are read, the last of building e." in caplog.text) == (not end)
 
 
 @pytest.mark.parametrize(
