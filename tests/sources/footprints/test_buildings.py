@@ -598,7 +598,7 @@ def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
     assert load_buildings(tmp_path / "b.parquet").area.tolist() == read.area.tolist()
 
 
-@pytest.mark.parametrize("name", ["f.geojson", "f.gpkg", "f.shp", "f.zip", "f.parquet", "f.txt"])
+@pytest.mark.parametrize("name", ["f.geojson", "f.gpkg", "f.shp", "f.zip", "f.parquet"])
 def test_files_that_are_not_vectors_are_refused(tmp_path, name):
     path = tmp_path / name
     with pytest.raises(InputError, match=f"{name}: no such file"):

@@ -1,7 +1,9 @@
 """Which file of footprints a path is or holds, and what is not opened."""
 
+import bz2
 import errno
 import gzip
+import lzma
 
 import pytest
 
@@ -99,6 +101,27 @@ def test_what_was_saved_instead_of_footprints_is_named(tmp_path, content, messag
     (tmp_path / "f.geojson").write_bytes(content)
     with pytest.raises(InputError, match=rf"f\.geojson: .*{message}"):
         read_buildings(tmp_path / "f.geojson", CRS)
+
+
+NO_FOOTPRINTS = {
+    "f.geojson.bz2": (bz2.compress(b"{}"), "a bzip2 archive. Unpack it"),
+    "f.gpkg.xz": (lzma.compress(b"{}"), "a xz archive. Unpack it"),
+    "f.7z": (b"7z\xbc\xaf\x27\x1c" + b"\0" * 60, "a 7z archive. Unpack it"),
+    "f.rar": (b"Rar!\x1a\x07" + b"\0" * 60, "a rar archive. Unpack it"),
+    "f.prj": (b'PROJCS["ETRS89"]', "a part of a Shapefile, which has no outlines. Give its .shp"),
+    "f.txt": (b"notes about the buildings\n", "no file of footprints: .* Give the buildings' outlines as GeoJSON"),
+    "f.png": (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "no file of footprints|a table without geometry"),
+}
+"""Name -> content, and what the message says: none is called damaged."""
+
+
+@pytest.mark.parametrize("name", NO_FOOTPRINTS)
+def test_a_file_that_is_another_one_is_not_called_damaged(tmp_path, name):
+    content, message = NO_FOOTPRINTS[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as refused:
+        read_buildings(tmp_path / name, CRS)
+    assert "damaged" not in str(refused.value)
 
 
 def test_map_tiles_are_refused(tmp_path):

@@ -81,6 +81,16 @@ def test_the_table_may_be_named_in_other_letters(given):
     assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
+RUSSIAN, WINDOWS = 0xC9, 0x03
+STATED = {
+    "code page": (["Привет", "Ёлка", "Н"], "cp1251", RUSSIAN, None),
+    "plain": (["a", "b", "c"], "UTF-8", WINDOWS, None),
+    "UTF-8 under Windows": (["Höhe", "b", "Straße"], "UTF-8", WINDOWS, "'Höhe'"),
+    "UTF-8 under Russian": (["Ёлка", "b", "c"], "UTF-8", RUSSIAN, "'Ёлка'"),
+}
+"""What the texts are -> texts, encoding, language that the .dbf states, and the text that the warning shows."""
+
+
 def silent(**columns):
     """Write texts in their encoding, and state none."""
 
@@ -125,15 +135,19 @@ def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
     assert [name.strip() for name in read["building_id"]] == ["Höhe 1", "Höhe 2", "Café"]
 
 
-def test_a_language_that_the_table_states_counts(given, caplog):
+@pytest.mark.parametrize(("names", "encoding", "language", "word"), STATED.values(), ids=STATED)
+def test_a_language_that_the_table_states_counts_unless_the_texts_are_utf_8(
+    given, caplog, names, encoding, language, word
+):
     def state(folder):
-        silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")(folder)
+        silent(names=names, encoding=encoding)(folder)
         content = bytearray((folder / "f.dbf").read_bytes())
-        content[29] = 0xC9  # Russian Windows
+        content[29] = language
         (folder / "f.dbf").write_bytes(content)
 
-    assert read_buildings(given(state), CRS, id_column="NAME")["building_id"].tolist() == ["Привет", "Ёлка", "Н"]
-    assert "encoding" not in caplog.text
+    assert read_buildings(given(state), CRS, id_column="NAME")["building_id"].tolist() == names
+    assert ("states another code page" in caplog.text) == (word is not None)
+    assert (word or "") in caplog.text
 
 
 LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)

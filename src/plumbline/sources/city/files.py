@@ -13,6 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
 from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
+from plumbline.sources.footprints.shapefile import PARTS
 from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
@@ -22,7 +23,6 @@ SIMULATED = ("simulate", "cities")
 """Folder, in that of a project's data, of the cities that the stage `simulate` has written."""
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
-PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 TEXTS = (".txt", ".tsv", ".dat")
 """Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
 NOTES = (".md", ".dvc", ".xml")
@@ -129,7 +129,7 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
     footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
         suffix = path.suffix.lower()
-        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS_OF_SHAPEFILE:
+        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS:
             continue
         if path.stem.lower().startswith(NOT_PRODUCTS):
             log.info("%s: passed over, its name begins like that of labels", path)

@@ -24,10 +24,10 @@ from plumbline.sources.city.files import (
     LABELS,
     NOT_PRODUCTS,
     NOTES,
-    PARTS_OF_SHAPEFILE,
 )
 from plumbline.sources.files.opened import product_params
 from plumbline.sources.footprints.open import VECTOR_SUFFIXES
+from plumbline.sources.footprints.shapefile import PARTS
 
 MAX_LOCATION = 4
 """Codes of four quadrants, counted from 0 or from 1."""
@@ -245,7 +245,7 @@ def _refuse(path: Path, line: int, found: str, cell: int | None = None) -> NoRet
     raise InputError(f"{path}, line {line}{place}: {found}.")
 
 
-OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})
+OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS})
 """What somebody may have meant to be read beside profile rows; other files are passed over."""
 
 
