@@ -1,6 +1,5 @@
 """Files too large to be read whole: only what lies where the points are is read."""
 
-import gzip
 import json
 
 import geopandas
@@ -19,10 +18,10 @@ from plumbline.params import Footprints
 from plumbline.sources.footprints import area as area_module
 from plumbline.sources.footprints.area import MARGIN_M, Area, touching
 from plumbline.sources.footprints.buildings import read_buildings
+from tests.sources.footprints.drawn import CRS, save
 from tests.sources.footprints.openstreetmap import pbf
 from tests.sources.make import EAST, NORTH, squares
 
-CRS = "EPSG:3035"
 HERE = Area.around(np.array([[EAST, NORTH]]), CRS)
 
 
@@ -40,33 +39,18 @@ def near_and_far() -> geopandas.GeoDataFrame:
     return both.to_crs("EPSG:4326")
 
 
-def write(path):
-    frame = near_and_far()
-    name = path.name.split(".", 1)[1]
-    texts = "".join(f'{one},"{shape.wkt}"\n' for one, shape in zip(frame["building_id"], frame.geometry, strict=True))
-    if name == "csv.gz":
-        path.write_bytes(gzip.compress(f"building_id,geometry\n{texts}".encode()))
-    elif name == "covering.parquet":
-        frame.to_parquet(path, write_covering_bbox=True, schema_version="1.1.0")
-    elif name == "wkb.parquet":
-        columns = {"building_id": frame["building_id"].to_list(), "geom": shapely.to_wkb(frame.geometry)}
-        pq.write_table(pa.table(columns), path)
-    elif name == "parquet":
-        frame.to_parquet(path)
-    elif name == "geojsonl":
-        frame.to_file(path, driver="GeoJSONSeq")
-    else:
-        frame.to_file(path)
-    return path
-
-
 KINDS = ["geojson", "geojsonl", "gpkg", "shp", "fgb", "csv.gz", "parquet", "wkb.parquet", "covering.parquet"]
 
 
 @pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_reaches_into_the_area_is_read(tmp_path, kind, caplog):
-    path = write(tmp_path / f"f.{kind}")
+    path, frame = tmp_path / f"f.{kind}", near_and_far()
+    if kind == "wkb.parquet":
+        columns = {"building_id": frame["building_id"].to_list(), "geom": shapely.to_wkb(frame.geometry)}
+        pq.write_table(pa.table(columns), path)
+    else:
+        save(frame, path)
     stated = {"*": Footprints(crs="EPSG:4326")} if kind in ("csv.gz", "wkb.parquet") else None
     read = read_buildings(path, CRS, stated=stated, area=HERE)
     assert sorted(read["building_id"]) == ["H0", "H1", "H2"]
@@ -85,16 +69,14 @@ def test_of_openstreetmap_too(tmp_path):
 
 
 def test_a_file_of_another_place_is_refused(tmp_path):
-    path = write(tmp_path / "f.gpkg")
     elsewhere = Area.around(np.array([[EAST + 90_000, NORTH]]), CRS)
     with pytest.raises(InputError, match=r"f\.gpkg: no footprint lies within 500 m of the points"):
-        read_buildings(path, CRS, area=elsewhere)
+        read_buildings(save(near_and_far(), tmp_path / "f.gpkg"), CRS, area=elsewhere)
 
 
 def test_a_small_file_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(area_module, "LARGE_BYTES", 2**28)
-    monkeypatch.setattr(area_module, "LARGE_PACKED_BYTES", 2**28)
-    assert len(read_buildings(write(tmp_path / "f.gpkg"), CRS, area=HERE)) == 6
+    assert len(read_buildings(save(near_and_far(), tmp_path / "f.gpkg"), CRS, area=HERE)) == 6
 
 
 def test_large_ids_beside_a_gap_stay_what_they_are(tmp_path):
@@ -139,24 +121,6 @@ def test_whatever_lies_at_a_point_touches_the_area_in_any_crs(east, north, crs):
     assert north_ <= bounds[3] + slack
     assert touching(moved, bounds).all()
     assert not touching(np.array([None], object), bounds).any()
-
-
-@pytest.mark.parametrize("name", ["f.gpkg", "f.geojson", "f.fgb", "f.parquet", "f.csv.gz"])
-def test_longitudes_from_0_to_360_are_found_west_of_180(tmp_path, name):
-    """Apia, at 171.8 degrees west."""
-    crs = "EPSG:32702"
-    houses = shapely.box([420_000, 420_030, 460_000], 8_470_000, [420_010, 420_040, 460_010], 8_470_010)
-    frame = geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs=crs).to_crs(4326)
-    frame = frame.set_geometry(frame.translate(360.0))
-    path = tmp_path / name
-    if name.endswith("gz"):
-        texts = "".join(f'{one},"SRID=4326;{shape.wkt}"\n' for one, shape in zip("abc", frame.geometry, strict=True))
-        path.write_bytes(gzip.compress(f"building_id,geometry\n{texts}".encode()))
-    else:
-        (frame.to_parquet if name.endswith("parquet") else frame.to_file)(path)
-    found = read_buildings(path, crs, area=Area.around(np.array([[420_000, 8_470_000]]), crs))
-    assert found["building_id"].tolist() == ["a", "b"]
-    assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses[:2]).max() < 0.01
 
 
 @pytest.mark.parametrize(("crs", "latitude"), [("EPSG:3995", 90), ("EPSG:3413", 90), ("EPSG:3031", -90)])

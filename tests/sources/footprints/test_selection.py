@@ -48,19 +48,12 @@ def test_of_openstreetmap_the_buildings_are_read_and_named_as_it_names_them(tmp_
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_openstreetmap_without_buildings_is_refused(tmp_path):
-    (tmp_path / "f.osm.pbf").write_bytes(pbf(NODES, WAYS[1:3]))
-    with pytest.raises(InputError, match=r"f\.osm\.pbf: it holds no footprints"):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(pbf(NODES, WAYS[1:3]), "it holds no footprints"), (pbf(NODES, WAYS)[:-9], "not readable")],
+    ids=["without buildings", "cut"],
+)
+def test_openstreetmap_without_buildings_or_cut_is_refused(tmp_path, content, message):
+    (tmp_path / "f.osm.pbf").write_bytes(content)
+    with pytest.raises(InputError, match=rf"f\.osm\.pbf: {message}"):
         read_buildings(tmp_path / "f.osm.pbf", CRS)
-
-
-def test_openstreetmap_that_is_cut_is_refused(tmp_path):
-    (tmp_path / "f.osm.pbf").write_bytes(pbf(NODES, WAYS)[:-9])
-    with pytest.raises(InputError, match=r"f\.osm\.pbf: not readable"):
-        read_buildings(tmp_path / "f.osm.pbf", CRS)
-
-
-def test_an_answer_of_overpass_as_json_says_what_to_ask_for(tmp_path):
-    (tmp_path / "f.json").write_text('{"version": 0.6, "osm3s": {"copyright": "x"}, "elements": []}')
-    with pytest.raises(InputError, match=r"f\.json: an answer of Overpass as its own JSON.*GeoJSON.*out:xml"):
-        read_buildings(tmp_path / "f.json", CRS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
-from io import BytesIO
 from pathlib import Path
 
 from plumbline.core.console import log
@@ -175,15 +174,14 @@ def _unpacked_suffix(path: Path) -> str:
 def _holds_outlines(file: OpenedFile) -> bool:
     """Return whether a csv, packed or not, holds footprints: lines of JSON, as Microsoft's, or outlines as text."""
     name = file.path.name.lower()
-    if not (name.endswith((".csv", ".csv.gz")) or (name.endswith(".zip") and _has_one_table(file))):
+    tables = (
+        [member for member in zip_members(file) if member.lower().endswith(".csv")] if name.endswith(".zip") else []
+    )
+    if not name.endswith((".csv", ".csv.gz")) and len(tables) != 1:
         return False
     start = file.start if name.endswith(".csv") else file.table_start
     text = start[:LOOKED_AT].decode("utf-8-sig", "replace").lstrip(SEPARATOR)
     return text.startswith("{") or has_outlines(text)
-
-
-def _has_one_table(file: OpenedFile) -> bool:
-    return sum(name.lower().endswith(".csv") for name in zip_members(file)) == 1
 
 
 def _is_zipped_vector(file: OpenedFile) -> bool:
@@ -212,7 +210,12 @@ def point_files(given: Sequence[Path], option: str = "--points", footprints: boo
         elif path.is_dir():
             files = _in_folder(path, option)
         elif not path.exists() and has_magic(str(path)):
-            files = _fitting(path, option)
+            fitting = map(Path, glob(str(path), recursive=True))  # noqa: PTH207  # absolute patterns, too
+            files = [OpenedFile(file) for file in sorted(fitting) if file.is_file()]
+            if not files:
+                raise InputError(
+                    f"{option} {path}: no file fits this pattern. Correct it, or give the files or their folder."
+                )
         else:
             files = [OpenedFile(path)]
         for file in files:
@@ -236,21 +239,12 @@ def _in_folder(folder: Path, option: str) -> list[OpenedFile]:
     return products
 
 
-def _fitting(pattern: Path, option: str) -> list[OpenedFile]:
-    files = sorted(path for path in map(Path, glob(str(pattern), recursive=True)) if path.is_file())  # noqa: PTH207  # absolute ones, too
-    if not files:
-        raise InputError(
-            f"{option} {pattern}: no file fits this pattern. Correct it, or give the files or their folder."
-        )
-    return [OpenedFile(path) for path in files]
-
-
 def _is_answer(file: OpenedFile) -> bool:
     """Return whether a table holds predictions or labels, as an earlier `--output` leaves beside the points."""
     if file.path.suffix.lower() != ".csv":
         return False
     product = find_csv(file)
     if product.is_plain:
-        return ANSWERS in BytesIO(file.start).readline(2**16)
+        return ANSWERS in file.start.partition(b"\n")[0]
     with product.open() as stream:
         return ANSWERS in stream.readline(2**16)

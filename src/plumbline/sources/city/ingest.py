@@ -6,11 +6,10 @@ import os
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from functools import partial, reduce
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import geopandas
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, read_json, write_json
-from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
+from plumbline.core.jobs import AnyJob, alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.checks import check_overlap, warn_of_datum
@@ -118,7 +117,7 @@ def _sample_of(path: Path, own: Sequence[Part]) -> Track:
     epochs = np.array(told[0]["epochs"], "datetime64[D]")
     samples = [track for part in own if (track := load_sample(part.folder, epochs)) is not None]
     if not any(count for one in told for count in one[POINTS].values()):
-        dropped = _total(told)
+        dropped = _count_dropped(told)
         raise InputError(
             f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
             " there. Change the bounds of section ingest in params.yaml, or leave the file out."
@@ -126,16 +125,16 @@ def _sample_of(path: Path, own: Sequence[Part]) -> Track:
     return concatenate_tracks(samples)
 
 
-def _total(told: Sequence[dict[str, Any]]) -> Counter[str]:
+def _count_dropped(parts: Sequence[dict[str, Any]]) -> Counter[str]:
     total: Counter[str] = Counter()
-    for one in told:
-        total.update(one["dropped"])
+    for part in parts:
+        total.update(part["dropped"])  # a sum of Counters would lose the rules that dropped nothing
     return total
 
 
 def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Describe a track for `city.json` and the audit."""
-    dropped = _total(told)
+    dropped = _count_dropped(told)
     points = sum(count for one in told for count in one[POINTS].values())
     values_T = np.array([one["values"] for one in told], np.int64).sum(axis=0)
     kept_T = observed(str(path), sample.epochs, values_T)
@@ -194,28 +193,24 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
             do not overlap, or a label is of a building that is not there.
     """
     with alone(STAGE):
-        _ingest(cities, params, out, workers)
-
-
-def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None) -> None:
-    plan = cut_parts(cities, params)
-    run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
-    workers = workers or cores()
-    little = sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES
-    if little and workers > 1:
-        _read_here(plan, workers + 1)
-    else:
-        run_jobs(read_city, plan.cities, 1, "footprints")
-        run_jobs(read_part, plan.parts, 1 if little else workers, STAGE)
-    workers = 1 if little else workers
-    read_without_repeated(plan, workers)
-    with atomic_folder(out) as temporary:
-        for city in plan.cities:
-            assemble(city, plan, temporary / city.files.name)
-        for rows in plan.profiles:
-            place_profiles(rows, temporary / rows.files.name / CITY)
-    for work in plan.work.values():
-        clear(work)
+        plan = cut_parts(cities, params)
+        run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
+        workers = workers or cores()
+        if sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES:
+            _run_in_threads(read_city, plan.cities, workers)
+            _run_in_threads(read_part, plan.parts, workers)
+            workers = 1
+        else:
+            run_jobs(read_city, plan.cities, 1, "footprints")
+            run_jobs(read_part, plan.parts, workers, STAGE)
+        read_without_repeated(plan, workers)
+        with atomic_folder(out) as temporary:
+            for city in plan.cities:
+                assemble(city, plan, temporary / city.files.name)
+            for rows in plan.profiles:
+                place_profiles(rows, temporary / rows.files.name / CITY)
+        for work in plan.work.values():
+            clear(work)
 
 
 def _size(path: Path) -> int:
@@ -226,42 +221,12 @@ def _size(path: Path) -> int:
         return sum(member.file_size for member in archive.infolist())
 
 
-def _read_here(plan: IngestPlan, threads: int) -> None:
-    """Read cities and parts in threads of this process: footprints while points are parsed, one product beside another.
-
-    Cities stand in the queue before parts, so a part that waits for one never waits for itself. The first failure ends
-    all others at their next block; of several, that of the first in the queue is told.
-
-    Raises:
-        InputError: as `read_city` and `read_part`.
-    """
-    stop = Event()
-    cities = {city.folder: city for city in plan.cities if not city.folder.exists()}
+def _run_in_threads(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], threads: int) -> None:
+    """Call `work` on every job that has no folder yet; the first failure of them, in their order, ends the others."""
+    left = undone(jobs, STAGE)
     with ThreadPoolExecutor(threads) as pool:
-        reading = {folder: pool.submit(read_city, city) for folder, city in cities.items()}
-        futures = list(reading.values())
-        for part in undone(plan.parts, STAGE):
-            ready = reading[part.city].result if part.city in reading else _nothing
-            futures.append(pool.submit(read_part, part, ready, partial(_go_on, stop)))
-        try:
-            for future in track(as_completed(futures), len(futures), STAGE, finished=True):
-                future.result()
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            for future in futures:
-                if not future.cancelled() and isinstance(error := future.exception(), InputError):
-                    raise error from None
-            raise
-
-
-def _go_on(stop: Event) -> None:
-    if stop.is_set():
-        raise CancelledError
-
-
-def _nothing() -> None:
-    """Do nothing: the part waits for no reading of its city."""
+        for _ in track(pool.map(work, left), len(left), STAGE, finished=True):
+            pass
 
 
 def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -30,18 +31,13 @@ def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) ->
     """
     if frame.columns.duplicated().any():
         return
-    suspect = [str(name) for name, kind in frame.dtypes.items() if kind == np.float64 and _is_large(frame[name])]
-    if not suspect:
-        return
-    table = read(suspect)
+    floats = frame.select_dtypes("float64")
+    suspect = [str(name) for name in floats if floats[name].isna().any() and (floats[name].abs() >= MAX_WHOLE).any()]
+    table = read(suspect) if suspect else pa.table({})
     for name in suspect:
         column = table[name]
         if column.type in NULLABLE:
             frame[name] = column.to_pandas(types_mapper=NULLABLE.get).array
-
-
-def _is_large(values: pd.Series) -> bool:
-    return bool(values.isna().any() and (values.abs() >= MAX_WHOLE).any())
 
 
 ID = "building_id"
@@ -111,10 +107,12 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
     name = ID if wanted is None else wanted
     if name in columns:
         return name
-    for spelled in (name, name[:SHAPEFILE_NAME]):
-        for candidate in columns:
-            if candidate.casefold() == spelled.casefold():
-                return candidate
+    spelled = [name.casefold(), name[:SHAPEFILE_NAME].casefold()]
+    alike = sorted(
+        (column for column in columns if column.casefold() in spelled), key=lambda one: spelled.index(one.casefold())
+    )
+    if alike:
+        return alike[0]
     if wanted is not None:
         raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
     for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
@@ -136,7 +134,10 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
         return ~again
     first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][again]]
     other = np.zeros(len(series), bool)
-    other[again] = ~_alike(geometry[again], geometry[first])
+    one, earlier = geometry[again], geometry[first]
+    other[again] = ~(
+        shapely.equals_exact(one, earlier, tolerance=SAME_M, normalize=True) | shapely.equals(one, earlier)
+    )
     if other.any():
         named = ", ".join(map(str, pd.unique(series[other])[:NAMED]))
         raise InputError(
@@ -191,14 +192,5 @@ def _unused(names: Objects, taken: set[str]) -> Objects:
     """Return unused names: with a number behind, if `taken` holds the name."""
     free = names.copy()
     for row in np.flatnonzero(np.isin(names, list(taken))):
-        number = 2
-        while f"{names[row]}_{number}" in taken:
-            number += 1
-        free[row] = f"{names[row]}_{number}"
+        free[row] = next(name for number in itertools.count(2) if (name := f"{names[row]}_{number}") not in taken)
     return free
-
-
-def _alike(one: Objects, other: Objects) -> NDArray[np.bool_]:
-    return np.asarray(
-        shapely.equals_exact(one, other, tolerance=SAME_M, normalize=True) | shapely.equals(one, other), bool
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -134,8 +133,6 @@ def _read_piece(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             frame = _read(path, source, layer, crs, area)
-            if area is not None and not len(frame):  # perhaps its longitudes go from 0 to 360
-                frame = _read(path, source, layer, crs, replace(area, turns=1))
         for message in sorted(
             {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         ):

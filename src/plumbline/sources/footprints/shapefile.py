@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -47,11 +46,10 @@ def check_whole(path: Path, member: str | None = None) -> None:
         start = stream.read(SHAPEFILE_LENGTH.stop)
     if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
         return  # GDAL says that it is none
-    (words,) = struct.unpack(">i", start[SHAPEFILE_LENGTH])
-    size = _size(shape)
-    if size < 2 * words:
+    size, stated = _size(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
+    if size < stated:
         raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header says {2 * words:,}. Download it again; the buildings "
+            f"{shape}: cut off: {size:,} bytes found, its header says {stated:,}. Download it again; the buildings "
             "at its end are missing."
         )
     table, index = _beside(path, member, TABLES), _beside(path, member, INDEXES)
@@ -61,7 +59,7 @@ def check_whole(path: Path, member: str | None = None) -> None:
     if index is None:
         return  # GDAL says so
     with table.open() as stream:
-        (rows,) = struct.unpack("<I", stream.read(TABLE_COUNT.stop)[TABLE_COUNT].ljust(4, b"\0"))
+        rows = int.from_bytes(stream.read(TABLE_COUNT.stop)[TABLE_COUNT], "little")
     outlines = (_size(index) - INDEX_HEADER) // INDEX_ROW
     if rows != outlines:
         raise InputError(
