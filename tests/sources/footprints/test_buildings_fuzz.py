@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import geopandas
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +16,7 @@ from hypothesis import strategies as st
 
 from plumbline.sources.footprints.buildings import buildings_table, load_buildings, read_buildings
 from tests.sources.footprints.openstreetmap import pbf
-from tests.sources.footprints.test_citygml import model as city_gml
-from tests.sources.footprints.test_cityjson import model as city_json
+from tests.sources.footprints.test_city_models import city_gml, city_json
 from tests.sources.footprints.test_selection import NODES, RELATIONS, WAYS
 from tests.sources.make import squares, unless_refused, zipped
 
@@ -112,15 +110,6 @@ def collection(features: list[Any], **more: Any) -> str:
 def test_features_of_any_content(tmp_path, features):
     path = tmp_path / "f.geojson"
     path.write_text(collection(features))
-    check(path)
-
-
-@FUZZ
-@given(corners=st.lists(st.lists(place, min_size=3, max_size=7), min_size=1, max_size=3))
-def test_rings_of_any_form(tmp_path, corners):
-    shapes = [{"type": "Polygon", "coordinates": [[*ring_, ring_[0]]]} for ring_ in corners]
-    path = tmp_path / "f.geojson"
-    path.write_text(collection([{"type": "Feature", "properties": {}, "geometry": shape} for shape in shapes]))
     check(path)
 
 
@@ -219,15 +208,4 @@ def test_geoparquet_with_any_bytes_for_geometry(tmp_path, wkb, ids):
     cells = [sound[cell] if isinstance(cell, int) and cell < len(sound) else cell for cell in wkb]
     column = pa.array([cell if isinstance(cell, bytes) else None for cell in cells], pa.binary())
     pq.write_table(table.set_column(table.schema.get_field_index("geometry"), "geometry", column), path)
-    check(path)
-
-
-@FUZZ
-@given(scale=st.sampled_from([1e-12, 1e-3, 1.0, 1e6, 1e150, 1e307]), shift=st.sampled_from([0.0, 1e7, 1e12, -1e300]))
-@pytest.mark.parametrize("crs", ["EPSG:3035", "EPSG:32633", "EPSG:4326", "EPSG:2263"])
-def test_numbers_of_any_size(tmp_path, crs, scale, shift):
-    shape = shapely.Polygon(np.array([[0, 0], [10, 0], [10, 8], [0, 8]]) * scale + shift)
-    path = tmp_path / "f.gpkg"
-    path.unlink(missing_ok=True)
-    geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[shape], crs=crs).to_file(path)
     check(path)

@@ -151,14 +151,3 @@ def test_texts_and_numbers_beside_the_outlines_stay_as_they_are(tmp_path, names)
 )
 def test_points_and_other_texts_are_no_outlines(start, has):
     assert has_outlines(start) == has
-
-
-def test_a_folder_of_parts_is_one_table(tmp_path):
-    for part, frame in (("a", in_degrees().iloc[:1]), ("b", in_degrees().iloc[1:])):
-        (tmp_path / "theme=buildings" / part).mkdir(parents=True)
-        save(frame, tmp_path / "theme=buildings" / part / "0.parquet")
-    assert_same_ground(read_buildings(tmp_path / "theme=buildings", CRS))
-
-
-def test_a_feather_is_read(tmp_path):
-    assert_same_ground(read_buildings(save(in_degrees(), tmp_path / "f.feather"), CRS))
