@@ -92,3 +92,17 @@ def assert_same_ground(read: geopandas.GeoDataFrame, wanted: Any = None, within_
 
 def warnings_in(caplog: Any) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def osm_xml(
+    nodes: Iterable[tuple[int, float, float]],
+    ways: Iterable[tuple[int, list[int], dict[str, str]]],
+    relations: str = "",
+) -> str:
+    """Write OpenStreetMap's XML: numbers, latitudes and longitudes of nodes; numbers, nodes and tags of ways."""
+    drawn = [f'<node id="{number}" lat="{lat}" lon="{lon}"/>' for number, lat, lon in nodes]
+    for number, refs, tags in ways:
+        inner = [f'<nd ref="{ref}"/>' for ref in refs] + [f'<tag k="{key}" v="{tags[key]}"/>' for key in tags]
+        drawn.append(f'<way id="{number}">{"".join(inner)}</way>')
+    begin = '<?xml version="1.0" encoding="UTF-8"?>\n<osm version="0.6" generator="Overpass API"><note>x</note>\n'
+    return f"{begin}{''.join(drawn)}{relations}</osm>"

@@ -18,8 +18,7 @@ from plumbline.params import Footprints
 from plumbline.sources.footprints import area as area_module
 from plumbline.sources.footprints.area import MARGIN_M, Area, touching
 from plumbline.sources.footprints.buildings import read_buildings
-from tests.sources.footprints.drawn import CRS, save
-from tests.sources.footprints.openstreetmap import pbf
+from tests.sources.footprints.drawn import CRS, osm_xml, save
 from tests.sources.make import EAST, NORTH, squares
 
 HERE = Area.around(np.array([[EAST, NORTH]]), CRS)
@@ -64,8 +63,8 @@ def test_of_openstreetmap_too(tmp_path):
         first = 1 + 4 * number
         nodes += [(first + corner, lat, lon) for corner, (lon, lat) in enumerate(corners[:4])]
         ways.append((number, [first, first + 1, first + 2, first + 3, first], {"building": "yes"}))
-    (tmp_path / "f.osm.pbf").write_bytes(pbf(nodes, ways))
-    assert sorted(read_buildings(tmp_path / "f.osm.pbf", CRS, area=HERE)["building_id"]) == ["way/3", "way/4", "way/5"]
+    (tmp_path / "f.osm").write_text(osm_xml(nodes, ways))
+    assert sorted(read_buildings(tmp_path / "f.osm", CRS, area=HERE)["building_id"]) == ["way/3", "way/4", "way/5"]
 
 
 def test_a_file_of_another_place_is_refused(tmp_path):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import geopandas
@@ -272,16 +271,6 @@ def test_of_a_solid_the_ground_below_it_is_the_footprint(tmp_path, caplog):
     assert read_buildings(save(away, tmp_path / "g.gpkg"), CRS).area.tolist() == pytest.approx([100], rel=1e-3)
 
 
-def gml(path: Path, geometry: str) -> Path:
-    path.write_text(
-        "<?xml version='1.0'?><ogr:FeatureCollection xmlns:ogr='http://ogr.maptools.org/' "
-        "xmlns:gml='http://www.opengis.net/gml/3.2'><ogr:featureMember><ogr:house gml:id='h.1'>"
-        f"<ogr:geom>{geometry}</ogr:geom><ogr:floors>2</ogr:floors></ogr:house></ogr:featureMember>"
-        "</ogr:FeatureCollection>"
-    )
-    return path
-
-
 @pytest.mark.parametrize("kind", ["MultiSurface", "CompositeSurface"])
 def test_a_solid_of_gml_is_the_ground_below_it(tmp_path, kind):
     faces = "".join(
@@ -293,24 +282,15 @@ def test_a_solid_of_gml_is_the_ground_below_it(tmp_path, kind):
     geometry = f"<gml:{kind} srsName='EPSG:3035'>{faces}</gml:{kind}>"
     if kind == "CompositeSurface":
         geometry = f"<gml:Solid srsName='EPSG:3035'><gml:exterior>{geometry}</gml:exterior></gml:Solid>"
-    read = read_buildings(gml(tmp_path / "o p.gml", geometry), CRS)
+    (tmp_path / "o p.gml").write_text(
+        "<?xml version='1.0'?><ogr:FeatureCollection xmlns:ogr='http://ogr.maptools.org/' "
+        "xmlns:gml='http://www.opengis.net/gml/3.2'><ogr:featureMember><ogr:house gml:id='h.1'>"
+        f"<ogr:geom>{geometry}</ogr:geom><ogr:floors>2</ogr:floors></ogr:house></ogr:featureMember>"
+        "</ogr:FeatureCollection>"
+    )
+    read = read_buildings(tmp_path / "o p.gml", CRS)
     assert read.area.tolist() == [100.0]
     assert read["floors"].tolist() == [2]
-
-
-def test_an_arc_becomes_a_line_of_many_corners(tmp_path):
-    arc = f"{EAST} {NORTH} {EAST + 10} {NORTH + 10} {EAST + 20} {NORTH}"
-    ring = (
-        f"<gml:Curve><gml:segments><gml:Arc><gml:posList>{arc}</gml:posList></gml:Arc><gml:LineStringSegment>"
-        f"<gml:posList>{EAST + 20} {NORTH} {EAST} {NORTH}</gml:posList></gml:LineStringSegment></gml:segments>"
-        "</gml:Curve>"
-    )
-    outline = (
-        f"<gml:Polygon srsName='EPSG:3035'><gml:exterior><gml:Ring><gml:curveMember>{ring}</gml:curveMember></gml:Ring>"
-        "</gml:exterior></gml:Polygon>"
-    )
-    read = read_buildings(gml(tmp_path / "f.gml", outline), CRS)
-    assert read.area.tolist() == pytest.approx([50 * np.pi], rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -327,16 +307,6 @@ def test_an_arc_becomes_a_line_of_many_corners(tmp_path):
 def test_files_that_cannot_be_footprints_as_a_whole_are_refused(tmp_path, geometries, message):
     with pytest.raises(InputError, match=rf"f\.geojson: (.|\n)*({message})"):
         read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
-
-
-def test_longitudes_may_be_counted_from_0_to_360(tmp_path):
-    usual, round_ = (
-        read_buildings(
-            geojson(tmp_path / f"{turn}.geojson", [polygon([[x - 135.5 + turn, y] for x, y in SQUARE])]), "EPSG:32610"
-        )
-        for turn in (0, 360)
-    )
-    np.testing.assert_allclose(usual.total_bounds, round_.total_bounds, atol=1e-3)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -19,8 +19,6 @@ from plumbline.sources.footprints.buildings import read_buildings, reprojected
 from tests.sources.footprints.drawn import CRS, SQUARE, assert_same_ground, geojson, in_degrees, polygon, save
 from tests.sources.make import EAST, NORTH, squares, unless_refused, zipped
 
-US_FOOT_M = 1200 / 3937
-
 
 def named(name):
     return {"type": "name", "properties": {"name": name}}
@@ -59,15 +57,6 @@ def test_the_same_ground_in_any_crs_is_at_the_same_place(tmp_path, code, place, 
     assert read.attrs["source_crs"] == f"EPSG:{code}"
     assert not read.has_z.any()
     assert read.geometry.iloc[0].symmetric_difference(here.geometry.iloc[0]).area < 0.5
-
-
-def test_a_survey_foot_is_a_survey_foot(tmp_path):
-    # Manhattan: a square of 100 ft; the scale of this projection is within 1e-4 of one there.
-    square = geopandas.GeoDataFrame(geometry=[shapely.box(987_000, 211_000, 987_100, 211_100)], crs=2263)
-    read = read_buildings(save(square, tmp_path / "f.gpkg"), "EPSG:32618")
-    assert read.area.iloc[0] == pytest.approx((100 * US_FOOT_M) ** 2, rel=2e-3)
-    degrees = read.to_crs(4326).geometry.iloc[0].centroid
-    assert (degrees.x, degrees.y) == (pytest.approx(-73.99, abs=0.02), pytest.approx(40.745, abs=0.02))
 
 
 def test_the_origin_of_the_swiss_grid_is_the_old_observatory_of_bern(tmp_path):
