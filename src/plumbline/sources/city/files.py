@@ -13,7 +13,7 @@ from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
 from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
 from plumbline.sources.footprints.shapefile import PARTS
-from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR
+from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR, unpacked_suffix
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
 
@@ -138,7 +138,7 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
             footprints.append(path)
         elif (suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)) or path.name.lower().endswith(".csv.gz"):
             products.append(file)
-        elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
+        elif unpacked_suffix(path.name) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
             footprints.append(path)
         elif suffix == ".zip":
             products.append(file)
@@ -161,14 +161,10 @@ def _is_folder_of_footprints(folder: Path) -> bool:
 
 def _is_packed_footprints(path: Path) -> bool:
     """Return whether a csv, gzip or zip holds footprints."""
-    if path.name.startswith(".") or _unpacked_suffix(path) in VECTOR_SUFFIXES:
+    if path.name.startswith(".") or unpacked_suffix(path.name) in VECTOR_SUFFIXES:
         return True
     file = OpenedFile(path)
     return _holds_outlines(file) or (path.suffix.lower() == ".zip" and _is_zipped_vector(file))
-
-
-def _unpacked_suffix(path: Path) -> str:
-    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
 def _holds_outlines(file: OpenedFile) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from pathlib import Path
 
 import geopandas
@@ -137,10 +138,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
 
 def _has_last_line_end(product: CsvFile) -> bool:
     with open_rows(product) as stream:
-        last = b""
-        for line in stream:
-            last = line
-    return last.endswith((b"\n", b"\r"))
+        return deque(stream, maxlen=1)[-1].endswith((b"\n", b"\r"))
 
 
 def _includes(accepted: str, quadrant: str) -> bool:
@@ -182,8 +180,9 @@ def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: ND
 def no_labels() -> pd.DataFrame:
     """Return an empty table of labels; columns and types as of `read_labels`."""
     columns = {"building_id": object, "severity_permille": float, "quadrant": object, ACCEPTED: object}
-    columns |= {MECHANISM: np.int8, DIFFICULTY: np.int8}
-    return pd.DataFrame({name: np.zeros(0, kind) for name, kind in columns.items()})
+    return pd.DataFrame(columns=[*columns, MECHANISM, DIFFICULTY]).astype(
+        {**columns, MECHANISM: np.int8, DIFFICULTY: np.int8}
+    )
 
 
 def _text(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:

@@ -160,11 +160,9 @@ def take_polygons(geometry: Objects) -> Objects:
 
 
 def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
-    if shape.is_empty:
-        return []
-    if shape.geom_type in ("MultiPolygon", "GeometryCollection"):
-        return [polygon for part in shapely.get_parts(shape) for polygon in _polygons(part)]
-    return [shape] if shape.geom_type == "Polygon" else []
+    parts = shapely.get_parts(shape) if shape.geom_type in ("MultiPolygon", "GeometryCollection") else []
+    inner = [polygon for part in parts for polygon in _polygons(part)]
+    return [shape] if shape.geom_type == "Polygon" and not shape.is_empty else inner
 
 
 def unlike_polygons(geometry: Objects) -> Objects:

@@ -235,11 +235,12 @@ def is_read_as_one(path: Path) -> bool:
 def _listed(folder: Path) -> list[Path]:
     """Return the files of a folder that may be footprints, packed or not, by name."""
     wanted = (*FILE_SUFFIXES, ".csv", ".zip")
-    seen = (one for one in sorted(folder.iterdir()) if one.is_file() and not one.name.startswith("."))
-    return [one for one in seen if _unpacked(one.name) in wanted]
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
+    return [file for file in files if unpacked_suffix(file.name) in wanted]
 
 
-def _unpacked(name: str) -> str:
+def unpacked_suffix(name: str) -> str:
+    """Return the suffix of a file's name, without that of a gzip, in small letters."""
     return _suffix(name.lower().removesuffix(".gz"))
 
 
