@@ -1,4 +1,4 @@
-"""Files too large to be read whole: only what lies where the points are is read."""
+"""Of files too large to be read whole, only what lies where the points are is read; where a moved city stands."""
 
 import json
 
@@ -16,7 +16,7 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.footprints import area as area_module
-from plumbline.sources.footprints.area import MARGIN_M, Area, touching
+from plumbline.sources.footprints.area import MARGIN_M, Area, Ground, ground_of, touching
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.sources.footprints.drawn import CRS, osm_xml, save
 from tests.sources.make import EAST, NORTH, squares
@@ -127,3 +127,48 @@ def test_an_area_about_a_pole_reaches_all_around(crs, latitude):
     found = Area.around(np.zeros((1, 2)), crs).bounds_in(pyproj.CRS(4326))
     assert (found[0], found[2]) == (-180, 180)
     assert latitude in (found[1], found[3])
+
+
+THERE = "EPSG:32756"
+
+
+def buildings(**columns):
+    boxes = shapely.box([0, 10, 20], 0, [4, 14, 24], 8)
+    return geopandas.GeoDataFrame({"building_id": list("abc"), **columns}, geometry=boxes, crs=CRS)
+
+
+def moved_city(**changes):
+    columns = {"ground_crs": THERE, "ground_easting": [1.0, 2.0, 3.0], "ground_northing": [4.0, 5.0, 6.5]}
+    return buildings(**(columns | changes))
+
+
+def test_a_city_that_was_not_moved_stands_where_it_lies():
+    found = ground_of(buildings(), CRS, "f")
+    assert found.crs == CRS
+    np.testing.assert_array_equal(found.centre, [[2, 4], [12, 4], [22, 4]])
+    incomplete = moved_city().drop(columns="ground_crs")
+    np.testing.assert_array_equal(ground_of(incomplete, CRS, "f").centre, found.centre)
+
+
+def test_a_moved_city_stands_where_its_columns_say():
+    found = ground_of(moved_city(), CRS, "f")
+    assert isinstance(found, Ground)
+    assert found.crs == THERE
+    np.testing.assert_array_equal(found.centre, [[1, 4], [2, 5], [3, 6.5]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ground_crs": [THERE, THERE, CRS]}, "column ground_crs: EPSG:3035, EPSG:32756 found; one projected CRS"),
+        ({"ground_crs": "EPSG:4326"}, "column ground_crs: EPSG:4326 found"),
+        ({"ground_crs": "nowhere"}, "column ground_crs: nowhere found"),
+        ({"ground_crs": None}, "column ground_crs: (None|nan) found"),
+        ({"ground_easting": [1.0, np.nan, 2.0]}, "columns ground_easting, ground_northing: nan, 5.0 found in row 2"),
+        ({"ground_northing": ["1", "2", "x"]}, "columns ground_easting, ground_northing: 3.0, x found in row 3"),
+        ({"ground_northing": [1.0, np.inf, 2.0]}, "columns ground_easting, ground_northing: 2.0, inf found in row 2"),
+    ],
+)
+def test_columns_that_say_no_place_are_refused(changes, message):
+    with pytest.raises(InputError, match=f"f of town: {message}"):
+        ground_of(moved_city(**changes), CRS, "f of town")
