@@ -58,12 +58,13 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
     buildings.attrs["source_crs"] = about["footprints_crs"]
-    own = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
-    samples = [_sample_of(path, own[path]) for path in city.products]
+    parts = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
+    reports = {path: [read_json(part.folder / PART) for part in parts[path]] for path in city.products}
+    samples = [_sample_of(path, parts[path], reports[path]) for path in city.products]
     names = [str(path) for path in city.products]
-    twice = sorted({own.name for own in samples if [one.name for one in samples].count(own.name) > 1})
-    if twice:
-        raise InputError(f"{city.folder}: two products are named {twice[0]}. Give each a name of its own.")
+    repeated = sorted(name for name, count in Counter(sample.name for sample in samples).items() if count > 1)
+    if repeated:
+        raise InputError(f"{city.folder}: two products are named {repeated[0]}. Give each a name of its own.")
     check_distinct(samples, names)
     warn_of_datum(samples, names, params.products)
     simulated = is_simulated(city.folder)
@@ -73,25 +74,20 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     )
     borrowed = city.name if simulated else None
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
-    tiles: dict[str, Counter[str]] = {}
+    points: Counter[tuple[str, str]] = Counter()
     tracks = []
     for file, sample in zip(planned.products, samples, strict=True):
         path = file.path
-        told = [read_json(part.folder / PART) for part in own[path]]
-        sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
+        sizes = reduce(Sizes.plus, (Sizes(*report["sizes"]) for report in reports[path]))
         warn_of_unit(path, sizes, can_state_units(file))
-        tracks.append(_describe_track(path, sample, told))
-        for one in told:
+        tracks.append(_describe_track(path, sample, reports[path]))
+        for part, report in zip(parts[path], reports[path], strict=True):
             for kind in (POINTS, HALO):
-                for tile, count in one[kind].items():
-                    tiles.setdefault(tile, Counter())[kind] += count
-        for part in own[path]:
-            for kind in (POINTS, HALO):
+                points.update({(tile, kind): count for tile, count in report[kind].items()})
                 _link(part.folder / kind, out / kind)
     for kind in ("buildings", "labels", NEIGHBOURS):
         _link(folder / kind, out / kind)
-    for path in sorted((out / "buildings").iterdir()):
-        tiles.setdefault(path.stem, Counter())
+    tiles = sorted({tile for tile, _ in points} | {path.stem for path in (out / "buildings").iterdir()})
     write_json(
         out / CITY,
         {
@@ -100,43 +96,42 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
             "footprints": city.footprints.name,
             "labels": city.labels.name if city.labels else None,
             "tracks": tracks,
-            "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
+            "tiles": {tile: {kind: points[tile, kind] for kind in (POINTS, HALO)} for tile in tiles},
         },
     )
-    kept = sum(track["points"] for track in tracks)
-    log.info("%s: %d points, %d buildings, %d labelled", city.name, kept, about["buildings"], about["labelled"])
+    count = sum(track["points"] for track in tracks)
+    log.info("%s: %d points, %d buildings, %d labelled", city.name, count, about["buildings"], about["labelled"])
 
 
-def _sample_of(path: Path, own: Sequence[Part]) -> Track:
+def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, Any]]) -> Track:
     """Return the sample of a product's points that its parts kept for comparisons, without series.
 
     Raises:
         InputError: it has none, or none that the quality filter let through.
     """
-    told = [read_json(part.folder / PART) for part in own]
-    epochs = np.array(told[0]["epochs"], "datetime64[D]")
-    samples = [track for part in own if (track := load_sample(part.folder, epochs)) is not None]
-    if not any(count for one in told for count in one[POINTS].values()):
-        dropped = _count_dropped(told)
+    if not any(count for report in reports for count in report[POINTS].values()):
+        dropped = _count_dropped(reports)
         raise InputError(
             f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
             " there. Change the bounds of section ingest in params.yaml, or leave the file out."
         )
-    return concatenate_tracks(samples)
+    epochs = np.array(reports[0]["epochs"], "datetime64[D]")
+    samples = (load_sample(part.folder, epochs) for part in parts)
+    return concatenate_tracks([sample for sample in samples if sample is not None])
 
 
-def _count_dropped(parts: Sequence[dict[str, Any]]) -> Counter[str]:
+def _count_dropped(reports: Sequence[dict[str, Any]]) -> Counter[str]:
     total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part["dropped"])  # a sum of Counters would lose the rules that dropped nothing
+    for report in reports:
+        total.update(report["dropped"])  # a sum of Counters would lose the rules that dropped nothing
     return total
 
 
-def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _describe_track(path: Path, sample: Track, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Describe a track for `city.json` and the audit."""
-    dropped = _count_dropped(told)
-    points = sum(count for one in told for count in one[POINTS].values())
-    values_T = np.array([one["values"] for one in told], np.int64).sum(axis=0)
+    dropped = _count_dropped(reports)
+    points = sum(count for report in reports for count in report[POINTS].values())
+    values_T = np.array([report["values"] for report in reports], np.int64).sum(axis=0)
     kept_T = observed(str(path), sample.epochs, values_T)
     epochs: NDArray[np.datetime64] = sample.epochs[kept_T]
     steps = np.diff(epochs).astype(int)
@@ -152,7 +147,7 @@ def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -
         "last_epoch": str(epochs[-1]),
         "revisit_days": int(np.median(steps)) if len(steps) else 0,
         "longest_gap_days": int(steps.max(initial=0)),
-        "notes": told[0]["notes"],
+        "notes": reports[0]["notes"],
         "missing_share": round(1 - float(values_T.sum()) / max(points * len(epochs), 1), 6),
         "los": [round(float(value), 5) for value in sample.los.mean(0)],
     }
@@ -237,23 +232,23 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
     """
     again = []
     for path in {part.file.path: None for part in plan.parts}:
-        own = [part for part in plan.parts if part.file.path == path]
-        seen = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
-        ends = np.cumsum([len(one) for one in seen])
-        bad = repeats(np.concatenate([one[:, 1] for one in seen]))
-        is_shared = bool(repeats(np.concatenate([one[:, 0] for one in seen])[~bad]).any())
-        if bad.any():
+        parts = [part for part in plan.parts if part.file.path == path]
+        identities = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in parts]
+        ends = np.cumsum([len(rows) for rows in identities])
+        is_repeated = repeats(np.concatenate([rows[:, 1] for rows in identities]))
+        is_shared = bool(repeats(np.concatenate([rows[:, 0] for rows in identities])[~is_repeated]).any())
+        if is_repeated.any():
             log.warning(
                 "%s: %d points repeat the identifier and the place of an earlier one and are left out.",
                 path,
-                int(bad.sum()),
+                int(is_repeated.sum()),
             )
         if is_shared:
             log.warning(NUMBERED_ANEW, path)
-        for part, rows, end in zip(own, np.split(bad, ends[:-1]), ends, strict=True):
-            told = read_json(part.folder / PART)
+        for part, rows, end in zip(parts, np.split(is_repeated, ends[:-1]), ends, strict=True):
+            report = read_json(part.folder / PART)
             # The part tells whether it was read again, the notes do not: a kill may come between the two.
-            if rows.sum() == told["dropped"].get("duplicate_id", 0) and is_shared == told["numbered"]:
+            if rows.sum() == report["dropped"].get("duplicate_id", 0) and is_shared == report["numbered"]:
                 continue
             with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
                 np.save(note, np.flatnonzero(rows))

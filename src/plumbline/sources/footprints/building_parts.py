@@ -61,23 +61,25 @@ def parts_in_outlines(frame: pd.DataFrame, geometry: Objects, usable: NDArray[np
     Args:
         frame: the features. geometry: (F,) polygons where usable.
     """
-    found = np.zeros(len(frame), bool)
+    is_passed_over = np.zeros(len(frame), bool)
     for kind in _kinds(frame):
-        found |= np.asarray(kind == COURTYARD_KIND)
-    parts = is_part(frame) & usable & ~found
-    outlines = np.flatnonzero(~parts & ~found & usable)
+        is_passed_over |= np.asarray(kind == COURTYARD_KIND)
+    parts = is_part(frame) & usable & ~is_passed_over
+    outlines = np.flatnonzero(~parts & ~is_passed_over & usable)
+    with_parts = _says_yes(frame, WITH_PARTS)
     if not len(outlines):
         return np.zeros(len(frame), bool)
+    if not (parts | with_parts).any():
+        return is_passed_over
+    whole = shapely.make_valid(geometry[outlines])
     if parts.any():
         middles = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
-        within, _ = shapely.STRtree(shapely.make_valid(geometry[outlines])).query(middles, predicate="intersects")
-        found[np.flatnonzero(parts)[within]] = True
-    with_parts = _says_yes(frame, WITH_PARTS)
+        within, _ = shapely.STRtree(whole).query(middles, predicate="intersects")
+        is_passed_over[np.flatnonzero(parts)[within]] = True
     if with_parts.any():
-        whole = shapely.make_valid(geometry[outlines])
         inner, outer = _nested(whole, at_one_place(whole))
-        found[outlines[inner[with_parts[outlines[outer]]]]] = True
-    return found
+        is_passed_over[outlines[inner[with_parts[outlines[outer]]]]] = True
+    return is_passed_over
 
 
 def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
