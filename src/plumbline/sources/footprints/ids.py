@@ -79,26 +79,26 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
             apart.
     """
     rows = np.arange(len(frame)) if rows is None else rows
-    found = _column(path, frame, column, rows)
+    name = _column(path, frame, column, rows)
     names = np.char.mod("B%07d", np.arange(1, len(frame) + 1)).astype(object)
-    if found is None:
+    if name is None:
         log.info("%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.", path, ID)
         return Identified(names, len(rows), None)
-    if found != ID:
-        log.info("%s: buildings are named by the column %s.", path, found)
-    ids, empty = text_of(frame[found])
-    _check_exact(path, frame[found], found, rows)
+    if name != ID:
+        log.info("%s: buildings are named by the column %s.", path, name)
+    ids, empty = text_of(frame[name])
+    _check_exact(path, frame[name], name, rows)
     ids[empty] = _unused(names[empty], set(ids[~empty]))
-    cut = rows[["\0" in one for one in ids[rows]]]
+    cut = rows[["\0" in text for text in ids[rows]]]
     if len(cut):
         raise InputError(
-            f"{path}: column {found}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
+            f"{path}: column {name}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
             "GeoJSON cut a text. Take it out."
         )
     unnamed = rows[empty[rows]]
     if len(unnamed):
-        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), found)
-    return Identified(ids, len(unnamed), found)
+        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), name)
+    return Identified(ids, len(unnamed), name)
 
 
 def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
@@ -109,7 +109,8 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
         return name
     spelled = [name.casefold(), name[:SHAPEFILE_NAME].casefold()]
     alike = sorted(
-        (column for column in columns if column.casefold() in spelled), key=lambda one: spelled.index(one.casefold())
+        (column for column in columns if column.casefold() in spelled),
+        key=lambda column: spelled.index(column.casefold()),
     )
     if alike:
         return alike[0]
@@ -134,9 +135,9 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
         return ~again
     first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][again]]
     other = np.zeros(len(series), bool)
-    one, earlier = geometry[again], geometry[first]
+    later, earlier = geometry[again], geometry[first]
     other[again] = ~(
-        shapely.equals_exact(one, earlier, tolerance=SAME_M, normalize=True) | shapely.equals(one, earlier)
+        shapely.equals_exact(later, earlier, tolerance=SAME_M, normalize=True) | shapely.equals(later, earlier)
     )
     if other.any():
         named = ", ".join(map(str, pd.unique(series[other])[:NAMED]))

@@ -218,7 +218,7 @@ def is_folder_of_footprints(path: Path) -> bool:
 def _is_columnar(path: Path) -> bool:
     """Return whether a path is a Parquet, a folder of them, or a Feather."""
     if path.is_dir():
-        return any(one.suffix.lower() in PARQUET_SUFFIXES and one.name[0] not in HIDDEN for one in path.rglob("*"))
+        return any(file.suffix.lower() in PARQUET_SUFFIXES and file.name[0] not in HIDDEN for file in path.rglob("*"))
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 

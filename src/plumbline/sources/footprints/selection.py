@@ -101,7 +101,7 @@ NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!
 
 def are_parts(names: Sequence[str]) -> bool:
     """Return whether several names differ in their numbers alone, as those of tiles do."""
-    return len(names) > 1 and len({NUMBER.sub(lambda found: found[1] or "#", name).casefold() for name in names}) == 1
+    return len(names) > 1 and len({NUMBER.sub(lambda match: match[1] or "#", name).casefold() for name in names}) == 1
 
 
 def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[str | None]:

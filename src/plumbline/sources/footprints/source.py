@@ -213,9 +213,9 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
     if are_parts([part.name for part in parts]):
         log.warning("%s: its parts %s are read as one.", path, ", ".join(part.name for part in parts[:NAMED]))
         return [Piece(part) for part in parts]
-    found = ", ".join(part.name for part in parts[:NAMED])
+    names = ", ".join(part.name for part in parts[:NAMED])
     raise InputError(
-        f"{path}: a folder, and which of its files holds the footprints cannot be told ({found}). Give one of them, or "
+        f"{path}: a folder, and which of its files holds the footprints cannot be told ({names}). Give one of them, or "
         "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
         if parts
         else f"{path}: a folder without footprints. Give the file that holds them."
@@ -224,12 +224,12 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
 
 def is_folder_of_parts(path: Path) -> bool:
     """Return whether a folder holds numbered parts, of footprints or, in csv or zip, perhaps of points."""
-    return are_parts([one.name for one in _listed(path)])
+    return are_parts([file.name for file in _listed(path)])
 
 
 def is_read_as_one(path: Path) -> bool:
     """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
-    return any(one.suffix.lower() in FOLDER_SUFFIXES and not one.name.startswith(".") for one in path.iterdir())
+    return any(file.suffix.lower() in FOLDER_SUFFIXES and not file.name.startswith(".") for file in path.iterdir())
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -311,9 +311,9 @@ def _likeliest(path: Path) -> list[str]:
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
     )
     if not members or describe_archive(zip_members(path)).startswith("It is"):
-        found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
+        held = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
-            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {held}. "
             + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints.")
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]

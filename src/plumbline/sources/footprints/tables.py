@@ -110,11 +110,11 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
     dataset = pa_dataset.dataset(path, format="parquet")
     about, bounds = _describe_outlines(dataset), None
     if about is not None and area is not None:
-        own = about["crs"] if "crs" in about else _find_default_crs(dataset, about["name"], crs)
-        if own is not None and "covering" in about:
-            bounds = area.bounds_in(pyproj.CRS(own))
-        elif own is not None and about.get("encoding") == "WKB":
-            about, crs = None, own if isinstance(own, str) else json.dumps(own)
+        crs_of_file = about["crs"] if "crs" in about else _find_default_crs(dataset, about["name"], crs)
+        if crs_of_file is not None and "covering" in about:
+            bounds = area.bounds_in(pyproj.CRS(crs_of_file))
+        elif crs_of_file is not None and about.get("encoding") == "WKB":
+            about, crs = None, crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file)
     if about is None:
         return _collect(str(path), dataset.to_batches(batch_size=BATCH_ROWS), crs, area)
     frame = geopandas.read_parquet(path, bbox=bounds)
@@ -156,15 +156,15 @@ def _collect(
 ) -> geopandas.GeoDataFrame:
     column: str | None = None
     parse: Parse = _from_text
-    own, parts, shapes = crs, [], []
+    crs_of_rows, parts, shapes = crs, [], []
     for batch in batches:
         if not batch.num_rows:
             continue
         if column is None:
             column, parse = _geometry_column(source, batch)
         geometry = parse(_storage(batch[column]))
-        own = _agree(source, column, geometry, own, own is crs)
-        bounds = area.bounds_in(pyproj.CRS(own)) if area is not None and own else None
+        crs_of_rows = _agree(source, column, geometry, crs_of_rows, crs_of_rows is crs)
+        bounds = area.bounds_in(pyproj.CRS(crs_of_rows)) if area is not None and crs_of_rows else None
         rows = np.arange(len(geometry)) if bounds is None else np.flatnonzero(touching(geometry, bounds))
         parts.append(batch.drop_columns([column]).take(pa.array(rows)))
         shapes.append(geometry[rows])
@@ -172,7 +172,7 @@ def _collect(
         raise InputError(f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.")
     frame = pa.Table.from_batches(parts).to_pandas()
     return geopandas.GeoDataFrame(
-        frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=own
+        frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=crs_of_rows
     )
 
 
@@ -203,9 +203,9 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
 def _from_text(values: pa.Array) -> NDArray[np.object_]:
     texts = ["" if text is None else text for text in values.to_pylist()]
     stated = [EWKT.match(text) for text in texts]
-    bare = np.array([text[found.end() if found else 0 :] for text, found in zip(texts, stated, strict=True)], object)
+    bare = np.array([text[srid.end() if srid else 0 :] for text, srid in zip(texts, stated, strict=True)], object)
     shapes = shapely.from_wkt(bare, on_invalid="ignore")
-    return np.asarray(shapely.set_srid(shapes, [int(found[1]) if found else 0 for found in stated]), object)
+    return np.asarray(shapely.set_srid(shapes, [int(srid[1]) if srid else 0 for srid in stated]), object)
 
 
 def _from_bytes(values: pa.Array) -> NDArray[np.object_]:
@@ -216,13 +216,13 @@ def _agree(source: str, column: str, geometry: NDArray[np.object_], crs: str | N
     """Return the CRS in outlines of EWKT or EWKB, else `crs`, from the user or from earlier rows."""
     numbers = set(shapely.get_srid(geometry[~shapely.is_missing(geometry)]).tolist()) - {0}
     try:
-        own = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
+        names = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
     except pyproj.exceptions.CRSError:
         raise InputError(f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.") from None
-    differing = own if is_stated or crs is None else sorted({*own, crs})
+    differing = names if is_stated or crs is None else sorted({*names, crs})
     if len(differing) > 1:
         raise InputError(f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in one CRS.")
-    return own[0] if own else crs
+    return names[0] if names else crs
 
 
 def _storage(values: pa.Array) -> pa.Array:
