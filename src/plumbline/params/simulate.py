@@ -48,6 +48,8 @@ class Borrowed(Section):
     """As `ingest.footprints`."""
 
 
+CITY_NAME = r"^[a-z0-9_]+$"
+CityName = Annotated[str, Field(pattern=CITY_NAME)]
 LENT = Path("data/borrowed")
 """Folder of the cities that deliveries have lent: `CITY/`, and `CITY.yaml` as an entry of `simulate.borrowed`."""
 
@@ -76,8 +78,8 @@ class Mechanisms(Section):
 class Simulate(Section):
     """Invented cities: `cities` are labelled for training; `showcase` is predicted at the end of a run."""
 
-    cities: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], City] = Field(min_length=1)
-    borrowed: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], Borrowed] = {}
+    cities: dict[CityName, City] = Field(min_length=1)
+    borrowed: dict[CityName, Borrowed] = {}
     """Further cities for training, whose points and footprints are real. Those in `LENT` are added to them."""
     showcase: City
     years: float = Field(default=2.5, ge=0.5, le=10)

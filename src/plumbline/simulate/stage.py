@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import cores, processes
 from plumbline.params import City, Simulate
 from plumbline.params.load import read_yaml, validated
-from plumbline.params.simulate import LENT, Borrowed
+from plumbline.params.simulate import CITY_NAME, LENT, Borrowed
 from plumbline.simulate.city import (
     TUNNELS,
     draw_site,
@@ -25,7 +26,7 @@ from plumbline.simulate.city import (
     tunnel_features,
     write_part,
 )
-from plumbline.simulate.site import Site, part_count, part_radius
+from plumbline.simulate.site import Site, part_count, part_radius, slot_of_name
 
 Each = Callable[..., Iterator[Any]]
 """Calls a function for each job, as `map` does: results come in the order of the jobs."""
@@ -68,7 +69,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     `tunnels.geojson`, a file of causes. The same parameters give the same
     bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
     only. Borrowed cities (`plumbline.simulate.borrowed.city`), also those that deliveries have lent (`LENT`), stand
-    among the others, with the products that they have.
+    among the others, with the products that they have. They depend on their parameters, files and names alone.
 
     Args:
         params: section `simulate`.
@@ -77,23 +78,33 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
             calling program's main module, which must not start work by that (`if __name__ == "__main__"`).
 
     Raises:
-        InputError: the files of a borrowed city are refused.
+        InputError: the files or the name of a borrowed city are refused.
         OSError: `out` cannot be written.
     """
     with atomic_folder(out) as folder:
         jobs = [_Job(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
         jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
-        lent = {path.stem: validated(Borrowed, read_yaml(path), str(path)) for path in sorted(LENT.glob("*.yaml"))}
+        lent = {path.stem: _read_lent(path) for path in sorted(LENT.glob("*.yaml"))}
         if twice := lent.keys() & (params.cities.keys() | params.borrowed.keys()):
             raise InputError(f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename either.")
         if borrowed := params.borrowed | lent:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
             from plumbline.simulate.borrowed.city import write_borrowed
 
-            for slot, (name, about) in enumerate(borrowed.items(), len(jobs)):
+            for name, about in borrowed.items():
+                slot = slot_of_name(name)
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
         with _workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as each:
             _write(jobs, _draw_sites(jobs, params, each), each)
+
+
+def _read_lent(path: Path) -> Borrowed:
+    if not re.match(CITY_NAME, path.stem):
+        raise InputError(
+            f"{path}: the file's name is the key of a city, and {path.stem!r} has other signs than small letters a to "
+            "z, digits and _. Rename it and its folder."
+        )
+    return validated(Borrowed, read_yaml(path), str(path))
 
 
 def _enough(parts: int) -> int:

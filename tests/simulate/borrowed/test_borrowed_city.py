@@ -1,4 +1,3 @@
-import gzip
 import shutil
 
 import geopandas
@@ -6,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
-from pyarrow import csv as arrow_csv
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
@@ -14,6 +12,7 @@ from plumbline.params import Borrowed, Simulate
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.borrowed.city import borrowed_layout, write_borrowed
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
+from plumbline.simulate.site import PLACES
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_local_failures
 from plumbline.simulate.structure.layout import own_outlines
@@ -69,12 +68,16 @@ def folder(tmp_path_factory):
     return fill(tmp_path_factory.mktemp("real") / "town")
 
 
+def write(out, folder, name="town", **about):
+    write_borrowed(out, name, Borrowed.model_validate({"folder": folder, **about}), 3, 0.7, Mechanisms())
+    return out / name
+
+
 @pytest.fixture(scope="module")
 def out(folder, tmp_path_factory):
     """Two copies."""
     cities = tmp_path_factory.mktemp("cities")
-    write_borrowed(cities, "town", Borrowed(folder=folder, copies=2, seed=4), 3, 0.7, Mechanisms())
-    return cities
+    return write(cities, folder, copies=2, seed=4).parent
 
 
 def read_labels(folder):
@@ -117,21 +120,17 @@ def test_copies_differ_in_damage_and_share_no_noise(out):
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_copy_changes_none(out, folder, tmp_path):
-    write_borrowed(tmp_path / "a", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7, Mechanisms())
-    assert read_labels(tmp_path / "a/town").equals(read_labels(out / "town"))
-    write_borrowed(tmp_path / "b", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7, Mechanisms())
-    assert sha256_folder(tmp_path / "a") == sha256_folder(tmp_path / "b")
-    write_borrowed(tmp_path / "c", "town", Borrowed(folder=folder, copies=1, seed=5), 3, 0.7, Mechanisms())
-    assert sha256_folder(tmp_path / "c") != sha256_folder(tmp_path / "b")
+    again = write(tmp_path / "a", folder, seed=4)
+    assert sha256_folder(again) == sha256_folder(out / "town")
+    assert sha256_folder(write(tmp_path / "b", folder, seed=5)) != sha256_folder(again)
 
 
 def test_real_deformation_does_not_come_through(folder, tmp_path):
     """The same files with 60 mm on every point from the middle of the observation on: nearly the same city."""
     motion = 60 * np.clip(np.linspace(-1, 1, len(DATES)), 0, None)
-    moving = fill(tmp_path / "moving", motion)
-    for name, source in (("a", folder), ("b", moving)):
-        write_borrowed(tmp_path / name, "town", Borrowed(folder=source, seed=4), 3, 0.7, Mechanisms())
-    still, moved = (read_points(tmp_path / name / "town/one.csv").displacement for name in ("a", "b"))
+    sources = (folder, fill(tmp_path / "moving", motion))
+    cities = [write(tmp_path / source.name, source, seed=4) for source in sources]
+    still, moved = (read_points(city / "one.csv").displacement for city in cities)
     assert np.sqrt(np.nanmean((still - moved) ** 2)) < 2.0
     assert abs(np.nanmean((still - moved)[:, -10:] - (still - moved)[:, :10])) < 1.0
 
@@ -151,23 +150,15 @@ def test_a_city_outside_of_the_products_crs_is_moved_as_one(tmp_path):
     dates = [str(date).replace("-", "") for date in DATES[:60]]
     table = pd.concat([table, pd.DataFrame(series, columns=[f"D{date}" for date in dates])], axis=1)
     table.to_csv(folder / "points.csv", index=False)
+    columns = ("point_id", "easting", "northing", "height", "los_east", "los_north", "los_up")
     described = {
-        "columns": {
-            "point_id": "id",
-            "easting": "x",
-            "northing": "y",
-            "height": "h",
-            "los_east": "le",
-            "los_north": "ln",
-            "los_up": "lu",
-        },
+        "columns": dict(zip(columns, table.columns, strict=False)),
         "units": {"displacement": "mm"},
         "positive": "towards",
         "epochs": "D%Y%m%d",
         "crs": "EPSG:32756",
     }
-    about = Borrowed.model_validate({"folder": folder, "products": {"points.csv": described}})
-    write_borrowed(tmp_path / "out", "south", about, 7, 0.7, Mechanisms())
+    write(tmp_path / "out", folder, "south", products={"points.csv": described})
     made = read_points(tmp_path / "out/south/points.csv")
     assert made.crs == "EPSG:3035"
     there = np.stack([made.easting, made.northing], axis=1)
@@ -177,36 +168,11 @@ def test_a_city_outside_of_the_products_crs_is_moved_as_one(tmp_path):
     assert shapely.STRtree(houses).query_nearest(shapely.points(there), return_distance=True)[1].max() < 0.02
 
 
-@pytest.mark.parametrize("name", ["footprints.json", "houses.gml", "houses.geojson.gz"])
-def test_footprints_are_known_as_in_any_city_folder(folder, tmp_path, name):
-    own = tmp_path / "town"
-    shutil.copytree(folder, own)
-    (own / "houses.gpkg").unlink()
-    table = geopandas.read_file(folder / "houses.gpkg")
-    if name.endswith(".gz"):
-        (own / name).write_bytes(gzip.compress(table.to_json().encode()))
-    else:
-        table.to_file(own / name, driver="GML" if name.endswith("gml") else "GeoJSON")
-    write_borrowed(tmp_path, "out", Borrowed(folder=own), 3, 0.7, Mechanisms())
-    assert len(read_labels(tmp_path / "out")) == BUILDINGS
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda folder: [path.unlink() for path in folder.glob("*.csv")], "no point product"),
-        (lambda folder: (folder / "houses.gpkg").unlink(), r"one file of footprints is needed .*, none found"),
-        (lambda folder: (folder / "more.geojson").write_text("{}"), "houses.gpkg, more.geojson found"),
-    ],
-)
-def test_a_folder_that_lacks_something_is_refused(folder, tmp_path, change, words):
-    target = tmp_path / "broken"
-    target.mkdir()
-    for path in folder.iterdir():
-        (target / path.name).write_bytes(path.read_bytes())
-    change(target)
-    with pytest.raises(InputError, match=words):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
+def test_a_folder_that_lacks_something_is_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "town")
+    (tmp_path / "town" / "houses.gpkg").unlink()
+    with pytest.raises(InputError, match=r"one file of footprints is needed .*, none found"):
+        write(tmp_path / "out", tmp_path / "town")
 
 
 def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folder, tmp_path):
@@ -216,28 +182,15 @@ def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folde
         target.mkdir()
         (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
         lines = [line.split(",") for line in (folder / "one.csv").read_text().splitlines()]
-        kept = [
-            n
-            for n, name in enumerate(lines[0])
-            if not name.startswith(("los_", "temporal_", "incidence", "track_", "mp_type"))
-        ]
+        other = ("los_", "temporal_", "incidence", "track_", "mp_type")
+        kept = [n for n, name in enumerate(lines[0]) if not name.startswith(other)]
         (target / f"EGMS_L3_{letter}.csv").write_text(
             "\n".join(",".join(line[n] for n in kept) for line in lines) + "\n"
         )
-    write_borrowed(tmp_path / "out", "up", Borrowed(folder=tmp_path / "U"), 0, 0.5, Mechanisms())
+    write(tmp_path / "out", tmp_path / "U", "up")
     np.testing.assert_array_equal(read_points(tmp_path / "out" / "up" / "EGMS_L3_U.csv").los[:, 2], 1)
     with pytest.raises(InputError, match=r"EGMS_L3_E\.csv: movement to the east"):
-        write_borrowed(tmp_path / "out", "east", Borrowed(folder=tmp_path / "E"), 0, 0.5, Mechanisms())
-
-
-def test_the_stage_puts_borrowed_cities_beside_the_others(folder, tmp_path):
-    small = {"band": "C", "buildings": 4, "seed": 1}
-    sections = {"cities": {"invented": small}, "showcase": small, "years": 1, "borrowed": {"town": {"folder": folder}}}
-    simulate(Simulate.model_validate(sections), tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out/cities").iterdir()) == ["invented", "town"]
-    header = (tmp_path / "out/cities/town/one.csv").open().readline()
-    assert header == (tmp_path / "out/cities/town/two.csv").open().readline()
-    assert arrow_csv.read_csv(tmp_path / "out/cities/town/one.csv").num_rows == BUILDINGS * EACH
+        write(tmp_path / "out", tmp_path / "E", "east")
 
 
 def test_files_that_are_refused_are_told_of_before_other_cities_are_made(tmp_path, monkeypatch):
@@ -249,12 +202,51 @@ def test_files_that_are_refused_are_told_of_before_other_cities_are_made(tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_one_name_for_two_cities_is_refused(folder):
+def test_one_name_for_two_cities_is_refused():
     small = {"band": "C", "buildings": 4, "seed": 1}
+    sections = {"cities": {"town": small}, "showcase": small, "borrowed": {"town": {"folder": "town"}}}
     with pytest.raises(ValueError, match="cities and borrowed both name town"):
-        Simulate.model_validate(
-            {"cities": {"town": small}, "showcase": small, "borrowed": {"town": {"folder": folder}}}
+        Simulate.model_validate(sections)
+
+
+@pytest.fixture
+def slots(tmp_path, monkeypatch):
+    """The stage, up to the borrowed cities; returns the slot of each."""
+
+    def write(names, lent):
+        written = {}
+        monkeypatch.setattr(
+            "plumbline.simulate.borrowed.city.write_borrowed",
+            lambda _, name, about, slot, *rest: written.update({name: slot}),
         )
+        for name in lent:
+            (tmp_path / "data/borrowed" / f"{name}.yaml").write_text("folder: points\n")
+        small = {"band": "C", "buildings": 4, "seed": 1}
+        section = {
+            "cities": {"c": small},
+            "showcase": small,
+            "borrowed": {name: {"folder": "points"} for name in names},
+        }
+        simulate(Simulate.model_validate(section), tmp_path / "out", 1)
+        return written
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plumbline.simulate.stage._write", lambda *_: None)
+    (tmp_path / "data/borrowed").mkdir(parents=True)
+    return write
+
+
+def test_a_further_city_changes_the_place_of_no_other(slots):
+    alone, more = slots(["town"], []), slots(["town", "area"], ["lent_1", "a_delivery"])
+    assert more["town"] == alone["town"]
+    assert len(set(more.values())) == len(more) == 4
+    assert min(more.values()) >= len(PLACES)
+
+
+@pytest.mark.parametrize("name", ["Town", "my-town", "stadt_köln", "a b"])
+def test_a_lent_city_with_a_name_that_params_would_refuse_is_refused(slots, name):
+    with pytest.raises(InputError, match=rf"data/borrowed/{name}\.yaml: .*'{name}'"):
+        slots([], [name])
 
 
 def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():

@@ -28,7 +28,7 @@ def causes(path, stated=None):
     return causes_of_city(read_causes(path, stated or {}), "EPSG:3035", RECORD)
 
 
-@pytest.mark.parametrize("name", ["c.gpkg", "c.geojson", "c.shp", "c.fgb"])
+@pytest.mark.parametrize("name", ["c.gpkg", "c.shp"])
 def test_lines_polygons_and_points_are_read_in_any_format_and_crs(tmp_path, name):
     for shape in (LINE, LINE.buffer(20), shapely.Point(EAST, NORTH)):
         frame = geopandas.GeoSeries([shape], crs="EPSG:3035").to_crs("EPSG:4326")

@@ -42,56 +42,49 @@ def test_labels_are_read_in_any_order_of_columns(tmp_path):
     }
 
 
-def test_the_difficulty_is_the_code_of_its_level_or_unknown(tmp_path):
-    rows = "a,0,,easy\nb,1,NE,hard\nc,1,SW,\nd,0,, medium \n"
-    labels = read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows))
-    assert labels["difficulty"].tolist() == [0, 2, -1, 1]
-    assert labels["difficulty"].dtype == "int8"
-    with pytest.raises(InputError, match=r"line 3, column difficulty: 'Hard' found, one of easy, medium, hard is need"):
-        read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows.replace("hard", "Hard")))
+ALL_COLUMNS = HEADER[:-1] + ",accepted,mechanism,difficulty\n"
 
 
-WHERE_AND_HOW = HEADER[:-1] + ",accepted,mechanism\n"
-
-
-def test_all_right_quadrants_and_the_mechanism_are_read(tmp_path):
-    """An empty cell: the quadrant alone; below category 1 nothing is passed on."""
+def test_all_right_quadrants_mechanism_and_difficulty_are_read(tmp_path):
+    """An empty cell: the quadrant alone, and unknown; below category 1 nothing but the difficulty is passed on."""
     rows = (
-        "a,2,NE,NE|SE,end\nb,1,SW,,\nc,0.1,NW,NW|NE,bowl\nd,9,NW, NW ,several\ne,1,SE,NE|NW|SW|SE, step \nf,0,,,none\n"
+        "a,2,NE,NE|SE,end,easy\nb,1,SW,,,\nc,0.1,NW,NW|NE,bowl,hard\nd,9,NW, NW ,several,\n"
+        "e,1,SE,NE|NW|SW|SE, step , medium \nf,0,,,none,\n"
     )
-    labels = read_labels(write(tmp_path, WHERE_AND_HOW + rows))
+    labels = read_labels(write(tmp_path, ALL_COLUMNS + rows))
+    assert labels["quadrant"].tolist() == ["NE", "SW", "", "NW", "SE", ""]
     assert labels["accepted"].tolist() == ["NE|SE", "SW", "", "NW", "NE|NW|SW|SE", ""]
     assert labels["mechanism"].tolist() == [1, -1, -1, 5, 2, -1]
-    assert labels["mechanism"].dtype == "int8"
+    assert labels["difficulty"].tolist() == [0, -1, 2, -1, 1, -1]
     assert list(no_labels().columns) == list(labels.columns)
-    assert no_labels()["mechanism"].dtype == "int8"
+    for table in (no_labels(), labels):
+        assert table["mechanism"].dtype == table["difficulty"].dtype == "int8"
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("e,2,NE,NW|SW,end", r"accepted: 'NW\|SW' found, quadrants with '\|' between them are needed, the one of"),
-        ("e,2,NE,NE|N,end", r"accepted: 'NE\|N' found"),
-        ("e,2,NE,NE;SE,end", "accepted: 'NE;SE' found"),
-        ("e,2,,NE|SE,end", "quadrant: '' found"),
-        (
-            "e,2,NE,NE|SE,ends",
-            "mechanism: 'ends' found, one of corner, end, step, bowl, bending, several is needed, or an",
-        ),
-        ("e,0.5,NE,NE,none", "mechanism: 'none' found"),
+        ("e,2,NE,NW|SW,end,", r"accepted: 'NW\|SW' found, quadrants with '\|' between them are needed, the one of"),
+        ("e,2,NE,NE|N,end,", r"accepted: 'NE\|N' found"),
+        ("e,2,NE,NE;SE,end,", "accepted: 'NE;SE' found"),
+        ("e,2,,NE|SE,end,", "quadrant: '' found"),
+        ("e,2,NE,NE|SE,ends,", "mechanism: 'ends' found, one of corner, end, step, bowl, bending, several is needed"),
+        ("e,0.5,NE,NE,none,", "mechanism: 'none' found"),
+        ("e,1,NE,,,Hard", "difficulty: 'Hard' found, one of easy, medium, hard is need"),
     ],
 )
-def test_a_bad_accepted_quadrant_or_mechanism_is_named_by_line(tmp_path, row, message):
+def test_a_bad_cell_of_the_optional_columns_is_named_by_line(tmp_path, row, message):
     with pytest.raises(InputError, match=rf"labels\.csv, line 3, column {message}"):
-        read_labels(write(tmp_path, WHERE_AND_HOW + "a,2,NE,NE|SE,end\n" + row + "\n"))
+        read_labels(write(tmp_path, ALL_COLUMNS + "a,2,NE,NE|SE,end,easy\n" + row + "\n"))
 
 
-def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
-    assert read_labels(write(tmp_path, HEADER + "a,0.4,NE\n"))["quadrant"].tolist() == [""]
-
-
-def test_a_last_line_without_end_is_whole(tmp_path):
-    assert len(read_labels(write(tmp_path, HEADER + GOOD[:-1] + "\ne,3,NW"))) == 5
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_last_line_without_end_is_read_with_a_warning(tmp_path, caplog, end):
+    """The decimals of a last severity, or a second accepted quadrant, may be cut off without another sign."""
+    assert len(read_labels(write(tmp_path, HEADER + GOOD + "e,3,NW" + end))) == 5
+    warning = "labels.csv: its last line has no line end. If the file was cut off, labels are missing"
+    assert (warning in caplog.text) == (not end)
+    assert ("5 are read, the last of building e." in caplog.text) == (not end)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +135,18 @@ def test_severities_of_another_unit_are_asked_about(tmp_path, caplog):
     )
 
 
-def test_files_that_are_no_labels_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"missing: severity_permille, quadrant; the header has building_id"):
-        read_labels(write(tmp_path, "building_id\na\n"))
-    with pytest.raises(InputError, match="no labels"):
-        read_labels(write(tmp_path, HEADER))
-    with pytest.raises(InputError, match="no such file"):
-        read_labels(tmp_path / "none.csv")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("building_id\na\n", "missing: severity_permille, quadrant; the header has building_id"),
+        (HEADER, "no labels"),
+        (None, "no such file"),
+    ],
+)
+def test_files_that_are_no_labels_are_refused(tmp_path, content, message):
+    path = tmp_path / "labels.csv" if content is None else write(tmp_path, content)
+    with pytest.raises(InputError, match=message):
+        read_labels(path)
 
 
 cells = st.one_of(
@@ -201,11 +199,17 @@ def test_nothing_else_is(name):
         matched([name, "12"], ["12", "H1"])
 
 
-def test_the_refusal_shows_what_both_files_call_them_with_their_blanks():
-    with pytest.raises(InputError, match=r"\('a ', 'b'\)\. Its buildings are called '0', '1', '2', '3', '4', …\. Mend"):
-        matched(["b", "a "], [str(number) for number in range(9)])
-
-
-def test_two_labels_of_one_building_are_refused():
-    with pytest.raises(InputError, match=r"labels\.csv: '12', '12\.0' are of one building of footprints\.geojson"):
-        matched(["12", "12.0", "13"], ["12", "13"])
+@pytest.mark.parametrize(
+    ("names", "there", "message"),
+    [
+        (
+            ["b", "a "],
+            [str(number) for number in range(9)],
+            r"\('a ', 'b'\)\. Its buildings are called '0', '1', '2', '3', '4', …\. Mend",
+        ),
+        (["12", "12.0", "13"], ["12", "13"], r"labels\.csv: '12', '12\.0' are of one building of footprints\.geojson"),
+    ],
+)
+def test_a_refusal_shows_what_the_files_call_the_buildings(names, there, message):
+    with pytest.raises(InputError, match=message):
+        matched(names, there)

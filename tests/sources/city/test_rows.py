@@ -22,16 +22,6 @@ def read(tmp_path, content: str, labelled=True):
     return read_profiles(tmp_path / "p.csv", labelled)
 
 
-def test_rows_of_different_lengths_come_back(tmp_path):
-    found = read_profiles(profiles(tmp_path / "p.csv", BUILDINGS), labelled=True)
-    assert len(found) == 3
-    assert found.offsets.tolist() == [0, 3, 5, 9]
-    for number, (pairs, (span, width, severity, location)) in enumerate(BUILDINGS):
-        np.testing.assert_array_equal(np.stack(found.of(number), axis=1), pairs)
-        sizes = (found.span_m, found.width_m, found.severity, found.location)
-        assert [values[number] for values in sizes] == [span, width, severity, location]
-
-
 def test_rows_without_labels_have_none(tmp_path):
     found = read_profiles(profiles(tmp_path / "p.csv", [(p, e[:2]) for p, e in BUILDINGS]), labelled=False)
     assert np.isnan(found.severity).all()
@@ -108,38 +98,30 @@ def test_a_bad_line_is_named_by_line_and_cell(tmp_path, key):
         read(tmp_path, f"0,1,5,4,0.5,1\n{line}\n0,1,5,4,0.5,1\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "units", "cell"),
-    [
-        ("0,2,5,4", ("m/m", "m"), 2),
-        ("-1e9,1,5,4", ("mm/m", "mm"), 1),
-        ("0,1,3,2,1e9,4", ("mm/m", "cm"), 5),
-    ],
-)
-def test_what_no_building_has_is_another_unit(tmp_path, line, units, cell):
-    (tmp_path / "p.csv").write_text(line + "\n")
-    with pytest.raises(InputError, match=rf"p\.csv, line 1, cell {cell}: "):
-        read_profiles(tmp_path / "p.csv", False, *units)
+BOTH = "0,1,5,4,0.5,1\n"
+REFUSED = {
+    "cut within its last line": ("0,0.5,3,-1.25,8,5\n0,0.5,3,1.25", False, "line 2: "),
+    "labels where none were stated": (BOTH.replace("0,1,", "0,1,2,3,"), False, "line 1, cell"),
+    "none where they were stated": ("0,1,2,3,8,5\n", True, "line 1, cell"),
+    "no lines": ("\n\n", True, "it has no lines"),
+    "slope in another unit": ("0,2,5,4\n", False, "line 1, cell 2: "),
+    "distance in another unit": ("-1e9,1,5,4\n", False, "line 1, cell 1: "),
+    "span in another unit": ("0,1,3,2,1e9,4\n", False, "line 1, cell 5: "),
+}
+UNITS = {"slope": ("m/m", "m"), "distance": ("mm/m", "mm"), "span": ("mm/m", "cm")}
 
 
-def test_a_file_cut_within_its_last_line_is_refused(tmp_path):
-    """`0,0.5,3,1.25` is what is left of a row, and a whole one as well."""
-    with pytest.raises(InputError, match=r"p\.csv, line 2: "):
-        read(tmp_path, "0,0.5,3,-1.25,8,5\n0,0.5,3,1.25", labelled=False)
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_file_that_is_not_what_was_stated_is_refused(tmp_path, key):
+    content, labelled, message = REFUSED[key]
+    (tmp_path / "p.csv").write_text(content)
+    with pytest.raises(InputError, match=rf"p\.csv(, |: ){message}"):
+        read_profiles(tmp_path / "p.csv", labelled, *UNITS.get(key.split()[0], ("mm/m", "m")))
 
 
-@pytest.mark.parametrize("labelled", [True, False])
-def test_labels_where_none_were_said_and_none_where_they_were_are_seen(tmp_path, labelled):
-    buildings = [(pairs, ends if not labelled else ends[:2]) for pairs, ends in BUILDINGS]
-    with pytest.raises(InputError, match=r"p\.csv, line 1, cell"):
-        read_profiles(profiles(tmp_path / "p.csv", buildings), labelled)
-
-
-def test_no_file_and_no_lines_are_refused(tmp_path):
+def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_profiles(tmp_path / "p.csv", True)
-    with pytest.raises(InputError, match="it has no lines"):
-        read(tmp_path, "\n\n")
 
 
 @FUZZ
@@ -161,13 +143,27 @@ def test_what_is_written_is_read(tmp_path, buildings):
 
 
 @FUZZ
-@given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(max_size=6), labelled=st.booleans())
-def test_any_bytes_anywhere_are_refused_or_read(tmp_path, position, junk, labelled):
+@given(
+    position=st.floats(0, 1, exclude_max=True),
+    junk=st.binary(max_size=6),
+    after=st.integers(0, 8) | st.just(10**6),
+    labelled=st.booleans(),
+)
+def test_any_bytes_anywhere_are_refused_by_name_or_taken_as_they_stand(tmp_path, position, junk, after, labelled):
     path = profiles(tmp_path / "p.csv", BUILDINGS)
     content = path.read_bytes()
     at = int(position * len(content))
-    path.write_bytes(content[:at] + junk + content[at + len(junk) :])
+    path.write_bytes(content[:at] + junk + content[at + after :])
     found = unless_refused(lambda: read_profiles(path, labelled), path)
-    if found is not None:
-        assert np.isfinite(found.slope).all()
-        assert (found.span_m > 0).all()
+    if found is None:
+        return
+    # Not read as text: a lone \r ends no line here, it is white space as a blank is.
+    lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    for row, line in enumerate(found.line.tolist()):
+        cells = [float(cell) for cell in lines[line - 1].rstrip(" \t\r,").split(",")]
+        ends = [
+            found.span_m[row],
+            found.width_m[row],
+            *([found.severity[row], found.location[row]] if labelled else []),
+        ]
+        assert cells == [*np.column_stack(found.of(row)).ravel(), *ends]

@@ -1,6 +1,5 @@
-"""Files too large to be read whole: only what lies where the points are is read."""
+"""Of files too large to be read whole, only what lies where the points are is read; where a moved city stands."""
 
-import gzip
 import json
 
 import geopandas
@@ -17,12 +16,11 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.footprints import area as area_module
-from plumbline.sources.footprints.area import MARGIN_M, Area, touching
+from plumbline.sources.footprints.area import MARGIN_M, Area, Ground, ground_of, touching
 from plumbline.sources.footprints.buildings import read_buildings
-from tests.sources.footprints.openstreetmap import pbf
+from tests.sources.footprints.drawn import CRS, osm_xml, save
 from tests.sources.make import EAST, NORTH, squares
 
-CRS = "EPSG:3035"
 HERE = Area.around(np.array([[EAST, NORTH]]), CRS)
 
 
@@ -40,33 +38,18 @@ def near_and_far() -> geopandas.GeoDataFrame:
     return both.to_crs("EPSG:4326")
 
 
-def write(path):
-    frame = near_and_far()
-    name = path.name.split(".", 1)[1]
-    texts = "".join(f'{one},"{shape.wkt}"\n' for one, shape in zip(frame["building_id"], frame.geometry, strict=True))
-    if name == "csv.gz":
-        path.write_bytes(gzip.compress(f"building_id,geometry\n{texts}".encode()))
-    elif name == "covering.parquet":
-        frame.to_parquet(path, write_covering_bbox=True, schema_version="1.1.0")
-    elif name == "wkb.parquet":
-        columns = {"building_id": frame["building_id"].to_list(), "geom": shapely.to_wkb(frame.geometry)}
-        pq.write_table(pa.table(columns), path)
-    elif name == "parquet":
-        frame.to_parquet(path)
-    elif name == "geojsonl":
-        frame.to_file(path, driver="GeoJSONSeq")
-    else:
-        frame.to_file(path)
-    return path
-
-
 KINDS = ["geojson", "geojsonl", "gpkg", "shp", "fgb", "csv.gz", "parquet", "wkb.parquet", "covering.parquet"]
 
 
 @pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_reaches_into_the_area_is_read(tmp_path, kind, caplog):
-    path = write(tmp_path / f"f.{kind}")
+    path, frame = tmp_path / f"f.{kind}", near_and_far()
+    if kind == "wkb.parquet":
+        columns = {"building_id": frame["building_id"].to_list(), "geom": shapely.to_wkb(frame.geometry)}
+        pq.write_table(pa.table(columns), path)
+    else:
+        save(frame, path)
     stated = {"*": Footprints(crs="EPSG:4326")} if kind in ("csv.gz", "wkb.parquet") else None
     read = read_buildings(path, CRS, stated=stated, area=HERE)
     assert sorted(read["building_id"]) == ["H0", "H1", "H2"]
@@ -80,21 +63,19 @@ def test_of_openstreetmap_too(tmp_path):
         first = 1 + 4 * number
         nodes += [(first + corner, lat, lon) for corner, (lon, lat) in enumerate(corners[:4])]
         ways.append((number, [first, first + 1, first + 2, first + 3, first], {"building": "yes"}))
-    (tmp_path / "f.osm.pbf").write_bytes(pbf(nodes, ways))
-    assert sorted(read_buildings(tmp_path / "f.osm.pbf", CRS, area=HERE)["building_id"]) == ["way/3", "way/4", "way/5"]
+    (tmp_path / "f.osm").write_text(osm_xml(nodes, ways))
+    assert sorted(read_buildings(tmp_path / "f.osm", CRS, area=HERE)["building_id"]) == ["way/3", "way/4", "way/5"]
 
 
 def test_a_file_of_another_place_is_refused(tmp_path):
-    path = write(tmp_path / "f.gpkg")
     elsewhere = Area.around(np.array([[EAST + 90_000, NORTH]]), CRS)
     with pytest.raises(InputError, match=r"f\.gpkg: no footprint lies within 500 m of the points"):
-        read_buildings(path, CRS, area=elsewhere)
+        read_buildings(save(near_and_far(), tmp_path / "f.gpkg"), CRS, area=elsewhere)
 
 
 def test_a_small_file_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(area_module, "LARGE_BYTES", 2**28)
-    monkeypatch.setattr(area_module, "LARGE_PACKED_BYTES", 2**28)
-    assert len(read_buildings(write(tmp_path / "f.gpkg"), CRS, area=HERE)) == 6
+    assert len(read_buildings(save(near_and_far(), tmp_path / "f.gpkg"), CRS, area=HERE)) == 6
 
 
 def test_large_ids_beside_a_gap_stay_what_they_are(tmp_path):
@@ -141,26 +122,53 @@ def test_whatever_lies_at_a_point_touches_the_area_in_any_crs(east, north, crs):
     assert not touching(np.array([None], object), bounds).any()
 
 
-@pytest.mark.parametrize("name", ["f.gpkg", "f.geojson", "f.fgb", "f.parquet", "f.csv.gz"])
-def test_longitudes_from_0_to_360_are_found_west_of_180(tmp_path, name):
-    """Apia, at 171.8 degrees west."""
-    crs = "EPSG:32702"
-    houses = shapely.box([420_000, 420_030, 460_000], 8_470_000, [420_010, 420_040, 460_010], 8_470_010)
-    frame = geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs=crs).to_crs(4326)
-    frame = frame.set_geometry(frame.translate(360.0))
-    path = tmp_path / name
-    if name.endswith("gz"):
-        texts = "".join(f'{one},"SRID=4326;{shape.wkt}"\n' for one, shape in zip("abc", frame.geometry, strict=True))
-        path.write_bytes(gzip.compress(f"building_id,geometry\n{texts}".encode()))
-    else:
-        (frame.to_parquet if name.endswith("parquet") else frame.to_file)(path)
-    found = read_buildings(path, crs, area=Area.around(np.array([[420_000, 8_470_000]]), crs))
-    assert found["building_id"].tolist() == ["a", "b"]
-    assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses[:2]).max() < 0.01
-
-
 @pytest.mark.parametrize(("crs", "latitude"), [("EPSG:3995", 90), ("EPSG:3413", 90), ("EPSG:3031", -90)])
 def test_an_area_about_a_pole_reaches_all_around(crs, latitude):
     found = Area.around(np.zeros((1, 2)), crs).bounds_in(pyproj.CRS(4326))
     assert (found[0], found[2]) == (-180, 180)
     assert latitude in (found[1], found[3])
+
+
+THERE = "EPSG:32756"
+
+
+def buildings(**columns):
+    boxes = shapely.box([0, 10, 20], 0, [4, 14, 24], 8)
+    return geopandas.GeoDataFrame({"building_id": list("abc"), **columns}, geometry=boxes, crs=CRS)
+
+
+def moved_city(**changes):
+    columns = {"ground_crs": THERE, "ground_easting": [1.0, 2.0, 3.0], "ground_northing": [4.0, 5.0, 6.5]}
+    return buildings(**(columns | changes))
+
+
+def test_a_city_that_was_not_moved_stands_where_it_lies():
+    found = ground_of(buildings(), CRS, "f")
+    assert found.crs == CRS
+    np.testing.assert_array_equal(found.centre, [[2, 4], [12, 4], [22, 4]])
+    incomplete = moved_city().drop(columns="ground_crs")
+    np.testing.assert_array_equal(ground_of(incomplete, CRS, "f").centre, found.centre)
+
+
+def test_a_moved_city_stands_where_its_columns_say():
+    found = ground_of(moved_city(), CRS, "f")
+    assert isinstance(found, Ground)
+    assert found.crs == THERE
+    np.testing.assert_array_equal(found.centre, [[1, 4], [2, 5], [3, 6.5]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ground_crs": [THERE, THERE, CRS]}, "column ground_crs: EPSG:3035, EPSG:32756 found; one projected CRS"),
+        ({"ground_crs": "EPSG:4326"}, "column ground_crs: EPSG:4326 found"),
+        ({"ground_crs": "nowhere"}, "column ground_crs: nowhere found"),
+        ({"ground_crs": None}, "column ground_crs: (None|nan) found"),
+        ({"ground_easting": [1.0, np.nan, 2.0]}, "columns ground_easting, ground_northing: nan, 5.0 found in row 2"),
+        ({"ground_northing": ["1", "2", "x"]}, "columns ground_easting, ground_northing: 3.0, x found in row 3"),
+        ({"ground_northing": [1.0, np.inf, 2.0]}, "columns ground_easting, ground_northing: 2.0, inf found in row 2"),
+    ],
+)
+def test_columns_that_say_no_place_are_refused(changes, message):
+    with pytest.raises(InputError, match=f"f of town: {message}"):
+        ground_of(moved_city(**changes), CRS, "f of town")

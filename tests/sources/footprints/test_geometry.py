@@ -89,17 +89,13 @@ def test_a_polygon_whose_ground_is_in_doubt_is_not_certain(polygon, doubt):
         assert found == pytest.approx(doubt, abs=1e-6)
 
 
-def winged(size, wing):
-    """A triangle, `size` wide and high, whose sides cross at its top into a wing of 2 `wing`^2."""
-    half = size / 2
-    return shapely.Polygon([(0, 0), (size, 0), (half - wing, size + 2 * wing), (half + wing, size + 2 * wing)])
-
-
 @pytest.mark.parametrize(
     ("size", "wing", "certain"), [(10, 0.2, True), (10, 0.24, False), (1, 0.04, True), (1, 0.06, False)]
 )
 def test_a_wing_of_the_wrong_sense_goes_if_it_is_below_a_tenth_of_a_square_metre_and_a_hundredth(size, wing, certain):
-    repaired, doubt, found = repair(winged(size, wing))
+    """A triangle whose sides cross at its top into a wing."""
+    left, top = size / 2 - wing, size + 2 * wing
+    repaired, doubt, found = repair(shapely.Polygon([(0, 0), (size, 0), (left, top), (left + 2 * wing, top)]))
     assert doubt == pytest.approx(2 * wing**2, rel=1e-3)
     assert found is certain
     assert repaired.area == pytest.approx(size**2 / 2, rel=1e-5)

@@ -21,27 +21,38 @@ def ids_of(values, column=None, name="building_id"):
     return named.ids.tolist(), named.assigned
 
 
-def test_ids_are_the_text_of_the_column():
-    assert ids_of(["a", " b", "007"]) == (["a", " b", "007"], 0)
-    assert ids_of([7, 8]) == (["7", "8"], 0)
-    assert ids_of([7.0, 8.0]) == (["7", "8"], 0)
-    assert ids_of([7.5, 8.0]) == (["7.5", "8.0"], 0)
-    assert ids_of(["a", "b"], "identification", "identifica") == (["a", "b"], 0)
+@pytest.mark.parametrize(
+    ("values", "ids", "assigned"),
+    [
+        (["a", " b", "007"], ["a", " b", "007"], 0),
+        ([7, 8], ["7", "8"], 0),
+        ([7.0, 8.0], ["7", "8"], 0),
+        ([7.5, 8.0], ["7.5", "8.0"], 0),
+        ([1.0, np.nan, 3.0], ["1", "B0000002", "3"], 1),
+        ([None, "B0000001", "B0000001_2"], ["B0000001_3", "B0000001", "B0000001_2"], 1),
+    ],
+    ids=str,
+)
+def test_ids_are_the_text_of_the_column(values, ids, assigned):
+    assert ids_of(values) == (ids, assigned)
 
 
 @pytest.mark.parametrize("empty", [None, "", "  ", np.nan])
-def test_a_building_without_an_id_is_named_after_its_place_and_that_is_said(empty, caplog):
-    with caplog.at_level("WARNING", "plumbline"):
-        assert ids_of(["a", empty, "b"]) == (["a", "B0000002", "b"], 1)
+def test_a_building_without_an_id_is_named_after_its_place_with_a_warning(empty, caplog):
+    assert ids_of(["a", empty, "b"]) == (["a", "B0000002", "b"], 1)
     assert "f.gpkg: feature 2 (B0000002) without a value in column building_id" in caplog.text
 
 
-def test_a_missing_whole_number_leaves_the_others_whole():
-    assert ids_of([1.0, np.nan, 3.0]) == (["1", "B0000002", "3"], 1)
-
-
-def test_a_name_that_is_taken_is_not_given_again():
-    assert ids_of([None, "B0000001", "B0000001_2"]) == (["B0000001_3", "B0000001", "B0000001_2"], 1)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["A", "B\0001", "B\0002"], "feature 2 .*NUL"),
+        ([1.0, 2.0, 2.0**53 + 2], "feature 3: 9007199254740994 found, a decimal"),
+    ],
+)
+def test_ids_that_an_output_would_cut_or_that_are_not_exact_are_refused(values, message):
+    with pytest.raises(InputError, match=rf"f\.gpkg: column building_id: {message}"):
+        ids_of(values)
 
 
 @given(st.lists(st.sampled_from([None, "", "a", "b", "B0000001", "B0000002", "B0000002_2"]), min_size=1, max_size=6))
@@ -58,6 +69,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(InputError, match=r"f\.gpkg: column osm is missing; it has building_id"):
         ids_of(["a"], "osm")
     assert ids_of([1, 2], name="other") == (["B0000001", "B0000002"], 2)
+    assert ids_of(["a", "b"], "identification", "identifica") == (["a", "b"], 0)
 
 
 def chosen(frame, rows=None):
@@ -70,17 +82,21 @@ def test_building_id_counts_in_any_case_before_all_others(name):
     assert chosen({"id": [1, 2], "@id": ["way/1", "way/2"], name: ["a", "b"]}) == (name, ["a", "b"])
 
 
-def test_without_it_the_first_known_column_that_tells_all_apart_counts_and_is_named(caplog):
+@pytest.mark.parametrize(
+    ("columns", "name", "ids"),
+    [
+        ({"fid": [5, 6], "OSM_ID": ["7", "8"], "floors": [1, 2]}, "OSM_ID", ["7", "8"]),
+        ({"fid": [5, 6], "@id": ["way/1", "way/2"]}, "@id", ["way/1", "way/2"]),
+        ({"id": ["a", "a"], "fid": [7, 8]}, "fid", ["7", "8"]),
+        ({"id": ["a", None], "fid": [7, 8]}, "fid", ["7", "8"]),
+        ({"id": ["a", " "], "fid": [7, 8]}, "fid", ["7", "8"]),
+        ({"id": ["a", "a"]}, None, ["B0000001", "B0000002"]),
+    ],
+)
+def test_without_it_the_first_known_column_that_tells_all_apart_counts_and_is_named(caplog, columns, name, ids):
     with caplog.at_level("INFO", "plumbline"):
-        assert chosen({"fid": [5, 6], "OSM_ID": ["7", "8"], "floors": [1, 2]}) == ("OSM_ID", ["7", "8"])
-    assert "f.gpkg: buildings are named by the column OSM_ID" in caplog.text
-    assert chosen({"fid": [5, 6], "@id": ["way/1", "way/2"]}) == ("@id", ["way/1", "way/2"])
-
-
-@pytest.mark.parametrize("values", [["a", "a", "b"], ["a", None, "b"], ["a", " ", "b"]])
-def test_a_column_that_does_not_tell_all_apart_is_passed_over(values):
-    assert chosen({"id": values, "fid": [7, 8, 9]}) == ("fid", ["7", "8", "9"])
-    assert chosen({"id": values}) == (None, ["B0000001", "B0000002", "B0000003"])
+        assert chosen(columns) == (name, ids)
+    assert name is None or f"f.gpkg: buildings are named by the column {name}" in caplog.text
 
 
 def test_only_buildings_have_to_be_told_apart(caplog):

@@ -10,8 +10,9 @@ from plumbline.params import Product
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.footprints.pages import Page, read_page
 from plumbline.sources.points.read import read_points
-from tests.sources.footprints.test_cases import CASES, CRS
-from tests.sources.make import squares
+from tests.sources.footprints.drawn import CRS, geojson, moved, save, warnings_in
+from tests.sources.footprints.test_cases import CASES
+from tests.sources.make import squares, zipped
 
 HEAD, TAIL = '{"type": "FeatureCollection"', "}"
 NEXT = {"rel": "next", "href": "https://example.org/items?offset=20"}
@@ -95,16 +96,6 @@ def test_a_page_is_read_with_a_warning_of_both_numbers(tmp_path, caplog, name):
     assert f"{name}: not complete: 20 features of 36 that the server has. Ask for the rest in pages" in caplog.text
 
 
-@pytest.fixture
-def path(tmp_path):
-    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.geojson")
-    return tmp_path / "f.geojson"
-
-
-def add(path, text):
-    path.write_text(path.read_text().rstrip()[:-1] + text + "}")
-
-
 @pytest.mark.parametrize(
     ("said", "warning"),
     [
@@ -122,21 +113,17 @@ def add(path, text):
         ({"remark": "runtime error: out of memory"}, r"the server broke off (runtime error: out of memory)"),
     ],
 )
-def test_what_a_file_has_counts(path, caplog, said, warning):
-    add(path, members(**said))
-    assert len(read_buildings(path, CRS)) == 3
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+def test_what_a_file_has_counts(tmp_path, caplog, said, warning):
+    assert len(read_buildings(geojson(tmp_path / "f.geojson", map(moved, range(3)), after=said), CRS)) == 3
+    warned = warnings_in(caplog)
     assert len(warned) == (0 if warning is None else 1)
     assert all(warning in message for message in warned)
 
 
 @pytest.mark.parametrize(("asked", "said"), [("maxFeatures=3", True), ("count=3", True), ("maxFeatures=50", False)])
 def test_a_zip_of_geoserver_has_the_limit_of_its_request(tmp_path, caplog, asked, said):
-    squares().rename(columns={"building_id": "id"}).to_file(tmp_path / "f.shp")
-    with zipfile.ZipFile(tmp_path / "f.zip", "w") as archive:
-        for part in tmp_path.glob("f.*"):
-            if part.suffix != ".zip":
-                archive.write(part, part.name)
+    path = save(squares().rename(columns={"building_id": "id"}), tmp_path / "f.zip")
+    with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("wfsrequest.txt", f"https://example.org/wfs?{asked}&outputFormat=SHAPE-ZIP")
     read_buildings(tmp_path / "f.zip", CRS)
     assert (
@@ -144,26 +131,15 @@ def test_a_zip_of_geoserver_has_the_limit_of_its_request(tmp_path, caplog, asked
     ) == said
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_points_are_warned_of_too(tmp_path, caplog, zipped):
-    days = {f"D2020{month:02}01": 0.5 for month in range(1, 11)}
-    about = {
-        "CODE": "a",
-        "HEIGHT": 3.0,
-        "H_STDEV": 1.0,
-        "VEL": 0.0,
-        "V_STDEV": 0.1,
-        "COHERENCE": 0.9,
-        "EFF_AREA": 1.0,
-        **days,
-    }
+@pytest.mark.parametrize("packed", [False, True])
+def test_points_are_warned_of_too(tmp_path, caplog, packed):
+    columns = ("CODE", "HEIGHT", "H_STDEV", "VEL", "V_STDEV", "COHERENCE", "EFF_AREA")
+    about = dict.fromkeys((*columns, *(f"D2020{month:02}01" for month in range(1, 11))), 0.5)
     point = {"type": "Feature", "properties": about, "geometry": {"type": "Point", "coordinates": [12.5, 41.9]}}
-    said = {"type": "FeatureCollection", "numberMatched": 9, "numberReturned": 1, "features": [point]}
     path = tmp_path / "p.geojson"
-    path.write_text(json.dumps(said))
-    if zipped:
-        with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
-            archive.write(path, path.name)
-        path = tmp_path / "p.zip"
+    path.write_text(
+        json.dumps({"type": "FeatureCollection", "numberMatched": 9, "numberReturned": 1, "features": [point]})
+    )
+    path = zipped(tmp_path / "p.zip", {path.name: path.read_bytes()}) if packed else path
     read_points(path, {"*": Product(incidence_deg=38.0, heading_deg=350.0)})
     assert caplog.text.count(f"{path.name}: not complete: 1 features of 9 that the server has") == 1

@@ -81,29 +81,38 @@ def test_the_table_may_be_named_in_other_letters(given):
     assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
-def silent(**columns):
-    """Write texts in their encoding, and state none."""
+RUSSIAN, WINDOWS = 0xC9, 0x03
+STATED = {
+    "code page": (["Привет", "Ёлка", "Н"], "cp1251", RUSSIAN, None),
+    "plain": (["a", "b", "c"], "UTF-8", WINDOWS, None),
+    "UTF-8 under Windows": (["Höhe", "b", "Straße"], "UTF-8", WINDOWS, "'Höhe'"),
+    "UTF-8 under Russian": (["Ёлка", "b", "c"], "UTF-8", RUSSIAN, "'Ёлка'"),
+}
+"""What the texts are -> texts, encoding, language that the .dbf states, and the text that the warning shows."""
+
+
+def silent(names, encoding, language=None):
+    """Write texts in their encoding, without a .cpg; `language` is stated in the .dbf."""
 
     def change(folder):
-        encoding = columns["encoding"]
-        squares().assign(NAME=columns["names"]).to_file(folder / "f.shp", encoding=encoding)
+        squares().assign(NAME=names).to_file(folder / "f.shp", encoding=encoding)
         (folder / "f.cpg").unlink()
+        if language is not None:
+            content = bytearray((folder / "f.dbf").read_bytes())
+            content[29] = language
+            (folder / "f.dbf").write_bytes(content)
 
     return change
 
 
-def test_texts_are_told_by_their_bytes(given, caplog):
-    names = ["Höhe Straße", "Δρόμος", "a"]
-    read = read_buildings(given(silent(names=names, encoding="UTF-8")), CRS, id_column="NAME")
+@pytest.mark.parametrize(
+    ("names", "encoding"), [(["Höhe Straße", "Δρόμος", "a"], "UTF-8"), (["Café – 1", "œuvre", "a"], "cp1252")]
+)
+def test_texts_are_utf_8_by_their_bytes_or_windows_1252_with_a_warning(given, caplog, names, encoding):
+    read = read_buildings(given(silent(names=names, encoding=encoding)), CRS, id_column="NAME")
     assert read["building_id"].tolist() == names
-    assert "encoding" not in caplog.text
-
-
-def test_texts_that_are_not_utf_8_are_read_as_windows_1252_and_that_is_said(given, caplog):
-    names = ["Café – 1", "œuvre", "a"]
-    read = read_buildings(given(silent(names=names, encoding="cp1252")), CRS, id_column="NAME")
-    assert read["building_id"].tolist() == names
-    assert "does not state their encoding: 'Café – 1' is read as Windows-1252" in caplog.text
+    warning = "does not state their encoding: 'Café – 1' is read as Windows-1252"
+    assert (warning in caplog.text) == (encoding == "cp1252")
 
 
 def test_bytes_that_windows_1252_lacks_cost_no_building(given, caplog):
@@ -125,15 +134,15 @@ def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
     assert [name.strip() for name in read["building_id"]] == ["Höhe 1", "Höhe 2", "Café"]
 
 
-def test_a_language_that_the_table_states_counts(given, caplog):
-    def state(folder):
-        silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")(folder)
-        content = bytearray((folder / "f.dbf").read_bytes())
-        content[29] = 0xC9  # Russian Windows
-        (folder / "f.dbf").write_bytes(content)
-
-    assert read_buildings(given(state), CRS, id_column="NAME")["building_id"].tolist() == ["Привет", "Ёлка", "Н"]
-    assert "encoding" not in caplog.text
+@pytest.mark.parametrize(("names", "encoding", "language", "word"), STATED.values(), ids=STATED)
+def test_a_language_that_the_table_states_counts_unless_the_texts_are_utf_8(
+    given, caplog, names, encoding, language, word
+):
+    assert (
+        read_buildings(given(silent(names, encoding, language)), CRS, id_column="NAME")["building_id"].tolist() == names
+    )
+    assert ("states another code page" in caplog.text) == (word is not None)
+    assert (word or "") in caplog.text
 
 
 LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from plumbline.core.compass import Frames, frames
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
-from plumbline.params import Borrowed
+from plumbline.params import Borrowed, Ingest
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.borrowed.track import LEAST_EPOCHS, Copy, Setting, write_track
 from plumbline.simulate.city import (
@@ -35,13 +35,12 @@ from plumbline.simulate.structure.layout import CORNERS, CityLayout, standing_co
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels
 from plumbline.sources.city.files import find_unlabelled
+from plumbline.sources.city.tiles import open_products
 from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, Ground, ground_of
 from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
 from plumbline.sources.footprints.ids import ID
 from plumbline.sources.points.formats.egms import CRS
-from plumbline.sources.points.read import open_product, read_product
-from plumbline.sources.points.recognise import recognise
-from plumbline.sources.points.source import PointSource, ProductFile
+from plumbline.sources.points.read import read_product
 
 Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
@@ -79,16 +78,22 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         )
     files = find_unlabelled(about.folder)
     with _told_where(name):
-        recognised, sources = _open(files.products, about)
-        buildings = read_buildings(files.footprints, sources[0].crs, stated=about.footprints)
+        opened = open_products(files.products, Ingest(products=about.products))
+        crs = opened[0][1].crs
+        buildings = read_buildings(files.footprints, crs, stated=about.footprints)
+    for path, (_, source) in zip(files.products, opened, strict=True):
+        if len(source.epochs) < LEAST_EPOCHS:
+            raise InputError(
+                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed."
+            )
     layout, origin = borrowed_layout(buildings)
-    start = min(source.epochs[0] for source in sources)
+    start = min(source.epochs[0] for _, source in opened)
     setting = Setting(
         layout=layout,
         origin=origin,
-        moved=origin if sources[0].crs == CRS else np.array(place(slot)),
+        moved=origin if crs == CRS else np.array(place(slot)),
         start=start,
-        length_days=float((max(source.epochs[-1] for source in sources) - start).astype(int)),
+        length_days=float((max(source.epochs[-1] for _, source in opened) - start).astype(int)),
         band=about.band,
         buffer_m=about.buffer_m,
     )
@@ -104,9 +109,9 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
 
     evidence, count = no_evidence(len(buildings)), 0
     names = _file_names(files.products)
-    for number, file in enumerate(track(recognised, len(recognised), name)):
+    for number, (file, _) in enumerate(track(opened, len(opened), name)):
         with _told_where(name):
-            points = read_product(file, sources[0].crs)
+            points = read_product(file, crs)
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
                 f"{file.path}: movement to the east, with nothing of what goes up or down. A borrowed city is written "
@@ -119,14 +124,14 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
             f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
             f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them."
         )
-    ground = ground_of(buildings, sources[0].crs, str(files.footprints))
+    ground = ground_of(buildings, crs, str(files.footprints))
     for number, copy in enumerate(copies, 1):
         suffix = "" if number == 1 else f"{BETWEEN_COPIES}{number}"
         identifiers = [f"{identifier}{suffix}" for identifier in buildings[ID]]
         _write_truth(copy, identifiers, HEIGHT in buildings.columns, setting, evidence, ground)
     log.info(
         "%s: %d buildings, %d points of %d products, %d copies, %.0f s",
-        *(name, len(buildings), count, len(sources), len(copies), time.monotonic() - began),
+        *(name, len(buildings), count, len(opened), len(copies), time.monotonic() - began),
     )
 
 
@@ -167,24 +172,6 @@ def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, which: NDArray[
     east = frame.centre[which, :1] + x * cos - y * sin
     north = frame.centre[which, 1:] + x * sin + y * cos
     return np.asarray(shapely.distance(polygon[:, None], shapely.points(east, north)).argmin(axis=1), np.intp)
-
-
-def _open(products: list[Path], about: Borrowed) -> tuple[list[ProductFile], list[PointSource]]:
-    files: list[ProductFile] = []
-    sources: list[PointSource] = []
-    for path in products:
-        files.append(recognise(path, about.products))
-        source = open_product(files[-1], sources[0].crs if sources else None)
-        if sources and source.crs != sources[0].crs:
-            raise InputError(
-                f"{path}: coordinates in {source.crs}, those of {products[0]} in {sources[0].crs}. One CRS is needed."
-            )
-        if len(source.epochs) < LEAST_EPOCHS:
-            raise InputError(
-                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed."
-            )
-        sources.append(source)
-    return files, sources
 
 
 def _file_names(products: list[Path]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from pyproj.exceptions import ProjError
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
-from plumbline.sources.city.window import Window
+from plumbline.sources.city.window import Window, parse_day
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.buildings import check_crs, reprojected
 from plumbline.sources.footprints.open import read_vector
@@ -144,28 +143,20 @@ def _about(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, floa
     Raises:
         InputError: one of its cells is not understood.
     """
-    where, given = (
-        f"{path}: feature {number}",
-        {name: str(one).strip() for name, one in cells.items() if not pd.isna(one)},
+    where = f"{path}: feature {number}"
+    texts = {name: text for name, cell in cells.items() if not pd.isna(cell) and (text := str(cell).strip())}
+    since, until = (
+        parse_day(f"{where}: {name}", texts[name][:10] if name in texts else None) for name in ("from", "until")
     )
-    since, until = (_day(where, name, given.get(name)) for name in ("from", "until"))
-    reach = given.get("reach_m") or None
     try:
-        reach_m = None if reach is None else float(reach)
+        reach_m = float(texts["reach_m"]) if "reach_m" in texts else None
     except ValueError:
         reach_m = np.nan
     if reach_m is not None and not 0 < reach_m < np.inf:
-        raise InputError(f"{where}: reach_m {reach!r} found. Give metres above 0, or leave the cell empty.")
+        raise InputError(f"{where}: reach_m {texts['reach_m']!r} found. Give metres above 0, or leave the cell empty.")
     if since and until and since > until:
         raise InputError(f"{where}: from {since} is after until {until}. Swap the two.")
-    return given.get("name") or f"cause {number}", reach_m, Window(since, until)
-
-
-def _day(where: str, name: str, text: str | None) -> date | None:
-    try:
-        return date.fromisoformat(text[:10]) if text else None
-    except ValueError:
-        raise InputError(f"{where}: {name} {text!r} is no date. Write it as 2023-01-31.") from None
+    return texts.get("name") or f"cause {number}", reach_m, Window(since, until)
 
 
 def _misses(window: Window, record: Window) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
-from io import BytesIO
 from pathlib import Path
 
 from plumbline.core.console import log
@@ -13,7 +12,8 @@ from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
 from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
-from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR
+from plumbline.sources.footprints.shapefile import PARTS
+from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR, unpacked_suffix
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
 
@@ -22,7 +22,6 @@ SIMULATED = ("simulate", "cities")
 """Folder, in that of a project's data, of the cities that the stage `simulate` has written."""
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
-PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 TEXTS = (".txt", ".tsv", ".dat")
 """Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
 NOTES = (".md", ".dvc", ".xml")
@@ -129,7 +128,7 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
     footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
         suffix = path.suffix.lower()
-        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS_OF_SHAPEFILE:
+        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS:
             continue
         if path.stem.lower().startswith(NOT_PRODUCTS):
             log.info("%s: passed over, its name begins like that of labels", path)
@@ -139,7 +138,7 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
             footprints.append(path)
         elif (suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)) or path.name.lower().endswith(".csv.gz"):
             products.append(file)
-        elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
+        elif unpacked_suffix(path.name) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
             footprints.append(path)
         elif suffix == ".zip":
             products.append(file)
@@ -162,28 +161,23 @@ def _is_folder_of_footprints(folder: Path) -> bool:
 
 def _is_packed_footprints(path: Path) -> bool:
     """Return whether a csv, gzip or zip holds footprints."""
-    if path.name.startswith(".") or _unpacked_suffix(path) in VECTOR_SUFFIXES:
+    if path.name.startswith(".") or unpacked_suffix(path.name) in VECTOR_SUFFIXES:
         return True
     file = OpenedFile(path)
     return _holds_outlines(file) or (path.suffix.lower() == ".zip" and _is_zipped_vector(file))
 
 
-def _unpacked_suffix(path: Path) -> str:
-    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
-
-
 def _holds_outlines(file: OpenedFile) -> bool:
     """Return whether a csv, packed or not, holds footprints: lines of JSON, as Microsoft's, or outlines as text."""
     name = file.path.name.lower()
-    if not (name.endswith((".csv", ".csv.gz")) or (name.endswith(".zip") and _has_one_table(file))):
+    tables = (
+        [member for member in zip_members(file) if member.lower().endswith(".csv")] if name.endswith(".zip") else []
+    )
+    if not name.endswith((".csv", ".csv.gz")) and len(tables) != 1:
         return False
     start = file.start if name.endswith(".csv") else file.table_start
     text = start[:LOOKED_AT].decode("utf-8-sig", "replace").lstrip(SEPARATOR)
     return text.startswith("{") or has_outlines(text)
-
-
-def _has_one_table(file: OpenedFile) -> bool:
-    return sum(name.lower().endswith(".csv") for name in zip_members(file)) == 1
 
 
 def _is_zipped_vector(file: OpenedFile) -> bool:
@@ -212,7 +206,12 @@ def point_files(given: Sequence[Path], option: str = "--points", footprints: boo
         elif path.is_dir():
             files = _in_folder(path, option)
         elif not path.exists() and has_magic(str(path)):
-            files = _fitting(path, option)
+            fitting = map(Path, glob(str(path), recursive=True))  # noqa: PTH207  # absolute patterns, too
+            files = [OpenedFile(file) for file in sorted(fitting) if file.is_file()]
+            if not files:
+                raise InputError(
+                    f"{option} {path}: no file fits this pattern. Correct it, or give the files or their folder."
+                )
         else:
             files = [OpenedFile(path)]
         for file in files:
@@ -236,21 +235,12 @@ def _in_folder(folder: Path, option: str) -> list[OpenedFile]:
     return products
 
 
-def _fitting(pattern: Path, option: str) -> list[OpenedFile]:
-    files = sorted(path for path in map(Path, glob(str(pattern), recursive=True)) if path.is_file())  # noqa: PTH207  # absolute ones, too
-    if not files:
-        raise InputError(
-            f"{option} {pattern}: no file fits this pattern. Correct it, or give the files or their folder."
-        )
-    return [OpenedFile(path) for path in files]
-
-
 def _is_answer(file: OpenedFile) -> bool:
     """Return whether a table holds predictions or labels, as an earlier `--output` leaves beside the points."""
     if file.path.suffix.lower() != ".csv":
         return False
     product = find_csv(file)
     if product.is_plain:
-        return ANSWERS in BytesIO(file.start).readline(2**16)
+        return ANSWERS in file.start.partition(b"\n")[0]
     with product.open() as stream:
         return ANSWERS in stream.readline(2**16)

@@ -6,11 +6,10 @@ import os
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from functools import partial, reduce
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import geopandas
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, read_json, write_json
-from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
+from plumbline.core.jobs import AnyJob, alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.checks import check_overlap, warn_of_datum
@@ -59,12 +58,13 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
     buildings.attrs["source_crs"] = about["footprints_crs"]
-    own = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
-    samples = [_sample_of(path, own[path]) for path in city.products]
+    parts = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
+    reports = {path: [read_json(part.folder / PART) for part in parts[path]] for path in city.products}
+    samples = [_sample_of(path, parts[path], reports[path]) for path in city.products]
     names = [str(path) for path in city.products]
-    twice = sorted({own.name for own in samples if [one.name for one in samples].count(own.name) > 1})
-    if twice:
-        raise InputError(f"{city.folder}: two products are named {twice[0]}. Give each a name of its own.")
+    repeated = sorted(name for name, count in Counter(sample.name for sample in samples).items() if count > 1)
+    if repeated:
+        raise InputError(f"{city.folder}: two products are named {repeated[0]}. Give each a name of its own.")
     check_distinct(samples, names)
     warn_of_datum(samples, names, params.products)
     simulated = is_simulated(city.folder)
@@ -74,25 +74,20 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     )
     borrowed = city.name if simulated else None
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
-    tiles: dict[str, Counter[str]] = {}
+    points: Counter[tuple[str, str]] = Counter()
     tracks = []
     for file, sample in zip(planned.products, samples, strict=True):
         path = file.path
-        told = [read_json(part.folder / PART) for part in own[path]]
-        sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
+        sizes = reduce(Sizes.plus, (Sizes(*report["sizes"]) for report in reports[path]))
         warn_of_unit(path, sizes, can_state_units(file))
-        tracks.append(_describe_track(path, sample, told))
-        for one in told:
+        tracks.append(_describe_track(path, sample, reports[path]))
+        for part, report in zip(parts[path], reports[path], strict=True):
             for kind in (POINTS, HALO):
-                for tile, count in one[kind].items():
-                    tiles.setdefault(tile, Counter())[kind] += count
-        for part in own[path]:
-            for kind in (POINTS, HALO):
+                points.update({(tile, kind): count for tile, count in report[kind].items()})
                 _link(part.folder / kind, out / kind)
     for kind in ("buildings", "labels", NEIGHBOURS):
         _link(folder / kind, out / kind)
-    for path in sorted((out / "buildings").iterdir()):
-        tiles.setdefault(path.stem, Counter())
+    tiles = sorted({tile for tile, _ in points} | {path.stem for path in (out / "buildings").iterdir()})
     write_json(
         out / CITY,
         {
@@ -101,43 +96,42 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
             "footprints": city.footprints.name,
             "labels": city.labels.name if city.labels else None,
             "tracks": tracks,
-            "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
+            "tiles": {tile: {kind: points[tile, kind] for kind in (POINTS, HALO)} for tile in tiles},
         },
     )
-    kept = sum(track["points"] for track in tracks)
-    log.info("%s: %d points, %d buildings, %d labelled", city.name, kept, about["buildings"], about["labelled"])
+    count = sum(track["points"] for track in tracks)
+    log.info("%s: %d points, %d buildings, %d labelled", city.name, count, about["buildings"], about["labelled"])
 
 
-def _sample_of(path: Path, own: Sequence[Part]) -> Track:
+def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, Any]]) -> Track:
     """Return the sample of a product's points that its parts kept for comparisons, without series.
 
     Raises:
         InputError: it has none, or none that the quality filter let through.
     """
-    told = [read_json(part.folder / PART) for part in own]
-    epochs = np.array(told[0]["epochs"], "datetime64[D]")
-    samples = [track for part in own if (track := load_sample(part.folder, epochs)) is not None]
-    if not any(count for one in told for count in one[POINTS].values()):
-        dropped = _total(told)
+    if not any(count for report in reports for count in report[POINTS].values()):
+        dropped = _count_dropped(reports)
         raise InputError(
             f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
             " there. Change the bounds of section ingest in params.yaml, or leave the file out."
         )
-    return concatenate_tracks(samples)
+    epochs = np.array(reports[0]["epochs"], "datetime64[D]")
+    samples = (load_sample(part.folder, epochs) for part in parts)
+    return concatenate_tracks([sample for sample in samples if sample is not None])
 
 
-def _total(told: Sequence[dict[str, Any]]) -> Counter[str]:
+def _count_dropped(reports: Sequence[dict[str, Any]]) -> Counter[str]:
     total: Counter[str] = Counter()
-    for one in told:
-        total.update(one["dropped"])
+    for report in reports:
+        total.update(report["dropped"])  # a sum of Counters would lose the rules that dropped nothing
     return total
 
 
-def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _describe_track(path: Path, sample: Track, reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Describe a track for `city.json` and the audit."""
-    dropped = _total(told)
-    points = sum(count for one in told for count in one[POINTS].values())
-    values_T = np.array([one["values"] for one in told], np.int64).sum(axis=0)
+    dropped = _count_dropped(reports)
+    points = sum(count for report in reports for count in report[POINTS].values())
+    values_T = np.array([report["values"] for report in reports], np.int64).sum(axis=0)
     kept_T = observed(str(path), sample.epochs, values_T)
     epochs: NDArray[np.datetime64] = sample.epochs[kept_T]
     steps = np.diff(epochs).astype(int)
@@ -153,7 +147,7 @@ def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -
         "last_epoch": str(epochs[-1]),
         "revisit_days": int(np.median(steps)) if len(steps) else 0,
         "longest_gap_days": int(steps.max(initial=0)),
-        "notes": told[0]["notes"],
+        "notes": reports[0]["notes"],
         "missing_share": round(1 - float(values_T.sum()) / max(points * len(epochs), 1), 6),
         "los": [round(float(value), 5) for value in sample.los.mean(0)],
     }
@@ -194,28 +188,24 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
             do not overlap, or a label is of a building that is not there.
     """
     with alone(STAGE):
-        _ingest(cities, params, out, workers)
-
-
-def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None) -> None:
-    plan = cut_parts(cities, params)
-    run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
-    workers = workers or cores()
-    little = sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES
-    if little and workers > 1:
-        _read_here(plan, workers + 1)
-    else:
-        run_jobs(read_city, plan.cities, 1, "footprints")
-        run_jobs(read_part, plan.parts, 1 if little else workers, STAGE)
-    workers = 1 if little else workers
-    read_without_repeated(plan, workers)
-    with atomic_folder(out) as temporary:
-        for city in plan.cities:
-            assemble(city, plan, temporary / city.files.name)
-        for rows in plan.profiles:
-            place_profiles(rows, temporary / rows.files.name / CITY)
-    for work in plan.work.values():
-        clear(work)
+        plan = cut_parts(cities, params)
+        run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
+        workers = workers or cores()
+        if sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES:
+            _run_in_threads(read_city, plan.cities, workers)
+            _run_in_threads(read_part, plan.parts, workers)
+            workers = 1
+        else:
+            run_jobs(read_city, plan.cities, 1, "footprints")
+            run_jobs(read_part, plan.parts, workers, STAGE)
+        read_without_repeated(plan, workers)
+        with atomic_folder(out) as temporary:
+            for city in plan.cities:
+                assemble(city, plan, temporary / city.files.name)
+            for rows in plan.profiles:
+                place_profiles(rows, temporary / rows.files.name / CITY)
+        for work in plan.work.values():
+            clear(work)
 
 
 def _size(path: Path) -> int:
@@ -226,42 +216,12 @@ def _size(path: Path) -> int:
         return sum(member.file_size for member in archive.infolist())
 
 
-def _read_here(plan: IngestPlan, threads: int) -> None:
-    """Read cities and parts in threads of this process: footprints while points are parsed, one product beside another.
-
-    Cities stand in the queue before parts, so a part that waits for one never waits for itself. The first failure ends
-    all others at their next block; of several, that of the first in the queue is told.
-
-    Raises:
-        InputError: as `read_city` and `read_part`.
-    """
-    stop = Event()
-    cities = {city.folder: city for city in plan.cities if not city.folder.exists()}
+def _run_in_threads(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], threads: int) -> None:
+    """Call `work` on every job that has no folder yet; the first failure of them, in their order, ends the others."""
+    left = undone(jobs, STAGE)
     with ThreadPoolExecutor(threads) as pool:
-        reading = {folder: pool.submit(read_city, city) for folder, city in cities.items()}
-        futures = list(reading.values())
-        for part in undone(plan.parts, STAGE):
-            ready = reading[part.city].result if part.city in reading else _nothing
-            futures.append(pool.submit(read_part, part, ready, partial(_go_on, stop)))
-        try:
-            for future in track(as_completed(futures), len(futures), STAGE, finished=True):
-                future.result()
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            for future in futures:
-                if not future.cancelled() and isinstance(error := future.exception(), InputError):
-                    raise error from None
-            raise
-
-
-def _go_on(stop: Event) -> None:
-    if stop.is_set():
-        raise CancelledError
-
-
-def _nothing() -> None:
-    """Do nothing: the part waits for no reading of its city."""
+        for _ in track(pool.map(work, left), len(left), STAGE, finished=True):
+            pass
 
 
 def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
@@ -272,23 +232,23 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
     """
     again = []
     for path in {part.file.path: None for part in plan.parts}:
-        own = [part for part in plan.parts if part.file.path == path]
-        seen = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
-        ends = np.cumsum([len(one) for one in seen])
-        bad = repeats(np.concatenate([one[:, 1] for one in seen]))
-        is_shared = bool(repeats(np.concatenate([one[:, 0] for one in seen])[~bad]).any())
-        if bad.any():
+        parts = [part for part in plan.parts if part.file.path == path]
+        identities = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in parts]
+        ends = np.cumsum([len(rows) for rows in identities])
+        is_repeated = repeats(np.concatenate([rows[:, 1] for rows in identities]))
+        is_shared = bool(repeats(np.concatenate([rows[:, 0] for rows in identities])[~is_repeated]).any())
+        if is_repeated.any():
             log.warning(
                 "%s: %d points repeat the identifier and the place of an earlier one and are left out.",
                 path,
-                int(bad.sum()),
+                int(is_repeated.sum()),
             )
         if is_shared:
             log.warning(NUMBERED_ANEW, path)
-        for part, rows, end in zip(own, np.split(bad, ends[:-1]), ends, strict=True):
-            told = read_json(part.folder / PART)
+        for part, rows, end in zip(parts, np.split(is_repeated, ends[:-1]), ends, strict=True):
+            report = read_json(part.folder / PART)
             # The part tells whether it was read again, the notes do not: a kill may come between the two.
-            if rows.sum() == told["dropped"].get("duplicate_id", 0) and is_shared == told["numbered"]:
+            if rows.sum() == report["dropped"].get("duplicate_id", 0) and is_shared == report["numbered"]:
                 continue
             with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
                 np.save(note, np.flatnonzero(rows))

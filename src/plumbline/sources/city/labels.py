@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from pathlib import Path
 
 import geopandas
@@ -16,7 +17,7 @@ from plumbline.core.compass import BETWEEN_QUADRANTS, QUADRANTS
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, MECHANISMS, category
-from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.csv_lines import dialect, open_rows
 from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import CsvFile
@@ -60,9 +61,17 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     if missing:
         raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
-    table = read_columns(product, header, columns)
+    table = read_columns(product, header, columns, check_end=False)
     if not len(table):
         raise InputError(f"{product}: it has a header, but no labels.")
+    if not _has_last_line_end(product):
+        log.warning(
+            "%s: its last line has no line end. If the file was cut off, labels are missing, or the last one is not "
+            "whole: %d are read, the last of building %s. Compare, or download it again.",
+            product,
+            len(table),
+            table["building_id"][-1],
+        )
     ids = _text(table, "building_id")
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
     quadrant = _text(table, "quadrant", strip=True)
@@ -127,6 +136,11 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     )
 
 
+def _has_last_line_end(product: CsvFile) -> bool:
+    with open_rows(product) as stream:
+        return deque(stream, maxlen=1)[-1].endswith((b"\n", b"\r"))
+
+
 def _includes(accepted: str, quadrant: str) -> bool:
     names = accepted.split(BETWEEN_QUADRANTS)
     return quadrant in names and set(names) <= set(QUADRANTS)
@@ -166,8 +180,9 @@ def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: ND
 def no_labels() -> pd.DataFrame:
     """Return an empty table of labels; columns and types as of `read_labels`."""
     columns = {"building_id": object, "severity_permille": float, "quadrant": object, ACCEPTED: object}
-    columns |= {MECHANISM: np.int8, DIFFICULTY: np.int8}
-    return pd.DataFrame({name: np.zeros(0, kind) for name, kind in columns.items()})
+    return pd.DataFrame(columns=[*columns, MECHANISM, DIFFICULTY]).astype(
+        {**columns, MECHANISM: np.int8, DIFFICULTY: np.int8}
+    )
 
 
 def _text(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:

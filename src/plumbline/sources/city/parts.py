@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,8 +28,8 @@ from plumbline.sources.city.tiles import (
     CityPlan,
     Tiles,
     cells,
+    open_products,
     read_city,
-    recognise_products,
     tile_name,
 )
 from plumbline.sources.points.missing import Sizes, sizes_of
@@ -68,18 +68,14 @@ class Part:
     params: Ingest
 
 
-def read_part(
-    part: Part, ready: Callable[[], object] = lambda: None, go_on: Callable[[], object] = lambda: None
-) -> None:
+def read_part(part: Part) -> None:
     """Read, filter and write the points of a part.
 
     Beside its folder, `repeated.npy` says which rows to leave out, and `numbered.json` that its points are called by
     their rows, and by which number the first.
 
     Args:
-        part: what to read.
-        ready: returns as soon as the city's folder is there; called when points are to be written, not before.
-        go_on: called before each block; raises where reading is to end.
+        part: what to read; the folder of its city is there.
 
     Raises:
         InputError: the reader refuses the file.
@@ -90,12 +86,11 @@ def read_part(
     numbered_file = part.folder.with_name(f"{part.folder.name}-{NUMBERED}")
     first_number = read_json(numbered_file)["first"] if numbered_file.exists() else None
     with atomic_folder(part.folder) as out:
-        pile, seen, samples = _Pile(out, part, ready), [np.zeros((0, 2), np.uint64)], []
+        pile, seen, samples = _Pile(out, part), [np.zeros((0, 2), np.uint64)], []
         row, values_T = 0, np.zeros(len(source.epochs), np.int64)
         sizes = Sizes(0, 0, 0)
         dropped: Counter[str] = Counter()
         for block in source.blocks():
-            go_on()
             seen.append(np.column_stack([identity(block.point_id), place_identity(block)]))
             if first_number is not None:
                 block = replace(block, point_id=numbered(first_number + row, len(block)))
@@ -184,8 +179,8 @@ def _tiles(city: Path) -> Tiles:
 class _Pile:
     """Points waiting to be written to files by tile."""
 
-    def __init__(self, out: Path, part: Part, ready: Callable[[], object]) -> None:
-        self.out, self.part, self.ready, self.turn, self.bytes = out, part, ready, 0, 0
+    def __init__(self, out: Path, part: Part) -> None:
+        self.out, self.part, self.turn, self.bytes = out, part, 0, 0
         self.waiting: list[Track] = []
         self.counts: dict[str, dict[str, int]] = {POINTS: {}, HALO: {}}
         self.near: Track | None = None
@@ -203,7 +198,6 @@ class _Pile:
         """Write the waiting points, one file for each tile."""
         if not self.waiting:
             return
-        self.ready()
         city = self.part.city
         jobs: dict[tuple[str, int], list[tuple[Track, NDArray[np.intp]]]] = {}
         tiles = _tiles(city)
@@ -286,7 +280,8 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
     plans, result = [], []
     for city in found:
         own = asked[city.name]
-        files, crs = recognise_products(city.products, own)
+        opened = open_products(city.products, own)
+        files, crs = [file for file, _ in opened], opened[0][1].crs
         plans.append(CityPlan(work[city.name] / "city", city, own, files, crs))
         sampled = max(1, max(path.stat().st_size for path in city.products) // SAMPLED_BYTES)
         for product, file in enumerate(files):

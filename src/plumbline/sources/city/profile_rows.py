@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -24,10 +25,10 @@ from plumbline.sources.city.files import (
     LABELS,
     NOT_PRODUCTS,
     NOTES,
-    PARTS_OF_SHAPEFILE,
 )
 from plumbline.sources.files.opened import product_params
 from plumbline.sources.footprints.open import VECTOR_SUFFIXES
+from plumbline.sources.footprints.shapefile import PARTS
 
 MAX_LOCATION = 4
 """Codes of four quadrants, counted from 0 or from 1."""
@@ -79,8 +80,7 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         return f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", int(bad[0]) + 1
-    problem = _problem(values, form)
-    if problem is not None:
+    if (problem := _problem(values, form)) is not None:
         return problem
     padded = line.rstrip(b" \t\r\n").endswith(b",")
     if form.labelled and padded and len(cells) >= 4 and _problem(values, replace(form, labelled=False)) is None:
@@ -91,10 +91,9 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
 
 def _number(cell: str) -> float:
     """Return a cell as a number; NaN if it is not one."""
-    try:
+    with suppress(ValueError):
         return float(cell.replace("_", "?"))
-    except ValueError:
-        return math.nan
+    return math.nan
 
 
 def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
@@ -245,7 +244,7 @@ def _refuse(path: Path, line: int, found: str, cell: int | None = None) -> NoRet
     raise InputError(f"{path}, line {line}{place}: {found}.")
 
 
-OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})
+OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS})
 """What somebody may have meant to be read beside profile rows; other files are passed over."""
 
 

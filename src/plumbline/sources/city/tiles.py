@@ -22,7 +22,7 @@ from plumbline.sources.crs import check_asked
 from plumbline.sources.footprints.buildings import buildings_table, read_buildings
 from plumbline.sources.points.read import open_product
 from plumbline.sources.points.recognise import recognise
-from plumbline.sources.points.source import ProductFile
+from plumbline.sources.points.source import PointSource, ProductFile
 
 HALO_M = 20.0
 """Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""
@@ -123,9 +123,9 @@ class CityPlan:
     files: CityFiles
     params: Ingest
     products: list[ProductFile]
-    """Those of `files`, in their order; see `recognise_products`."""
+    """Those of `files`, in their order; see `open_products`."""
     crs: str
-    """Of the points; see `recognise_products`."""
+    """Of the points; see `open_products`."""
 
 
 def read_city(plan: CityPlan) -> None:
@@ -153,6 +153,8 @@ def read_city(plan: CityPlan) -> None:
     centre = shapely.get_coordinates(shapely.centroid(geometry))
     tiles, index = make_tiles(centre, shapely.bounds(geometry), plan.params.tile_m)
     tree = shapely.STRtree(geometry)
+    counts = {name: len(value) if isinstance(value, list) else value for name, value in buildings.attrs.items()}
+    counts.pop("source_crs")
     of_label = index[[row_of[name] for name in labelled]]
     with atomic_folder(plan.folder) as out:
         np.savez(out / TILES, side_m=tiles.side_m, cell=tiles.cell, reach=tiles.reach)
@@ -170,7 +172,7 @@ def read_city(plan: CityPlan) -> None:
                 "footprints_crs": buildings.attrs["source_crs"],
                 "buildings": len(buildings),
                 "labelled": len(labels),
-                "footprints_said": _said(buildings),
+                "footprints_said": counts,
                 "area_km2": round(shapely.convex_hull(shapely.multipoints(centre)).area / 1e6, 6),
             },
         )
@@ -200,29 +202,21 @@ def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near:
     pq.write_table(pa.table({"row": np.concatenate([own, other]), "wkb": pa.array(wkb, pa.binary())}), path)
 
 
-def recognise_products(products: Sequence[Path], params: Ingest) -> tuple[list[ProductFile], str]:
-    """Recognise each product, and return the projected CRS for all points: that of the first product.
-
-    The others are asked for in that.
+def open_products(products: Sequence[Path], params: Ingest) -> list[tuple[ProductFile, PointSource]]:
+    """Recognise and open each product; all have the projected CRS of the first one.
 
     Raises:
         InputError: a product is refused, or has coordinates in another projection.
     """
     check_asked(params.crs)
-    first = recognise(products[0], params.products)
-    files, crs = [first], open_product(first, params.crs).crs
-    for path in products[1:]:
-        files.append(recognise(path, params.products))
-        other = open_product(files[-1], crs).crs
-        if other != crs:
-            raise InputError(f"{path}: coordinates in {other}, those of {products[0]} are in {crs}. One CRS is needed.")
-    return files, crs
-
-
-def _said(buildings: geopandas.GeoDataFrame) -> dict[str, int]:
-    """Return the decisions of the reader of footprints, as counts."""
-    counts = {}
-    for name, value in buildings.attrs.items():
-        if name != "source_crs" and isinstance(value, int | list | tuple):
-            counts[name] = value if isinstance(value, int) else len(value)
-    return counts
+    opened: list[tuple[ProductFile, PointSource]] = []
+    for path in products:
+        file = recognise(path, params.products)
+        source = open_product(file, opened[0][1].crs if opened else params.crs)
+        opened.append((file, source))
+        if source.crs != opened[0][1].crs:
+            raise InputError(
+                f"{path}: coordinates in {source.crs}, those of {products[0]} are in {opened[0][1].crs}. One CRS is "
+                "needed."
+            )
+    return opened

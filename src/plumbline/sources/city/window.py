@@ -86,16 +86,19 @@ def parse_window(since: str | None, until: str | None) -> Window:
     Raises:
         InputError: one of them is no day, or they are in the wrong order.
     """
-    return Window(_day("since", since), _day("until", until))
+    return Window(parse_day("since:", since), parse_day("until:", until))
 
 
-def _day(name: str, text: str | None) -> date | None:
-    if text is None:
-        return None
+def parse_day(name: str, text: str | None) -> date | None:
+    """Return the day that a text is; None without one.
+
+    Raises:
+        InputError: it is none; the message begins with the name.
+    """
     try:
-        return date.fromisoformat(text)
+        return None if text is None else date.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{name}: {text!r} is no date. Write year, month and day, as 2023-01-31.") from None
+        raise InputError(f"{name} {text!r} is no date. Write year, month and day, as 2023-01-31.") from None
 
 
 def _are(count: int) -> str:

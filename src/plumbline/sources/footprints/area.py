@@ -9,14 +9,12 @@ from typing import NamedTuple
 import geopandas
 import numpy as np
 import pandas as pd
-import pyproj
 import shapely
 from numpy.typing import NDArray
 from pyproj import CRS, Transformer
-from pyproj.exceptions import ProjError
+from pyproj.exceptions import CRSError, ProjError
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import turn_in
 
 LARGE_BYTES = 2**28
 """From here on a file is read by area: some hundred thousand footprints as GeoJSON."""
@@ -37,8 +35,6 @@ class Area:
     bounds: Bounds
     """m, in `crs`."""
     crs: str
-    turns: int = 0
-    """Whole turns by which a file counts its longitudes further: 1 west of 180 degrees, where they go from 0 to 360."""
 
     @classmethod
     def around(cls, positions: NDArray[np.floating], crs: str) -> Area | None:
@@ -52,13 +48,10 @@ class Area:
 
     def of_file(self, path: Path) -> Area | None:
         """Return the area itself if a file, or a folder's files together, is too large to be read whole; else None."""
-        files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
         packed = bool(files) and files[0].suffix.lower() in PACKED
-        return (
-            self
-            if sum(one.stat().st_size for one in files) >= (LARGE_PACKED_BYTES if packed else LARGE_BYTES)
-            else None
-        )
+        large = LARGE_PACKED_BYTES if packed else LARGE_BYTES
+        return self if sum(file.stat().st_size for file in files) >= large else None
 
     def bounds_in(self, crs: CRS | None) -> Bounds | None:
         """Return the bounds in another CRS, easting or longitude first; None if they cannot be computed."""
@@ -66,14 +59,13 @@ class Area:
             return None
         try:
             way = Transformer.from_crs(self.crs, crs, always_xy=True)
-            found = way.transform_bounds(*self.bounds, densify_pts=STEPS)
+            bounds = way.transform_bounds(*self.bounds, densify_pts=STEPS)
         except ProjError:
             return None
         # West beyond east: the area lies across the 180th meridian, and one box cannot hold it.
-        if not (np.isfinite(found).all() and found[0] <= found[2]):
+        if not (np.isfinite(bounds).all() and bounds[0] <= bounds[2]):
             return None
-        further = self.turns * (turn_in(crs) or 0.0)
-        return found[0] + further, found[1], found[2] + further, found[3]
+        return bounds
 
     def __str__(self) -> str:
         west, south, east, north = self.bounds
@@ -132,16 +124,13 @@ def one_crs(named: list[str], source: str) -> str:
     Raises:
         InputError: none, several, or what is no projected CRS.
     """
-    if len(named) != 1 or not _is_projected(named[0]):
+    try:
+        is_projected = len(named) == 1 and CRS.from_user_input(named[0]).is_projected
+    except CRSError:
+        is_projected = False
+    if not is_projected:
         raise InputError(
             f"{source}: column {GROUND_CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; one projected CRS is "
             "needed for all footprints. Correct it, or remove the three columns ground_*."
         )
     return named[0]
-
-
-def _is_projected(name: str) -> bool:
-    try:
-        return bool(pyproj.CRS.from_user_input(name).is_projected)
-    except pyproj.exceptions.CRSError:
-        return False

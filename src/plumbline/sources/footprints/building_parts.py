@@ -6,6 +6,7 @@ the building none.
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -21,18 +22,18 @@ from plumbline.sources.footprints.ids import SAME_M, text_of
 from plumbline.sources.footprints.selection import FeatureFilter, Objects
 from plumbline.sources.globe import joined
 
-OSM_BUILDING, OSM_PART = "building", re.compile(r"building[:_]?p(a(rt?)?)?")
+OSM_BUILDING, OSM_PART = re.compile("building"), re.compile(r"building[:_]?p(a(rt?)?)?")
 """Columns of OpenStreetMap's keys: `building:part`, whose name formats change and cut."""
 KINDS = re.compile(r"type|kind|class|subtype|code|feature|feature_?type")
 PART_KIND = re.compile(r"building[_: ]?part")
 """Columns that say what a feature is, and how they name a part: Overture, Tilezen, Protomaps, OpenHistoricalMap."""
 COURTYARD_KIND = "courtyard"
 """Drawn as a polygon of its own, as Los Angeles County does; it is no building."""
-PART_FLAG, WITH_PARTS = "is_building_part", ("has_parts", "hide_3d")
+PART_FLAG, WITH_PARTS = re.compile("is_building_part"), re.compile("has_parts|hide_3d")
 """Columns of yes and no: of OpenHistoricalMap; of a building that has parts (Overture, OpenMapTiles)."""
 PARENT = re.compile(r"(parent|building|root)[_:]?id")
 """Column in which a part names its building, by the value of that one's column `id`."""
-ID = "id"
+ID = re.compile("id")
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows of the first and of the second polygon of each pair."""
 NO = ("", "no", "0", "false", "none", "nan")
@@ -43,20 +44,13 @@ and of the smaller of two, from which they may be one building."""
 
 def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
     """Return (F,) which features say that they are a part of a building."""
-    named = {str(name).casefold(): name for name in frame.columns}
-    found = np.zeros(len(frame), bool)
-    for name in (own for own in named if OSM_PART.fullmatch(own)):
-        found |= _says_yes(frame[named[name]]) & (
-            ~_says_yes(frame[named[OSM_BUILDING]]) if OSM_BUILDING in named else True
-        )
+    parts = (_says_yes(frame, OSM_PART) & ~_says_yes(frame, OSM_BUILDING)) | _says_yes(frame, PART_FLAG)
     for kind in _kinds(frame):
-        found |= np.asarray(kind.str.fullmatch(PART_KIND))
-    if PART_FLAG in named:
-        found |= _says_yes(frame[named[PART_FLAG]])
-    for name in (one for one in named if PARENT.fullmatch(one) and ID in named):
-        (own, _), (parent, empty) = text_of(frame[named[ID]]), text_of(frame[named[name]])
-        found |= ~empty & np.isin(parent, own) & (parent != own)
-    return found
+        parts |= np.asarray(kind.str.fullmatch(PART_KIND))
+    for ids, parents in itertools.product(_columns(frame, ID), _columns(frame, PARENT)):
+        (own, _), (parent, empty) = text_of(ids), text_of(parents)
+        parts |= ~empty & np.isin(parent, own) & (parent != own)
+    return parts
 
 
 def parts_in_outlines(frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -67,25 +61,25 @@ def parts_in_outlines(frame: pd.DataFrame, geometry: Objects, usable: NDArray[np
     Args:
         frame: the features. geometry: (F,) polygons where usable.
     """
-    found = np.zeros(len(frame), bool)
+    is_passed_over = np.zeros(len(frame), bool)
     for kind in _kinds(frame):
-        found |= np.asarray(kind == COURTYARD_KIND)
-    parts = is_part(frame) & usable & ~found
-    outlines = np.flatnonzero(~parts & ~found & usable)
+        is_passed_over |= np.asarray(kind == COURTYARD_KIND)
+    parts = is_part(frame) & usable & ~is_passed_over
+    outlines = np.flatnonzero(~parts & ~is_passed_over & usable)
+    with_parts = _says_yes(frame, WITH_PARTS)
     if not len(outlines):
         return np.zeros(len(frame), bool)
+    if not (parts | with_parts).any():
+        return is_passed_over
+    whole = shapely.make_valid(geometry[outlines])
     if parts.any():
         middles = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
-        within, _ = shapely.STRtree(shapely.make_valid(geometry[outlines])).query(middles, predicate="intersects")
-        found[np.flatnonzero(parts)[within]] = True
-    with_parts = np.zeros(len(frame), bool)
-    for name in (one for one in frame.columns if str(one).casefold() in WITH_PARTS):
-        with_parts |= _says_yes(frame[name])
+        within, _ = shapely.STRtree(whole).query(middles, predicate="intersects")
+        is_passed_over[np.flatnonzero(parts)[within]] = True
     if with_parts.any():
-        whole = shapely.make_valid(geometry[outlines])
         inner, outer = _nested(whole, at_one_place(whole))
-        found[outlines[inner[with_parts[outlines[outer]]]]] = True
-    return found
+        is_passed_over[outlines[inner[with_parts[outlines[outer]]]]] = True
+    return is_passed_over
 
 
 def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
@@ -155,12 +149,20 @@ def at_one_place(geometry: Objects) -> Pairs:
 
 def _kinds(frame: pd.DataFrame) -> list[pd.Series]:
     """Return the columns that say what a feature is, in small letters."""
-    named = {str(name).casefold(): name for name in frame.columns}
-    return [frame[named[name]].astype(str).str.casefold() for name in named if KINDS.fullmatch(name)]
+    return [values.astype(str).str.casefold() for values in _columns(frame, KINDS)]
 
 
-def _says_yes(values: pd.Series) -> NDArray[np.bool_]:
-    return np.asarray(values.notna() & ~values.astype(str).str.strip().str.casefold().isin(NO))
+def _columns(frame: pd.DataFrame, name: re.Pattern[str]) -> list[pd.Series]:
+    """Return the columns of a name, in any case of letters."""
+    return [frame[column] for column in frame.columns if name.fullmatch(str(column).casefold())]
+
+
+def _says_yes(frame: pd.DataFrame, name: re.Pattern[str]) -> NDArray[np.bool_]:
+    """Return (F,) which features have a yes in a column of that name."""
+    yes = np.zeros(len(frame), bool)
+    for values in _columns(frame, name):
+        yes |= np.asarray(values.notna() & ~values.astype(str).str.strip().str.casefold().isin(NO))
+    return yes
 
 
 def whole_at_180(crs: pyproj.CRS | None, geometry: Objects) -> Objects:

@@ -123,16 +123,18 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
     roughly = frame.to_crs(crs)
     if frame.crs == roughly.crs:
         return roughly
-    shown = _is_finite(roughly.geometry.to_numpy())
+    shown = np.isfinite(shapely.get_coordinates(roughly.geometry)).all()
     for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
         try:
-            ways = [_way(one, other) for one, other in itertools.pairwise(steps)]
+            ways = [
+                Transformer.from_crs(*pair, always_xy=True, allow_ballpark=False) for pair in itertools.pairwise(steps)
+            ]
         except ProjError:
             continue
         geometry = frame.geometry.to_numpy()
         for way in ways:
             geometry = _moved(geometry, way)
-        if not shown or _is_finite(geometry):
+        if not shown or np.isfinite(shapely.get_coordinates(geometry)).all():
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
     log.warning(
         "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
@@ -145,10 +147,6 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
     return roughly
 
 
-def _way(source: object, target: object) -> Transformer:
-    return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
-
-
 def _moved(geometry: NDArray[np.object_], way: Transformer) -> NDArray[np.object_]:
     """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
     moved, high = geometry.copy(), shapely.has_z(geometry)
@@ -157,10 +155,6 @@ def _moved(geometry: NDArray[np.object_], way: Transformer) -> NDArray[np.object
         geometry[high], lambda x, y, z: (*way.transform(x, y), z), include_z=True, interleaved=False
     )
     return moved
-
-
-def _is_finite(geometry: object) -> bool:
-    return bool(np.isfinite(shapely.get_coordinates(geometry)).all())
 
 
 HEIGHT = "height_m"
@@ -257,10 +251,10 @@ def _without_parts(
     if not parts.any():
         return frame, geometry
     log.info("%s: %d parts of buildings are passed over; their buildings are drawn, too.", path, parts.sum())
-    kept = frame[~parts].reset_index(drop=True)
-    # Overture's parts have it, for the building that they are of.
-    unused = [name for name in (ID,) if name in kept and kept[name].isna().all()]
-    return kept.drop(columns=unused), geometry[~parts]
+    others = frame[~parts].reset_index(drop=True)
+    if ID in others and others[ID].isna().all():  # Overture's parts have it, for the building that they are of
+        others = others.drop(columns=ID)
+    return others, geometry[~parts]
 
 
 def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:

@@ -95,19 +95,18 @@ def _buildings(model: Mapping[str, Any]) -> Iterator[Named]:
 
 def _ground(shapes: list[dict[str, Any]], corners: Ring) -> shapely.Geometry:
     """Return the ground surfaces of the finest level of detail that has them; else level 0; else all faces."""
-    shapes = [shape for shape in shapes if shape["type"] in DEPTH]
-    for level in sorted({_level(shape) for shape in shapes}, reverse=True):
-        faces = [face for shape in shapes if _level(shape) == level for face, kind in _faces(shape) if kind == GROUND]
-        if faces:
-            return flat([_rings(face, corners) for face in faces])
-    flats = [face for shape in shapes if _level(shape) < 1 for face, _ in _faces(shape)]
-    if flats:
-        return flat([_rings(face, corners) for face in flats])
-    return whole([_rings(face, corners) for shape in shapes for face, _ in _faces(shape)])
-
-
-def _level(shape: Mapping[str, Any]) -> float:
-    return float(shape.get("lod", 0))
+    faces = [
+        (float(shape.get("lod", 0)), face, kind)
+        for shape in shapes
+        if shape["type"] in DEPTH
+        for face, kind in _faces(shape)
+    ]
+    for level in sorted({level for level, _, _ in faces}, reverse=True):
+        ground = [_rings(face, corners) for lod, face, kind in faces if lod == level and kind == GROUND]
+        if ground:
+            return flat(ground)
+    outlines = [_rings(face, corners) for lod, face, _ in faces if lod < 1]
+    return flat(outlines) if outlines else whole([_rings(face, corners) for _, face, _ in faces])
 
 
 def _faces(shape: Mapping[str, Any]) -> Iterator[tuple[Any, str | None]]:

@@ -33,9 +33,8 @@ class Repaired(NamedTuple):
     @property
     def certain(self) -> NDArray[np.bool_]:
         """(B,) whether `geometry` is a valid polygon of the same ground, whatever the rule."""
-        area = shapely.area(self.geometry)
-        little = self.doubt_m2 <= np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * area)
-        return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
+        most = np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * shapely.area(self.geometry))
+        return np.asarray(self.likely & (self.doubt_m2 <= most))
 
     @property
     def likely(self) -> NDArray[np.bool_]:
@@ -51,10 +50,8 @@ def repair_polygons(geometry: NDArray[np.object_]) -> Repaired:
     The doubt is the area that a ring encloses more than once or against its own sense, that lies in two parts or two
     holes at once, or in a hole outside of its shell.
     """
-    answers = [_draw_anew(polygon) for polygon in geometry]
-    drawn = np.empty(len(answers), object)
-    drawn[:] = [ground for ground, _ in answers]
-    return Repaired(drawn, np.array([doubt for _, doubt in answers], float))
+    drawn, doubt_m2 = zip(*map(_draw_anew, geometry), strict=True)
+    return Repaired(np.array(drawn, object), np.array(doubt_m2, float))
 
 
 def _draw_anew(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
@@ -132,24 +129,13 @@ def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
     tall = np.flatnonzero(shapely.has_z(geometry) & (shapely.get_num_geometries(geometry) > 1))
     for row in tall:
         faces = shapely.get_parts(geometry[row])
+        faces = faces[~shapely.is_empty(faces)]
         ground = shapely.force_2d(faces)
         lying = shapely.area(ground) > MIN_PART_M2
-        if not any(_height(face) > WALL_M for face in faces[~lying]):
-            continue
-        solid[row] = True
-        flat[row] = _ground(ground[lying & shapely.is_valid(ground)])
+        if any(np.ptp(shapely.get_coordinates(face, include_z=True)[:, 2]) > WALL_M for face in faces[~lying]):
+            solid[row] = True
+            flat[row] = _without_remains(shapely.union_all(ground[lying & shapely.is_valid(ground)]))
     return flat, solid
-
-
-def _height(face: shapely.Geometry) -> float:
-    z = shapely.get_coordinates(face, include_z=True)[:, 2]
-    return float(z.max(initial=-np.inf) - z.min(initial=np.inf))
-
-
-def _ground(faces: Objects) -> shapely.Geometry:
-    parts = shapely.get_parts(shapely.union_all(faces))
-    parts = parts[(shapely.get_dimensions(parts) == 2) & (shapely.area(parts) > MIN_PART_M2)]
-    return parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
 
 
 MIN_AREA_M2 = 0.01
@@ -174,11 +160,9 @@ def take_polygons(geometry: Objects) -> Objects:
 
 
 def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
-    if shape.is_empty:
-        return []
-    if shape.geom_type in ("MultiPolygon", "GeometryCollection"):
-        return [polygon for part in shapely.get_parts(shape) for polygon in _polygons(part)]
-    return [shape] if shape.geom_type == "Polygon" else []
+    parts = shapely.get_parts(shape) if shape.geom_type in ("MultiPolygon", "GeometryCollection") else []
+    inner = [polygon for part in parts for polygon in _polygons(part)]
+    return [shape] if shape.geom_type == "Polygon" and not shape.is_empty else inner
 
 
 def unlike_polygons(geometry: Objects) -> Objects:
@@ -194,16 +178,13 @@ def unlike_polygons(geometry: Objects) -> Objects:
 
 def unwrap(geometry: Objects) -> Objects:
     """Unwrap multipolygons of one part to polygons; several parts are one building and stay. Empty parts go."""
-    multiple = np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.MULTIPOLYGON)
-    parts, owner = shapely.get_parts(geometry[multiple], return_index=True)
-    filled = ~shapely.is_empty(parts)
-    parts, owner = parts[filled], owner[filled]
-    count = np.bincount(owner, minlength=len(multiple))
+    parts, owner = shapely.get_parts(geometry, return_index=True)
+    parts, owner = parts[~shapely.is_empty(parts)], owner[~shapely.is_empty(parts)]
+    is_only = np.bincount(owner, minlength=len(geometry))[owner] == 1
     unwrapped = geometry.copy()
-    unwrapped[multiple[count == 1]] = parts[count[owner] == 1]
-    fewer = np.flatnonzero((count > 1) & (count < shapely.get_num_geometries(geometry[multiple])))
-    for row in fewer:
-        unwrapped[multiple[row]] = shapely.multipolygons(parts[owner == row])
+    unwrapped[owner[is_only]] = parts[is_only]
+    rows, index = np.unique(owner[~is_only], return_inverse=True)
+    unwrapped[rows] = shapely.multipolygons(parts[~is_only], indices=index)
     return unwrapped
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -30,18 +31,13 @@ def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) ->
     """
     if frame.columns.duplicated().any():
         return
-    suspect = [str(name) for name, kind in frame.dtypes.items() if kind == np.float64 and _is_large(frame[name])]
-    if not suspect:
-        return
-    table = read(suspect)
+    floats = frame.select_dtypes("float64")
+    suspect = [str(name) for name in floats if floats[name].isna().any() and (floats[name].abs() >= MAX_WHOLE).any()]
+    table = read(suspect) if suspect else pa.table({})
     for name in suspect:
         column = table[name]
         if column.type in NULLABLE:
             frame[name] = column.to_pandas(types_mapper=NULLABLE.get).array
-
-
-def _is_large(values: pd.Series) -> bool:
-    return bool(values.isna().any() and (values.abs() >= MAX_WHOLE).any())
 
 
 ID = "building_id"
@@ -83,26 +79,26 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
             apart.
     """
     rows = np.arange(len(frame)) if rows is None else rows
-    found = _column(path, frame, column, rows)
+    name = _column(path, frame, column, rows)
     names = np.char.mod("B%07d", np.arange(1, len(frame) + 1)).astype(object)
-    if found is None:
+    if name is None:
         log.info("%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.", path, ID)
         return Identified(names, len(rows), None)
-    if found != ID:
-        log.info("%s: buildings are named by the column %s.", path, found)
-    ids, empty = text_of(frame[found])
-    _check_exact(path, frame[found], found, rows)
+    if name != ID:
+        log.info("%s: buildings are named by the column %s.", path, name)
+    ids, empty = text_of(frame[name])
+    _check_exact(path, frame[name], name, rows)
     ids[empty] = _unused(names[empty], set(ids[~empty]))
-    cut = rows[["\0" in one for one in ids[rows]]]
+    cut = rows[["\0" in text for text in ids[rows]]]
     if len(cut):
         raise InputError(
-            f"{path}: column {found}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
+            f"{path}: column {name}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
             "GeoJSON cut a text. Take it out."
         )
     unnamed = rows[empty[rows]]
     if len(unnamed):
-        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), found)
-    return Identified(ids, len(unnamed), found)
+        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), name)
+    return Identified(ids, len(unnamed), name)
 
 
 def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
@@ -111,10 +107,13 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
     name = ID if wanted is None else wanted
     if name in columns:
         return name
-    for spelled in (name, name[:SHAPEFILE_NAME]):
-        for candidate in columns:
-            if candidate.casefold() == spelled.casefold():
-                return candidate
+    spelled = [name.casefold(), name[:SHAPEFILE_NAME].casefold()]
+    alike = sorted(
+        (column for column in columns if column.casefold() in spelled),
+        key=lambda column: spelled.index(column.casefold()),
+    )
+    if alike:
+        return alike[0]
     if wanted is not None:
         raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
     for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
@@ -136,7 +135,10 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
         return ~again
     first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][again]]
     other = np.zeros(len(series), bool)
-    other[again] = ~_alike(geometry[again], geometry[first])
+    later, earlier = geometry[again], geometry[first]
+    other[again] = ~(
+        shapely.equals_exact(later, earlier, tolerance=SAME_M, normalize=True) | shapely.equals(later, earlier)
+    )
     if other.any():
         named = ", ".join(map(str, pd.unique(series[other])[:NAMED]))
         raise InputError(
@@ -191,14 +193,5 @@ def _unused(names: Objects, taken: set[str]) -> Objects:
     """Return unused names: with a number behind, if `taken` holds the name."""
     free = names.copy()
     for row in np.flatnonzero(np.isin(names, list(taken))):
-        number = 2
-        while f"{names[row]}_{number}" in taken:
-            number += 1
-        free[row] = f"{names[row]}_{number}"
+        free[row] = next(name for number in itertools.count(2) if (name := f"{names[row]}_{number}") not in taken)
     return free
-
-
-def _alike(one: Objects, other: Objects) -> NDArray[np.bool_]:
-    return np.asarray(
-        shapely.equals_exact(one, other, tolerance=SAME_M, normalize=True) | shapely.equals(one, other), bool
-    )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -25,7 +23,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE, is_local
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.footprints.area import MARGIN_M, Area
+from plumbline.sources.footprints.area import MARGIN_M, Area, Bounds
 from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
 from plumbline.sources.footprints.ids import mend_integers
 from plumbline.sources.footprints.pages import read_page, warn_of_page, warn_of_request
@@ -36,7 +34,7 @@ from plumbline.sources.footprints.selection import (
     is_openstreetmap,
     name_openstreetmap,
 )
-from plumbline.sources.footprints.shapefile import BYTES, SHP, decode_texts, states_encoding
+from plumbline.sources.footprints.shapefile import BYTES, PARTS, SHP, decode_texts, find_language
 from plumbline.sources.footprints.source import (
     FILE_SUFFIXES,
     LINES,
@@ -55,6 +53,8 @@ from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 """Of files that `read_vector` reads."""
+PACKED_SUFFIXES = (".zip", ".gz")
+UNKNOWN_FORMAT = "in no format that is known"
 HIDDEN = "._"
 """What begins the names of files that Arrow passes over, as those of Spark and of macOS."""
 FEATURE_ID = "id"
@@ -106,10 +106,7 @@ def read_vector(
             raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
         frames = [_read_piece(Piece(path), Source(str(path), None), None, crs, area)]
     else:
-        frames = [
-            _read_piece(piece, find_source(*piece)._replace(stated=crs), layer, crs, area)
-            for piece in find_pieces(path, layer)
-        ]
+        frames = [_read_piece(piece, find_source(*piece), layer, crs, area) for piece in find_pieces(path, layer)]
     frame = joined(path, frames)
     if area is not None:
         log.warning(
@@ -129,45 +126,54 @@ def _read_piece(
     piece: Piece, source: Source, layer: str | None, crs: str | None, area: Area | None
 ) -> geopandas.GeoDataFrame:
     """Read one file of footprints."""
-    path, is_parquet = piece.path, source.ends is None and _is_columnar(piece.path)
-    if source.ends is not None and has_outlines(source.ends.start) and not source.ends.has_whole_outline:
+    path, ends = piece.path, source.ends
+    if ends is not None and has_outlines(ends.start) and not ends.has_whole_outline:
         raise InputError(f"{path}: cut off: its last outline has no end. Download it again.")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            frame = _read(path, source, is_parquet, layer, crs, area)
-            if area is not None and not len(frame):  # perhaps its longitudes go from 0 to 360
-                frame = _read(path, source, is_parquet, layer, crs, replace(area, turns=1))
+            frame = _read(path, source, layer, crs, area)
         for message in sorted(
             {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         ):
             log.warning("%s: %s", path, message)
     except READ_FAULTS as error:
-        if (fault := fault_of_locks(error)) is not None:
-            raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
-        raise InputError(
-            f"{path}: not readable as a file of footprints ({first_line_of(error)}). If it is GeoJSON, GeoPackage, "
-            "Shapefile or GeoParquet, it is damaged, cut off or in another encoding than it says. Download it again."
-        ) from None
+        raise InputError(f"{path}: {_explain(path, error)}") from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed. Points go to "
             "--points."
         )
-    if source.ends is not None and source.ends.is_collection:
-        check_named_crs(path, source.ends, frame.crs)
-    if source.ends is not None:
-        said = read_page(*source.ends)
-        warn_of_page(source.content or path, said, read=len(frame) if area is None else None)
+    if ends is not None:
+        if ends.is_collection:
+            check_named_crs(path, ends, frame.crs)
+        warn_of_page(source.content or path, read_page(*ends), read=len(frame) if area is None else None)
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
-    frame = frame.reset_index(drop=True)
-    frame = _with_crs(path, frame, crs, _granting(path, source, frame))
+    frame = _with_crs(path, frame.reset_index(drop=True), crs, _format_of_default_crs(path, source, frame))
     for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
         if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
             frame[name] = [None if value is None else json.dumps(value, default=_plain) for value in frame[name]]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
+
+
+def _explain(path: Path, error: Exception) -> str:
+    """Return why a file cannot be read, and what to do."""
+    suffix, reason = path.suffix.lower(), first_line_of(error)
+    if (fault := fault_of_locks(error)) is not None:
+        return f"{fault}. Copy it to a local folder, and give the copy."
+    if suffix in PARTS:
+        return f"a part of a Shapefile, which has no outlines. Give its {SHP}, with this file beside it."
+    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
+        return (
+            f"no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, GeoPackage, Shapefile (.shp), "
+            "GeoParquet or another vector file."
+        )
+    return (
+        f"not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, Shapefile or GeoParquet, it "
+        "is damaged, cut off or in another encoding than it says. Download it again."
+    )
 
 
 def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
@@ -184,14 +190,12 @@ def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDat
     return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
 
 
-def _read(
-    path: Path, source: Source, is_parquet: bool, layer: str | None, crs: str | None, area: Area | None
-) -> pd.DataFrame:
-    if is_parquet:
+def _read(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
+    if source.ends is None and _is_columnar(path):
         return read_parquet(path, crs, area)
     if (read := _own_reader(source)) is not None and source.content is not None:
         return read(source.content, crs, area)
-    return _read_by_gdal(path, source, layer, area)
+    return _read_by_gdal(path, source, layer, crs, area)
 
 
 def _plain(value: Any) -> Any:
@@ -202,7 +206,7 @@ def _plain(value: Any) -> Any:
 def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
     if "not recognized as being in a supported file format" in str(error):  # GDAL advises to name a driver
-        return "in no format that is known"
+        return UNKNOWN_FORMAT
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -214,29 +218,18 @@ def is_folder_of_footprints(path: Path) -> bool:
 def _is_columnar(path: Path) -> bool:
     """Return whether a path is a Parquet, a folder of them, or a Feather."""
     if path.is_dir():
-        return any(one.suffix.lower() in PARQUET_SUFFIXES and one.name[0] not in HIDDEN for one in path.rglob("*"))
+        return any(file.suffix.lower() in PARQUET_SUFFIXES and file.name[0] not in HIDDEN for file in path.rglob("*"))
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 
-@contextmanager
-def _nothing_beside(path: Path) -> Iterator[None]:
-    """Remove the file in which GDAL notes what it finds out about a GML, if it has made one."""
-    beside = path.with_suffix(".gfs")
-    was_there = beside.exists()
-    try:
-        yield
-    finally:
-        if not was_there and beside.exists():  # on a read-only disk, even to ask for it is an error
-            beside.unlink(missing_ok=True)
-
-
-def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
+def _read_by_gdal(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
     pyogrio.set_gdal_config_options(OFFLINE)
+    notes = path.with_suffix(".gfs")  # in which GDAL writes what it finds out about a GML
+    had_notes = notes.exists()
     try:
-        with _nothing_beside(path):
-            return _read_features(path, source, layer, area)
+        return _read_features(path, source, layer, crs, area)
     except READ_FAULTS as error:
-        if not any(said in str(error) for said in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
+        if not any(text in str(error) for text in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
             raise
         with TemporaryDirectory() as folder:
             # GDAL makes polygons of the faces on the way (GDAL 3.11 and later).
@@ -244,19 +237,25 @@ def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | No
             pipeline = Path(folder, f"{path.stem}.gdalg.json")
             pipeline.write_text(json.dumps({"type": "gdal_streamed_alg", "command_line": command}), encoding="utf-8")
             try:
-                return _read_features(path, source._replace(name=str(pipeline), ends=None), layer, area)
+                return _read_features(path, source._replace(name=str(pipeline), ends=None), layer, crs, area)
             except READ_FAULTS:
                 raise error from None
+    finally:
+        if not had_notes and notes.exists():  # on a read-only disk, even to ask for it is an error
+            notes.unlink(missing_ok=True)
 
 
-def _read_features(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
+def _read_features(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
     collection = source.ends is not None and source.ends.is_collection
     # A GeoJSON has one layer; to list it, all of it would be read once more.
     frames = []
     for chosen in [None] if collection and layer is None else _chosen_layers(path, source, layer):
         if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
-            source = source._replace(states_encoding=states_encoding(shape))
-        frames.append(_read_layer(path, source, chosen, collection, area))
+            source = source._replace(language=find_language(shape))
+        bounds = None
+        if area is not None and (stated := _crs_of(source, chosen, crs)) is not None:
+            bounds = area.bounds_in(pyproj.CRS(stated))
+        frames.append(_read_layer(path, source, chosen, collection, bounds))
     return joined(path, frames)
 
 
@@ -278,53 +277,50 @@ def _chosen_layers(path: Path, source: Source, wanted: str | None) -> list[str |
     return choose_layers(path, source.name, wanted)
 
 
-def _granting(path: Path, source: Source, frame: geopandas.GeoDataFrame) -> str | None:
-    """Return the format that takes the frame's CRS for granted; None if the file states it, or has none."""
+def _format_of_default_crs(path: Path, source: Source, frame: geopandas.GeoDataFrame) -> str | None:
+    """Return the format by whose rule the frame has its CRS; None if the file states it, or has none."""
     if source.ends is None:
         is_columnar = _is_columnar(path) and path.suffix.lower() not in FEATHER_SUFFIXES
         return "GeoParquet" if is_columnar and not states_crs(path) else None
-    is_granted = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
-    return "GeoJSON" if is_granted else None
+    is_default = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
+    return "GeoJSON" if is_default else None
 
 
 def _with_crs(
-    path: Path, frame: geopandas.GeoDataFrame, stated: str | None, granting: str | None
+    path: Path, frame: geopandas.GeoDataFrame, stated: str | None, format_: str | None
 ) -> geopandas.GeoDataFrame:
-    """Set the CRS that the user states if the file lacks one; `granting`: format that says that of the frame."""
+    """Set the CRS that the user states if the file lacks one; see `_format_of_default_crs`."""
     is_unknown = is_local(frame.crs) and (stated is not None or not frame.crs.is_geographic)
-    if is_unknown or (granting and not are_degrees(frame.geometry.to_numpy()[:SAMPLE])):
+    if is_unknown or (format_ and not are_degrees(frame.geometry.to_numpy()[:SAMPLE])):
         frame = frame.set_crs(None, allow_override=True)
     if stated is None or frame.crs == stated:
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    why = f"coordinates in a {granting} without `crs` are degrees of" if granting else "the file states"
+    why = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
     log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, why, frame.crs.name)
     return frame
 
 
-def _crs_of(source: Source, layer: str | None) -> str | None:
+def _crs_of(source: Source, layer: str | None, stated: str | None) -> str | None:
     """Return the CRS that the coordinates are in, by the file or by its user."""
     if assumes_crs(source.ends):
         first = geopandas.read_file(source.name, layer=layer, max_features=SAMPLE, on_invalid="ignore")
         if not are_degrees(first.geometry.to_numpy()):
-            return source.stated
+            return stated
     crs: str | None = pyogrio.read_info(source.name, layer=layer)["crs"]
-    return source.stated if crs is None or is_local(pyproj.CRS(crs)) else crs
+    return stated if crs is None or is_local(pyproj.CRS(crs)) else crs
 
 
-def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
+def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, bounds: Bounds | None) -> pd.DataFrame:
     # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building may be called 2024-01-01.
     options: dict[str, Any] = {"datetime_as_string": source.name.startswith(LINES)}
     if with_ids:
         options = {"DATE_AS_STRING": "YES"}
-    bounds = None
     is_osm = layer == OSM_LAYER and source.ends is not None and is_openstreetmap(source.ends.start)
     if is_osm:
         options["where"] = OSM_BUILDINGS
-    if area is not None and (own := _crs_of(source, layer)) is not None:
-        bounds = area.bounds_in(pyproj.CRS(own))
-    encoding = None if source.states_encoding else BYTES
+    encoding = None if source.language is None else BYTES
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(
         source.name,
@@ -335,14 +331,17 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, a
         bbox=bounds,
         **options,
     )
+    if source.language is not None:
+        decoded = decode_texts(path, frame, source.language)
+        if decoded is None:
+            return _read_layer(path, source._replace(language=None), layer, with_ids, bounds)
+        frame = decoded
     mend_integers(
         frame,
         lambda names: pyogrio.read_arrow(
             source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds, encoding=encoding
         )[1],
     )
-    if not source.states_encoding:
-        frame = decode_texts(path, frame)
     if is_osm:
         return name_openstreetmap(frame)
     ids = frame.index.to_numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.core.console import log
+from plumbline.sources.footprints.source import parse_object
 
 FEATURES = re.compile(r'"features"\s*:\s*\[')
 AFTER_ARRAY = re.compile(r'\]\s*,\s*(?=")')
@@ -49,17 +49,16 @@ class Page(NamedTuple):
 def read_page(start: str, end: str) -> Page:
     """Read what an answer says of itself in its beginning and end (JSON, GML, OpenStreetMap's XML)."""
     if start[:1] == "<":
-        return _of_xml(start, end)
+        return _read_page_of_xml(start, end)
     if start[:1] != "{" or not any(f'"{sign}"' in part for sign in SIGNS for part in (start, end)):
         return Page()
-    said = list(_members({**_head(start), **_tail(end)}))
-    matched = _number(said, MATCHED)
+    members = list(_members({**_head(start), **_tail(end)}))
+    names = {name for name, _ in members}
     # Django REST: `count` is of all pages where these are said of the one.
-    if matched is None and any(name in ("next", "previous") for name, _ in said):
-        matched = _number(said, ("count",))
-    remark = next((text for name, text in said if name == "remark" and ERROR.search(str(text))), None)
-    more = any((name == "exceededTransferLimit" and value is True) or _is_next(name, value) for name, value in said)
-    return Page(matched, _number(said, RETURNED), more, None if remark is None else str(remark))
+    counts = (*MATCHED, "count") if names & {"next", "previous"} else MATCHED
+    remark = next((str(text) for name, text in members if name == "remark" and ERROR.search(str(text))), None)
+    more = any((name == "exceededTransferLimit" and value is True) or _is_next(name, value) for name, value in members)
+    return Page(_number(members, counts), _number(members, RETURNED), more, remark)
 
 
 def warn_of_page(source: object, page: Page, read: int | None) -> None:
@@ -92,17 +91,19 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
             source,
             "some" if here is None else here,
         )
-    elif page.matched is None and page.returned is not None and here is not None and _is_limit(here):
+    elif (
+        page.matched is None
+        and page.returned is not None
+        and here is not None
+        and here >= LEAST_LIMIT
+        and str(here).rstrip("0") in LIMITS
+    ):
         log.warning(
             "%s: a server's answer with exactly %d features, as many as some give at most, and without how many there "
             "are. Ask for the next page (startIndex or offset); if it is empty, this is all.",
             source,
             here,
         )
-
-
-def _is_limit(count: int) -> bool:
-    return count >= LEAST_LIMIT and str(count).rstrip("0") in LIMITS
 
 
 def warn_of_request(path: Path, read: int) -> None:
@@ -120,38 +121,26 @@ def warn_of_request(path: Path, read: int) -> None:
         )
 
 
-def _of_xml(start: str, end: str) -> Page:
+def _read_page_of_xml(start: str, end: str) -> Page:
     root = ROOT.search(start)
-    said = dict(ATTRIBUTE.findall(root[1])) if root else {}
-    numbers = list(said.items())
+    attributes = dict(ATTRIBUTE.findall(root[1])) if root else {}
+    numbers = list(attributes.items())
     remark = REMARK.search(end) if "<osm" in start else None
     fault = remark[1] if remark and ERROR.search(remark[1]) else None
-    return Page(
-        _number(numbers, MATCHED),
-        _number(numbers, RETURNED),
-        bool(said.get("next")),
-        "truncatedResponse" if BROKEN_OFF.search(end) else fault,
-    )
+    fault = "truncatedResponse" if BROKEN_OFF.search(end) else fault
+    return Page(_number(numbers, MATCHED), _number(numbers, RETURNED), bool(attributes.get("next")), fault)
 
 
 def _head(start: str) -> dict[str, Any]:
     """Return the collection's members before its features."""
-    found = FEATURES.search(start)
-    return {} if found is None else _object(f"{start[: found.end()]}]}}")
+    features = FEATURES.search(start)
+    return {} if features is None else parse_object(f"{start[: features.end()]}]}}") or {}
 
 
 def _tail(end: str) -> dict[str, Any]:
     """Return the collection's members after its features: only the rest of the outermost object is JSON."""
-    rests = (_object("{" + end[found.end() :]) for found in AFTER_ARRAY.finditer(end))
+    rests = (parse_object("{" + end[match.end() :]) for match in AFTER_ARRAY.finditer(end))
     return next((rest for rest in rests if rest), {})
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _members(collection: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -165,10 +154,10 @@ def _members(collection: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                     yield "next", inner.get("href")
 
 
-def _number(said: list[tuple[str, Any]], names: tuple[str, ...]) -> int | None:
+def _number(members: list[tuple[str, Any]], names: tuple[str, ...]) -> int | None:
     """Return the number under the first of the names that has one: some servers write `unknown`."""
-    known = {name: int(value) for name, value in said if str(value).isdigit()}
-    return next((known[name] for name in names if name in known), None)
+    numbers = {name: int(value) for name, value in members if str(value).isdigit()}
+    return next((numbers[name] for name in names if name in numbers), None)
 
 
 def _is_next(name: str, value: Any) -> bool:

@@ -29,8 +29,8 @@ class FeatureFilter:
     """(F,) of all features."""
     row: NDArray[np.intp]
     """(B,) rows of those that go on, counted from 0 in the file's order."""
-    found: dict[str, list[int]] = field(default_factory=dict)
-    """What was found -> rows of the features left out for it."""
+    reasons: dict[str, list[int]] = field(default_factory=dict)
+    """Why features are left out -> their rows."""
 
     @property
     def kept_ids(self) -> Objects:
@@ -40,7 +40,7 @@ class FeatureFilter:
     @property
     def out(self) -> NDArray[np.intp]:
         """Rows of the features left out, ascending."""
-        return np.array(sorted(row for rows in self.found.values() for row in rows), np.intp)
+        return np.array(sorted(row for rows in self.reasons.values() for row in rows), np.intp)
 
     def leave_out(self, why: Objects, advice: str) -> NDArray[np.bool_]:
         """Leave out the features with a reason (B,) other than None; return which (B,) go on.
@@ -50,7 +50,7 @@ class FeatureFilter:
         """
         keep = np.array([reason is None for reason in why], bool)
         for row, reason in zip(self.row[~keep].tolist(), why[~keep], strict=True):
-            self.found.setdefault(reason, []).append(row)
+            self.reasons.setdefault(reason, []).append(row)
         self.row = self.row[keep]
         if not len(self.row):
             raise InputError(f"{self.path}: no footprint in it: {self._listed()}. {advice}")
@@ -58,11 +58,11 @@ class FeatureFilter:
 
     def name(self, bad: NDArray[np.bool_]) -> str:
         """Name the bad ones of the features that go on, as `name_features` does."""
-        return self._named(self.row[bad])
+        return name_features(self.row[bad], self.ids)
 
     def tell(self) -> None:
         """Log one warning about all features left out, if any."""
-        if self.found:
+        if self.reasons:
             log.warning(
                 "%s: %d of %d features left out, no row is written for them: %s.",
                 self.path,
@@ -72,10 +72,7 @@ class FeatureFilter:
             )
 
     def _listed(self) -> str:
-        return "; ".join(f"{len(rows)} {why} ({self._named(rows)})" for why, rows in self.found.items())
-
-    def _named(self, rows: Sequence[int] | NDArray[np.intp]) -> str:
-        return name_features(rows, self.ids)
+        return "; ".join(f"{len(rows)} {why} ({name_features(rows, self.ids)})" for why, rows in self.reasons.items())
 
 
 def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
@@ -104,7 +101,7 @@ NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!
 
 def are_parts(names: Sequence[str]) -> bool:
     """Return whether several names differ in their numbers alone, as those of tiles do."""
-    return len(names) > 1 and len({NUMBER.sub(lambda found: found[1] or "#", name).casefold() for name in names}) == 1
+    return len(names) > 1 and len({NUMBER.sub(lambda match: match[1] or "#", name).casefold() for name in names}) == 1
 
 
 def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[str | None]:
@@ -123,7 +120,10 @@ def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[st
     kinds = {str(name): str(kind).lower() for name, kind in pyogrio.list_layers(source) if kind is not None}
     listed = ", ".join(f"{name} ({kind})" for name, kind in kinds.items()) or "none with a geometry"
     if wanted is not None:
-        return [_wanted(path, wanted, list(kinds), listed)]
+        alike = [wanted] if wanted in kinds else [name for name in kinds if name.casefold() == wanted.casefold()]
+        if len(alike) != 1:
+            raise InputError(f"{path}: no layer {wanted}; it has {listed}.")
+        return [*alike]
     if len(kinds) < 2:
         return [next(iter(kinds), None)]
     likely = [name for name, kind in kinds.items() if any(word in kind for word in POLYGONAL)]
@@ -173,12 +173,3 @@ def name_openstreetmap(frame: pd.DataFrame) -> pd.DataFrame:
     way = "way/" + frame["osm_way_id"].astype(str)
     frame.insert(0, "@id", way.where(frame["osm_way_id"].notna(), "relation/" + frame["osm_id"].astype(str)))
     return frame
-
-
-def _wanted(path: Path, wanted: str, names: list[str], listed: str) -> str:
-    alike = [name for name in names if name.casefold() == wanted.casefold()]
-    if wanted in names:
-        return wanted
-    if len(alike) != 1:
-        raise InputError(f"{path}: no layer {wanted}; it has {listed}.")
-    return alike[0]

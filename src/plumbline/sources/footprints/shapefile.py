@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +13,7 @@ from plumbline.sources.files.csv_lines import WESTERN
 from plumbline.sources.files.streams import CsvFile
 
 SHP, TABLES, INDEXES = ".shp", (".dbf", ".DBF"), (".shx", ".SHX")
+PARTS = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 SHAPEFILE_START = b"\x00\x00\x27\x0a"
 SHAPEFILE_LENGTH = slice(24, 28)
 """Where the header says how long the file is: words of 16 bits, big endian (ESRI, Shapefile Technical Description)."""
@@ -22,7 +22,7 @@ INDEX_HEADER, INDEX_ROW, TABLE_COUNT = 100, 8, slice(4, 8)
 UTF_8 = "UTF-8"
 BYTES = "ISO-8859-1"
 """Encoding that reads each byte as a character, so that nothing is lost."""
-LANGUAGE, SILENT = 29, (0, 0x57)
+LANGUAGE, UNSTATED = 29, (0, 0x57)
 """Place of the language driver in a .dbf; drivers that name no encoding: none, and that of the writer's computer."""
 ENCODINGS = (".cpg", ".CPG", ".cst", ".CST")
 """Suffixes of files that state the encoding."""
@@ -46,11 +46,10 @@ def check_whole(path: Path, member: str | None = None) -> None:
         start = stream.read(SHAPEFILE_LENGTH.stop)
     if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
         return  # GDAL says that it is none
-    (words,) = struct.unpack(">i", start[SHAPEFILE_LENGTH])
-    size = _size(shape)
-    if size < 2 * words:
+    size, stated = _size(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
+    if size < stated:
         raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header says {2 * words:,}. Download it again; the buildings "
+            f"{shape}: cut off: {size:,} bytes found, its header says {stated:,}. Download it again; the buildings "
             "at its end are missing."
         )
     table, index = _beside(path, member, TABLES), _beside(path, member, INDEXES)
@@ -60,7 +59,7 @@ def check_whole(path: Path, member: str | None = None) -> None:
     if index is None:
         return  # GDAL says so
     with table.open() as stream:
-        (rows,) = struct.unpack("<I", stream.read(TABLE_COUNT.stop)[TABLE_COUNT].ljust(4, b"\0"))
+        rows = int.from_bytes(stream.read(TABLE_COUNT.stop)[TABLE_COUNT], "little")
     outlines = (_size(index) - INDEX_HEADER) // INDEX_ROW
     if rows != outlines:
         raise InputError(
@@ -69,42 +68,59 @@ def check_whole(path: Path, member: str | None = None) -> None:
         )
 
 
-def states_encoding(path: Path, member: str | None = None) -> bool:
-    """Return whether a Shapefile says how its texts are encoded, by a .cpg or in its .dbf; true of other files.
+def find_language(path: Path, member: str | None = None) -> int | None:
+    """Return the language driver that the .dbf of a Shapefile without a .cpg states, 0 for none; None for other files.
 
     Args:
         path: the .shp, or the zip that has it.
         member: of the zip.
     """
     if PurePosixPath(member or path.name).suffix.lower() != SHP or _beside(path, member, ENCODINGS) is not None:
-        return True
+        return None
     table = _beside(path, member, TABLES)
     if table is None:
-        return True
+        return None
     with table.open() as stream:
-        header = stream.read(LANGUAGE + 1)
-    return len(header) > LANGUAGE and header[LANGUAGE] not in SILENT
+        language = (stream.read(LANGUAGE + 1)[LANGUAGE:] or b"\0")[0]
+    return 0 if language in UNSTATED else language
 
 
-def decode_texts(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame | None:
     """Return a table that was read as `BYTES` with its texts as they were written.
 
-    They are UTF-8 if they can be that, perhaps with a letter cut in two at the end of a cell; else Windows-1252, with a
-    warning.
+    They are UTF-8 if they can be that, perhaps with a letter cut in two at the end of a cell; with a warning where the
+    .dbf states another code page, as many programs do that write UTF-8. Else they are in that code page, or, with a
+    warning, in Windows-1252.
+
+    Args:
+        path: for messages.
+        frame: the table.
+        language: see `find_language`.
+
+    Returns:
+        The table; None if its texts are in the code page that the .dbf states, which GDAL knows.
     """
     columns = [name for name in frame.select_dtypes(["object", "string"]) if name != "geometry"]
     cells = (text for name in columns for text in frame[name].unique() if isinstance(text, str))
     texts = [text.encode(BYTES) for text in (*map(str, frame.columns), *cells) if not text.isascii()]
-    whole, others = 0, []
+    whole, others = [], []
     for text in texts:
         try:
-            text.decode(UTF_8)
-            whole += 1
+            whole.append(text.decode(UTF_8))
         except UnicodeDecodeError as error:
             others.append((text, error.reason == "unexpected end of data"))
-    encoding = UTF_8
-    if others and not (whole and all(is_cut for _, is_cut in others)):
-        encoding = WESTERN
+    is_utf_8 = not others or (bool(whole) and all(is_cut for _, is_cut in others))
+    if language and not is_utf_8:
+        return None
+    if language and whole:
+        log.warning(
+            "%s: its .dbf states another code page (language %d), but its texts are UTF-8, and read as that: %r. If "
+            "that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
+            path,
+            language,
+            whole[0][:40],
+        )
+    if not is_utf_8:
         log.warning(
             "%s: its texts are not in UTF-8, and the file does not state their encoding: %r is read as Windows-1252. "
             "If that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
@@ -116,7 +132,7 @@ def decode_texts(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
         if not isinstance(text, str):
             return text
         try:
-            return text.encode(BYTES).decode(encoding, "strict" if encoding == WESTERN else "ignore")
+            return text.encode(BYTES).decode(*((UTF_8, "ignore") if is_utf_8 else (WESTERN, "strict")))
         except UnicodeDecodeError:  # a byte that Windows-1252 lacks
             return text
 

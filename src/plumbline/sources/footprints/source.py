@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyproj
@@ -19,11 +17,11 @@ from plumbline.core.errors import InputError
 from plumbline.core.geopackage import START as SQLITE_START
 from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete
-from plumbline.sources.files.foreign import OF_TILES, check_finished, describe_archive, what_else
+from plumbline.sources.files.foreign import OF_TILES, UNPACK, check_finished, describe_archive, kind_of, what_else
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
-from plumbline.sources.files.streams import MAX_MEMBER_BYTES, MAX_VECTOR_RATIO, RATIO_FREE_BYTES, CsvFile, Unpacked
+from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.selection import NAMED, are_parts, first_of
-from plumbline.sources.footprints.shapefile import SHP, check_whole, states_encoding
+from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
 
 LOOKED_AT = 2**16
 """`crs` stands before the features, or after them: in the first or last so many bytes."""
@@ -54,13 +52,7 @@ class Ends(NamedTuple):
     def is_lines(self) -> bool:
         """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
         first, _, rest = self.start.lstrip(SEPARATOR).partition("\n")
-        if not rest.lstrip(SEPARATOR).startswith("{"):
-            return False
-        try:
-            feature = json.loads(first)
-        except ValueError:
-            return False
-        return isinstance(feature, dict) and feature.get("type") == "Feature"
+        return rest.lstrip(SEPARATOR).startswith("{") and (parse_object(first) or {}).get("type") == "Feature"
 
     @property
     def has_whole_outline(self) -> bool:
@@ -72,36 +64,32 @@ class Ends(NamedTuple):
     def has_whole_end(self) -> bool:
         """Return whether the last line is whole JSON, or too long to see its beginning."""
         before, _, last = self.end.rpartition("\n")
-        return not before or _is_json(last.strip(SEPARATOR))
+        return not before or parse_object(last.strip(SEPARATOR)) is not None
 
 
-def read_ends(path: Path, member: str | None = None) -> Ends:
-    """Read the beginning and the end of a file, or of a member of a zip.
+def read_ends(content: CsvFile) -> Ends:
+    """Read the beginning and the end of a file; a packed one is unpacked for that, which shows whether it was cut.
 
     Raises:
-        InputError: the member cannot be unpacked.
+        InputError: it cannot be unpacked.
     """
-    with CsvFile(path, member).open() as stream:
-        if member is not None:
-            return ends_of(stream)
-        first = stream.read(LOOKED_AT)
-        stream.seek(max(path.stat().st_size - LOOKED_AT, 0))
-        return _ends(first, stream.read())
-
-
-def ends_of(stream: IO[bytes] | io.RawIOBase) -> Ends:
-    """Read the beginning and the end of a stream that can only be read forwards."""
-    first = b""
-    while len(first) < LOOKED_AT and (chunk := stream.read(LOOKED_AT - len(first))):
-        first += chunk
-    last = first
-    while chunk := stream.read(CHUNK_BYTES):
-        last = (last + chunk)[-LOOKED_AT:]
-    return _ends(first, last)
-
-
-def _ends(first: bytes, last: bytes) -> Ends:
+    with content.open() as stream:
+        first = last = stream.read(LOOKED_AT)
+        if content.is_plain:
+            stream.seek(max(content.path.stat().st_size - LOOKED_AT, 0))
+            last = stream.read()
+        while chunk := stream.read(CHUNK_BYTES):
+            last = (last + chunk)[-LOOKED_AT:]
     return Ends(first.decode("utf-8-sig", "replace").lstrip(), last.decode("utf-8", "replace").strip())
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is; None for another text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
@@ -110,17 +98,17 @@ def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
     Raises:
         InputError: the `crs` is not understood; the message has what stands there.
     """
-    found = _named_crs(ends)
-    if found is None:
+    stated = _named_crs(ends)
+    if stated is None:
         return
-    name = _name(found)
+    properties = stated.get("properties") if isinstance(stated, dict) and stated.get("type") == "name" else None
     try:
-        named = None if name is None else pyproj.CRS.from_user_input(name)
-    except pyproj.exceptions.CRSError:
+        named = pyproj.CRS.from_user_input(str(properties["name"]) if isinstance(properties, dict) else "")
+    except (KeyError, pyproj.exceptions.CRSError):
         named = None
     if named is None or taken is None or named.is_projected != taken.is_projected:
         raise InputError(
-            f"{path}: crs {json.dumps(found)[:120]} found, which is not known. Give it a name such as "
+            f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name such as "
             '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove it where the '
             "coordinates are degrees of longitude and latitude (WGS 84)."
         )
@@ -144,29 +132,13 @@ def _named_crs(ends: Ends) -> Any:
     object's rest.
     """
     for match in CRS_MEMBER.finditer(ends.start):
-        if _is_json(ends.start[: match.start()].rstrip().removesuffix(",") + "}"):
+        if parse_object(ends.start[: match.start()].rstrip().removesuffix(",") + "}") is not None:
             try:
                 return json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0]
             except ValueError:
                 return ends.start[match.end() :][:80]
-    for match in CRS_MEMBER.finditer(ends.end):
-        if _is_json("{" + ends.end[match.start() :]):
-            return json.loads("{" + ends.end[match.start() :])["crs"]
-    return None
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _name(crs: Any) -> str | None:
-    properties = crs.get("properties") if isinstance(crs, dict) and crs.get("type") == "name" else None
-    name = properties.get("name") if isinstance(properties, dict) else None
-    return name if isinstance(name, str) and name else None
+    rests = (parse_object("{" + ends.end[match.start() :]) for match in CRS_MEMBER.finditer(ends.end))
+    return next((rest["crs"] for rest in rests if rest is not None), None)
 
 
 GEODATABASE, GDBTABLE = ".gdb", ".gdbtable"
@@ -204,12 +176,10 @@ class Source(NamedTuple):
 
     name: str
     ends: Ends | None
-    states_encoding: bool = True
-    """False of a Shapefile whose texts are in an encoding that it does not state."""
+    language: int | None = None
+    """Of a Shapefile whose texts may be in any encoding; see `find_language`."""
     content: CsvFile | None = None
     """What gives its bytes; None of a folder."""
-    stated: str | None = None
-    """CRS that the user states."""
 
 
 class Piece(NamedTuple):
@@ -243,9 +213,9 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
     if are_parts([part.name for part in parts]):
         log.warning("%s: its parts %s are read as one.", path, ", ".join(part.name for part in parts[:NAMED]))
         return [Piece(part) for part in parts]
-    found = ", ".join(part.name for part in parts[:NAMED])
+    names = ", ".join(part.name for part in parts[:NAMED])
     raise InputError(
-        f"{path}: a folder, and which of its files holds the footprints cannot be told ({found}). Give one of them, or "
+        f"{path}: a folder, and which of its files holds the footprints cannot be told ({names}). Give one of them, or "
         "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
         if parts
         else f"{path}: a folder without footprints. Give the file that holds them."
@@ -254,22 +224,23 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
 
 def is_folder_of_parts(path: Path) -> bool:
     """Return whether a folder holds numbered parts, of footprints or, in csv or zip, perhaps of points."""
-    return are_parts([one.name for one in _listed(path)])
+    return are_parts([file.name for file in _listed(path)])
 
 
 def is_read_as_one(path: Path) -> bool:
     """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
-    return any(one.suffix.lower() in FOLDER_SUFFIXES and not one.name.startswith(".") for one in path.iterdir())
+    return any(file.suffix.lower() in FOLDER_SUFFIXES and not file.name.startswith(".") for file in path.iterdir())
 
 
 def _listed(folder: Path) -> list[Path]:
     """Return the files of a folder that may be footprints, packed or not, by name."""
     wanted = (*FILE_SUFFIXES, ".csv", ".zip")
-    seen = (one for one in sorted(folder.iterdir()) if one.is_file() and not one.name.startswith("."))
-    return [one for one in seen if _unpacked(one.name) in wanted]
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
+    return [file for file in files if unpacked_suffix(file.name) in wanted]
 
 
-def _unpacked(name: str) -> str:
+def unpacked_suffix(name: str) -> str:
+    """Return the suffix of a file's name, without that of a gzip, in small letters."""
     return _suffix(name.lower().removesuffix(".gz"))
 
 
@@ -289,10 +260,10 @@ def find_source(path: Path, member: str | None = None) -> Source:
         InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
             whole.
     """
-    shapes = [one for one in path.glob("[!.]*") if one.suffix.lower() == SHP] if path.is_dir() else []
+    shapes = [file for file in path.glob("[!.]*") if file.suffix.lower() == SHP] if path.is_dir() else []
     if len(shapes) == 1:
         check_whole(shapes[0])
-        return Source(str(path), None, states_encoding(shapes[0]))
+        return Source(str(path), None, find_language(shapes[0]))
     if not path.is_file():
         return Source(str(path), None)
     if path.suffix.lower() == TILES:
@@ -300,34 +271,32 @@ def find_source(path: Path, member: str | None = None) -> Source:
     check_finished(path)
     with path.open("rb") as stream:
         start = stream.read(LOOKED_AT)
+    if (kind := kind_of(start) or "").endswith("archive"):
+        raise InputError(f"{path}: {kind}. {UNPACK}.")
     if start.startswith(ZIP_START):
         member = member or first_of(path, _likeliest(path))
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
-        check_whole(path, member)
         if _suffix(member) == GEOPACKAGE:
             check_complete(path, member, zip_members(path))
-        return _source(
-            gdal_name(path, member), read_ends(path, member), states_encoding(path, member), CsvFile(path, member)
-        )
-    if start.startswith(GZIP_START):
-        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
-    check_zip(path, start)
-    check_whole(path)
-    if start.startswith(SQLITE_START):
-        check_complete(path)
-    return _source(str(path), read_ends(path), states_encoding(path), CsvFile(path))
-
-
-def _source(name: str, ends: Ends, states_texts: bool = True, content: CsvFile | None = None) -> Source:
-    if content is not None and (found := what_else(ends.start)) is not None:
-        raise InputError(f"{content}: {found}")
-    if content is not None and ends.is_lines and not ends.has_whole_end:
+        name, content = gdal_name(path, member), CsvFile(path, member)
+    elif start.startswith(GZIP_START):
+        name, content = f"/vsigzip/{path.resolve()}", CsvFile(path, gzipped=True)
+    else:
+        check_zip(path, start)
+        if start.startswith(SQLITE_START):
+            check_complete(path)
+        name, content = str(path), CsvFile(path)
+    check_whole(path, member)
+    ends = read_ends(content)
+    if (problem := what_else(ends.start)) is not None:
+        raise InputError(f"{content}: {problem}")
+    if ends.is_lines and not ends.has_whole_end:
         raise InputError(
             f"{content}: cut off: its last line is no whole feature. Download it again; the buildings at its end are "
             "missing."
         )
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, states_texts, content)
+    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, find_language(path, member), content)
 
 
 def is_geodatabase(member: str) -> bool:
@@ -342,9 +311,9 @@ def _likeliest(path: Path) -> list[str]:
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
     )
     if not members or describe_archive(zip_members(path)).startswith("It is"):
-        found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
+        held = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
-            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {held}. "
             + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints.")
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
@@ -354,11 +323,3 @@ def _likeliest(path: Path) -> list[str]:
 
 def _suffix(name: str) -> str:
     return PurePosixPath(name).suffix.lower()
-
-
-def _gzip_ends(path: Path) -> Ends:
-    """Read the ends of a gzip by unpacking it once: a gzip does not state its size, nor whether it was cut."""
-    most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_VECTOR_RATIO * path.stat().st_size)
-    with gzip.open(path) as packed:
-        stream: Any = packed
-        return ends_of(Unpacked(stream, str(path), "gzip file", most))

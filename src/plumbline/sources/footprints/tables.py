@@ -45,10 +45,8 @@ BLOCK_BYTES = 2**23
 BATCH_ROWS = 2**16
 SAMPLE = 1000
 """Footprints by which metres are told from degrees."""
-EXTENSION, EXTENSION_ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
 POLYGONAL = 2
 """Dimensions of a polygon."""
-WKB_EXTENSIONS = ("geoarrow.wkb", "ogc.wkb")
 
 
 Parse = Callable[[pa.Array], NDArray[np.object_]]
@@ -90,8 +88,9 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
             convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
         )
         names = [name.strip() for name in reader.schema.names]
+        schema = pa.schema([pa.field(name, pa.string()) for name in names])
         default = GOOGLE_CRS if {name.lower() for name in names} >= GOOGLE else None
-        return _collect(str(table), (batch.cast(_as_text(batch.schema)) for batch in reader), crs or default, area)
+        return _collect(str(table), (batch.cast(schema) for batch in reader), crs or default, area)
 
 
 def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
@@ -108,17 +107,16 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
     """
     if path.suffix.lower() in FEATHER_SUFFIXES:
         return _with_index(geopandas.read_feather(path))
-    about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
+    dataset = pa_dataset.dataset(path, format="parquet")
+    about, bounds = _describe_outlines(dataset), None
+    if about is not None and area is not None:
+        crs_of_file = about["crs"] if "crs" in about else _find_default_crs(dataset, about["name"], crs)
+        if crs_of_file is not None and "covering" in about:
+            bounds = area.bounds_in(pyproj.CRS(crs_of_file))
+        elif crs_of_file is not None and about.get("encoding") == "WKB":
+            about, crs = None, crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file)
     if about is None:
-        return _read_wkb(path, crs, area)
-    bounds = None
-    if area is not None:
-        column = (known := json.loads(about))["columns"][known["primary_column"]]
-        own = column["crs"] if "crs" in column else _granted(path, known["primary_column"], crs)
-        if own is not None and "covering" in column:
-            bounds = area.bounds_in(pyproj.CRS(own))
-        elif own is not None and column.get("encoding") == "WKB":
-            return _read_wkb(path, own if isinstance(own, str) else json.dumps(own), area)
+        return _collect(str(path), dataset.to_batches(batch_size=BATCH_ROWS), crs, area)
     frame = geopandas.read_parquet(path, bbox=bounds)
     if bounds is None:
         mend_integers(frame, lambda names: pq.read_table(path, columns=names))
@@ -127,13 +125,19 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
 
 def states_crs(path: Path) -> bool:
     """Return whether a Parquet of footprints, or a folder of them, states a CRS, or that it has none."""
-    about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
-    return about is None or "crs" in (known := json.loads(about))["columns"][known["primary_column"]]
+    about = _describe_outlines(pa_dataset.dataset(path, format="parquet"))
+    return about is None or "crs" in about
 
 
-def _granted(path: Path, column: str, stated: str | None) -> str | None:
+def _describe_outlines(dataset: pa_dataset.Dataset) -> dict[str, Any] | None:
+    """Return what GeoParquet's metadata say of the column of outlines, and its `name`; None without metadata."""
+    about = json.loads((dataset.schema.metadata or {}).get(GEO, b"null"))
+    return about and {**about["columns"][about["primary_column"]], "name": about["primary_column"]}
+
+
+def _find_default_crs(dataset: pa_dataset.Dataset, column: str, stated: str | None) -> str | None:
     """Return the CRS of a GeoParquet that names none: degrees, as the format has it, unless they cannot be."""
-    first = next(pa_dataset.dataset(path, format="parquet").to_batches(columns=[column], batch_size=SAMPLE), None)
+    first = next(dataset.to_batches(columns=[column], batch_size=SAMPLE), None)
     shapes = _storage(first[column]) if first is not None else pa.array([], pa.binary())
     is_wkb = pa.types.is_binary(shapes.type) or pa.types.is_large_binary(shapes.type)
     return GLOBE if not is_wkb or are_degrees(_from_bytes(shapes)) else stated
@@ -141,33 +145,10 @@ def _granted(path: Path, column: str, stated: str | None) -> str | None:
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     """Move the named levels of the index to columns: many programs store ids as the index."""
-    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
-    for place, name in enumerate(kept):
+    names = [name for name in frame.index.names if name not in (None, "geometry", *frame.columns)]
+    for place, name in enumerate(names):
         frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
     return frame
-
-
-def _read_wkb(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
-    source = pa_dataset.dataset(path, format="parquet")
-    found = next((crs_of(field) for field in source.schema if _is_wkb_extension(field)), None)
-    return _collect(str(path), source.to_batches(batch_size=BATCH_ROWS), found or crs, area)
-
-
-def crs_of(field: pa.Field) -> str | None:
-    """Return the CRS in a column's GeoArrow metadata, as text for PROJ; None without one."""
-    about = (field.metadata or {}).get(EXTENSION_ABOUT)
-    if about is None and isinstance(field.type, pa.BaseExtensionType):
-        about = field.type.__arrow_ext_serialize__() if hasattr(field.type, "__arrow_ext_serialize__") else None
-    try:
-        stated = json.loads(about or b"{}").get("crs")
-    except (ValueError, AttributeError):
-        return None
-    return None if stated is None else stated if isinstance(stated, str) else json.dumps(stated)
-
-
-def _is_wkb_extension(field: pa.Field) -> bool:
-    named = (field.metadata or {}).get(EXTENSION, b"").decode("ascii", "replace")
-    return (named or getattr(field.type, "extension_name", "")) in WKB_EXTENSIONS
 
 
 def _collect(
@@ -175,85 +156,74 @@ def _collect(
 ) -> geopandas.GeoDataFrame:
     column: str | None = None
     parse: Parse = _from_text
-    found = crs
-    kept, shapes = [], []
+    crs_of_rows, parts, shapes = crs, [], []
     for batch in batches:
+        if not batch.num_rows:
+            continue
         if column is None:
-            if not batch.num_rows:
-                continue
             column, parse = _geometry_column(source, batch)
-        values = _storage(batch[column])
-        geometry = parse(values)
-        found = _agreed(source, column, geometry, found, found is crs)
-        bounds = area.bounds_in(pyproj.CRS(found)) if area is not None and found else None
+        geometry = parse(_storage(batch[column]))
+        crs_of_rows = _agree(source, column, geometry, crs_of_rows, crs_of_rows is crs)
+        bounds = area.bounds_in(pyproj.CRS(crs_of_rows)) if area is not None and crs_of_rows else None
         rows = np.arange(len(geometry)) if bounds is None else np.flatnonzero(touching(geometry, bounds))
-        kept.append(batch.drop_columns([column]).take(pa.array(rows)))
+        parts.append(batch.drop_columns([column]).take(pa.array(rows)))
         shapes.append(geometry[rows])
     if column is None:
         raise InputError(f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.")
-    frame = pa.Table.from_batches(kept).to_pandas()
+    frame = pa.Table.from_batches(parts).to_pandas()
     return geopandas.GeoDataFrame(
-        frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=found
+        frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=crs_of_rows
     )
 
 
 def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
     """Return the name of the column of outlines, and its reader, by its first filled cell."""
-    found: dict[str, Parse] = {}
+    parsers: dict[str, Parse] = {}
     flat: list[str] = []
     for field in batch.schema:
-        first = _first(_storage(batch[field.name]))
+        first = next((value for value in _storage(batch[field.name]).drop_null().to_pylist() if value), None)
         parse = _from_text if isinstance(first, str) and OUTLINE.match(first) else _from_bytes
         shape = parse(pa.array([first]))[0] if isinstance(first, str | bytes) else None
         if shape is not None:
-            found[field.name] = parse
+            parsers[field.name] = parse
             flat += [field.name] if shapely.get_dimensions(shape) == POLYGONAL else []
-    names = flat or list(found)
+    names = flat or list(parsers)
+    usual = [name for name in names if name.lower() in GEOMETRY_NAMES]
+    names = usual[:1] if len(names) > 1 and usual else names
     if len(names) > 1:
-        names = [name for name in names if name.lower() in GEOMETRY_NAMES][:1] or names
-    if len(names) == 1:
-        return names[0], found[names[0]]
-    if names:
         raise InputError(f"{source}: columns {', '.join(names)} all hold outlines. Keep the one of the footprints.")
-    raise InputError(
-        f"{source}: a table without geometry: its columns are {', '.join(batch.schema.names[:20])}. Give one that has "
-        "the footprints as polygons, in WKT or WKB."
-    )
-
-
-def _first(values: pa.Array) -> Any:
-    """Return the first filled cell; None if all are empty."""
-    return next((value for value in values.drop_null().to_pylist() if value), None)
+    if not names:
+        raise InputError(
+            f"{source}: a table without geometry: its columns are {', '.join(batch.schema.names[:20])}. Give one that "
+            "has the footprints as polygons, in WKT or WKB."
+        )
+    return names[0], parsers[names[0]]
 
 
 def _from_text(values: pa.Array) -> NDArray[np.object_]:
     texts = ["" if text is None else text for text in values.to_pylist()]
     stated = [EWKT.match(text) for text in texts]
-    bare = np.array([text[found.end() if found else 0 :] for text, found in zip(texts, stated, strict=True)], object)
+    bare = np.array([text[srid.end() if srid else 0 :] for text, srid in zip(texts, stated, strict=True)], object)
     shapes = shapely.from_wkt(bare, on_invalid="ignore")
-    return np.asarray(shapely.set_srid(shapes, [int(found[1]) if found else 0 for found in stated]), object)
+    return np.asarray(shapely.set_srid(shapes, [int(srid[1]) if srid else 0 for srid in stated]), object)
 
 
 def _from_bytes(values: pa.Array) -> NDArray[np.object_]:
     return np.asarray(shapely.from_wkb(np.array(values.to_pylist(), object), on_invalid="ignore"), object)
 
 
-def _agreed(source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool) -> str | None:
+def _agree(source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool) -> str | None:
     """Return the CRS in outlines of EWKT or EWKB, else `crs`, from the user or from earlier rows."""
     numbers = set(shapely.get_srid(geometry[~shapely.is_missing(geometry)]).tolist()) - {0}
     try:
-        own = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
+        names = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
     except pyproj.exceptions.CRSError:
         raise InputError(f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.") from None
-    differing = own if is_stated or crs is None else sorted({*own, crs})
+    differing = names if is_stated or crs is None else sorted({*names, crs})
     if len(differing) > 1:
         raise InputError(f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in one CRS.")
-    return own[0] if own else crs
+    return names[0] if names else crs
 
 
 def _storage(values: pa.Array) -> pa.Array:
     return values.storage if isinstance(values, pa.ExtensionArray) else values
-
-
-def _as_text(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(name.strip(), pa.string()) for name in schema.names])
