@@ -23,7 +23,7 @@ from plumbline.fields.prepare.conditions import (
 )
 from plumbline.fields.train.calibrate import FARTHEST_M, _farthest, _gain, _Scene, _weighted, fit_spread
 from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
-from plumbline.fields.train.stage import AdapterOptimisation, _first_weights
+from plumbline.fields.train.stage import AdapterOptimisation, _first_weights, train
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.model.made import make_denoiser
 from tests.fields.prepare.test_conditions import make_maps
@@ -240,6 +240,12 @@ def test_a_field_is_told_as_far_as_it_is_known(limit, told):
     ]
     assert _farthest(rows) == told
     assert _farthest([row._replace(moved=0.1) for row in rows]) == FARTHEST_M[1]  # nothing moves
+
+
+def test_modules_that_are_not_there_are_refused_before_the_denoiser_is_trained(tmp_path):
+    params = RestorationParams.model_validate(PARAMS | {"adapt": PARAMS["adapt"] | {"unfreeze": ["decoder"]}})
+    with pytest.raises(InputError, match=r"^adapt\.unfreeze: 'decoder' is no module"):
+        train(tmp_path / "prepare", params, tmp_path / "train")
 
 
 def test_training_starts_from_a_package_of_the_same_network(tmp_path):

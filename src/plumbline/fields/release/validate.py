@@ -112,19 +112,16 @@ def by_domain(test: SceneSet, params: RestorationParams) -> dict[str, SceneSet]:
     Raises:
         InputError: there is none.
     """
-    parts = {domain: limited(test.of_domain(domain), params) for domain in DOMAINS}
     if not len(test):
         raise InputError("prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.")
-    return {domain: scenes for domain, scenes in parts.items() if len(scenes)}
-
-
-def limited(scenes: SceneSet, params: RestorationParams) -> SceneSet:
-    """Return at most `validate.max_scenes` of the scenes, spread over the levels of difficulty."""
-    most = params.validate_.max_scenes
-    if not len(scenes):
-        return scenes.take([])
-    rows = np.unique(np.linspace(0, len(scenes) - 1, min(most, len(scenes))).astype(int))
-    return scenes.take(rows.tolist())
+    parts = {}
+    for domain in DOMAINS:
+        scenes = test.of_domain(domain)
+        if len(scenes):  # spread over the levels of difficulty
+            most = min(params.validate_.max_scenes, len(scenes))
+            rows = np.unique(np.linspace(0, len(scenes) - 1, most).astype(int))
+            parts[domain] = scenes.take(rows.tolist())
+    return parts
 
 
 def summary(table: Table, fixed: Any) -> dict[str, Any]:

@@ -168,8 +168,8 @@ def ends_mm(field: Field, blend: Blend) -> float:
     """Return the displacement at which the colours of the first band end, mm."""
     band = BANDS.index("up_mm" if field.found.directions > 1 else "los_mm")
     values = blend.thinned([band], MOST_CELLS)
-    told = values[np.isfinite(values)]
-    return max(LEAST_MM, float(np.abs(np.percentile(told, RANGE)).max())) if len(told) else LEAST_MM
+    values = values[np.isfinite(values)]
+    return max(LEAST_MM, float(np.abs(np.percentile(values, RANGE)).max())) if len(values) else LEAST_MM
 
 
 MOST_PIXELS = 1500

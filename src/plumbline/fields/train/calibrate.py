@@ -239,22 +239,24 @@ def _fit(rows: list[_Scene], start: Spread) -> tuple[Float, Float]:
     which = np.repeat([COMPONENTS.index(row.name) for row in rows], sizes)
     design = np.concatenate([start.scale.standard(row.places).T for row in rows])
     wanted = np.concatenate([_wanted(row) for row in rows])
-    known = np.array(start.scale.weights + start.scale.bends)
-    left = wanted - begun[which] - design @ known
-    own = np.equal.outer(which, np.arange(len(COMPONENTS))).astype(float)
-    base, moved = fit_quantile(np.hstack([own, design]), left, equal_shares(sizes), len({row.number for row in rows}))
-    return begun + base + moved[: len(COMPONENTS)], known + moved[len(COMPONENTS) :]
+    weights = np.array(start.scale.weights + start.scale.bends)
+    rest = wanted - begun[which] - design @ weights
+    is_component = np.equal.outer(which, np.arange(len(COMPONENTS))).astype(float)
+    base, moved = fit_quantile(
+        np.hstack([is_component, design]), rest, equal_shares(sizes), len({row.number for row in rows})
+    )
+    return begun + base + moved[: len(COMPONENTS)], weights + moved[len(COMPONENTS) :]
 
 
 def _shift(rows: list[_Scene], start: Spread) -> float:
     """Return what is added to all bases, so that intervals hold `COVERAGE` in scenes that were not fitted."""
 
-    def left(row: _Scene, fitted: tuple[Float, Float]) -> Float:
+    def rest(row: _Scene, fitted: tuple[Float, Float]) -> Float:
         bases, weights = fitted
-        found = _wanted(row) - bases[COMPONENTS.index(row.name)] - weights @ start.scale.standard(row.places)
-        return np.asarray(found, float)
+        logarithm = _wanted(row) - bases[COMPONENTS.index(row.name)] - weights @ start.scale.standard(row.places)
+        return np.asarray(logarithm, float)
 
-    return held_out_shift(rows, [row.number for row in rows], lambda some: _fit(some, start), left)
+    return held_out_shift(rows, [row.number for row in rows], lambda some: _fit(some, start), rest)
 
 
 def _reach(rows: list[_Scene], spread: Spread) -> float:

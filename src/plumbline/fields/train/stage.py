@@ -113,10 +113,12 @@ def train(prepared: Path, params: RestorationParams, out: Path) -> None:
     goes on with these.
 
     Raises:
-        InputError: `prepared` is missing or has too few scenes, the machine lacks what the params ask for, an alarm
-            stopped the run, or another run is at it.
+        InputError: `prepared` is missing or has too few scenes, `adapt.unfreeze` names what there is not, the machine
+            lacks what the params ask for, an alarm stopped the run, or another run is at it.
     """
     check_sources(params.train, out)
+    if params.adapt.domains:  # refuse now what would be refused when the denoiser is trained
+        add_adapter(_new_denoiser(params), "adapter", params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
     with first_alone("train"):
         _train(prepared, params, out)
 
@@ -150,7 +152,7 @@ def _fit(
 ) -> Fitted[FieldOptimisation]:
     check_devices(params.train)
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
-    model = FieldDenoiser(DenoiserSpec(**{**params.model.model_dump(), "channels": tuple(params.model.channels)}))
+    model = _new_denoiser(params)
     log.info("parameters: %d", count_parameters(model))
     _first_weights(model, params.train.start_from)
     return run(
@@ -163,6 +165,10 @@ def _fit(
         settings=settings,
         start_from=params.train.start_from,
     )
+
+
+def _new_denoiser(params: RestorationParams) -> FieldDenoiser:
+    return FieldDenoiser(DenoiserSpec(**{**params.model.model_dump(), "channels": tuple(params.model.channels)}))
 
 
 def _first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
