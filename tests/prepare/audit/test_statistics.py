@@ -4,15 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.prepare.audit.distributions import plain, steps
 from plumbline.prepare.audit.summary import (
     BottomSample,
     Moments,
     chunks,
     hash_names,
-    hash_points,
-    hash_values,
-    summarise,
+    hash_rows,
 )
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
@@ -45,14 +42,6 @@ def test_moments_of_chunks_are_those_of_the_whole(rows, cuts):
         assert moments.first_bad[:2] == tuple(bad[0])
 
 
-def test_a_constant_column_has_no_skew():
-    moments = Moments(1)
-    for _ in range(3):
-        moments.add(np.full((1000, 1), 0.1, np.float32))
-    assert moments.sd[0] == pytest.approx(0, abs=1e-9)
-    assert moments.skew[0] == 0
-
-
 @given(st.lists(st.integers(0, 400), max_size=12), st.integers(1, 300))
 def test_chunks_are_whole_buildings_in_order_and_no_larger_than_asked_for(length, rows):
     offsets = np.r_[0, np.cumsum(np.array(length, int))]
@@ -63,25 +52,7 @@ def test_chunks_are_whole_buildings_in_order_and_no_larger_than_asked_for(length
         assert part.stop - part.start <= rows
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [3, 3, 200], list(range(0, 400, 37))])
-def test_shards_in_any_order_give_the_statistics_of_the_whole(cuts):
-    whole = make_splits()["train"]
-    parts = [whole.take(rows) for rows in np.split(np.arange(400), cuts)]
-    one, other = summarise("train", whole, 300), summarise("train", Shards(parts[::-1]), 300)
-    for table, moments in one.moments.items():
-        values = getattr(whole, table).astype(float)
-        for name, direct in (("mean", values.mean(0)), ("sd", values.std(0)), ("skew", stats.skew(values))):
-            np.testing.assert_allclose(getattr(moments, name), direct, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(getattr(other.moments[table], name), direct, rtol=1e-9, atol=1e-9)
-        np.testing.assert_array_equal(one.sampled(table), other.sampled(table))
-        assert len(one.sampled(table)) == 300
-    for name in ("buildings", "points", "severity_max", "cities", "wrong"):
-        assert getattr(one, name) == getattr(other, name)
-    for name in ("categories", "quadrants", "names_hash", "geometry_hash"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_audit_does_not_depend_on_the_order_of_buildings(seed):
     """Nor on how they are sharded; in data that are good (even seeds) and that are not (odd seeds)."""
     rng = np.random.default_rng(seed)
@@ -105,7 +76,8 @@ def test_the_audit_does_not_depend_on_the_order_of_buildings(seed):
 def test_a_sample_is_a_fair_one():
     """Of 20,000 rows, every part of the range is drawn from alike (a chi-squared test at 1e-4)."""
     values = np.arange(20_000, dtype=np.float32)[:, None]
-    rank = hash_points(hash_names(np.full(2000, "city"), np.arange(2000).astype(str)), np.full(2000, 10))
+    building = hash_names(np.full(2000, "city"), np.arange(2000).astype(str))
+    rank = hash_rows({"building": building.repeat(10), "number": np.arange(20_000) % 10})
     sample = BottomSample(2000, 1)
     for rows in np.split(np.arange(20_000), [7, 5000, 5001, 19_000]):
         sample.add(rank[rows], values[rows])
@@ -120,12 +92,7 @@ def test_a_hash_tells_names_and_values_apart_and_nothing_else():
     name = np.array(["c", "bc", "cb", "abc", "c"])
     assert len(set(hash_names(city, name).tolist())) == 5
     np.testing.assert_array_equal(hash_names(city, name), hash_names(city.astype("<U40"), name.astype("<U9")))
-    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, -1.0]], np.float32)
-    found = hash_values(rows)
-    assert found[0] == found[1]
-    assert len(set(found.tolist())) == 3
-    many = hash_names(np.full(200_000, "x"), np.arange(200_000).astype(str))
-    assert len(np.unique(many)) == 200_000
+    assert len(set(hash_rows(np.eye(3, dtype=np.float32)).tolist())) == 3
 
 
 def test_counts_are_those_of_the_split():
@@ -151,24 +118,6 @@ def test_counts_are_those_of_the_split():
         ("non_finite", 0),
     ):
         assert feature[key] == pytest.approx(value, rel=1e-5)
-
-
-@given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.lists(st.integers(0, 40), min_size=1, max_size=5))
-def test_steps_are_numpys_quantiles(values, at):
-    ascending, share = np.sort(np.array(values)), np.array(at) / 40
-    np.testing.assert_array_equal(
-        steps(ascending, share), np.quantile(ascending, share - 1e-12 * (share > 0), method="inverted_cdf")
-    )
-
-
-def test_what_json_cannot_say_is_said_otherwise():
-    content = {
-        1: np.float32(0.1),
-        "a": [np.int64(3), np.nan, np.bool_(True), None],
-        "b": np.array([1.23456789, np.inf]),
-    }
-    assert plain(content) == {"1": 0.1, "a": [3, None, True, None], "b": [1.23457, None]}
-    assert plain(np.datetime64("2020-01-01")) == "2020-01-01"
 
 
 def test_a_leak_between_shards_is_found_once_for_each_building():

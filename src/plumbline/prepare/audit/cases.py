@@ -2,117 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from plumbline.prepare.audit.judge import Case, Facts, RuleFinding
+from plumbline.prepare.audit.judge import Bounds, Case, Facts
 from plumbline.prepare.audit.summary import TABLES, Leak, Summary
 
-Report = Mapping[str, Any]
-"""The report of a track or of a city; see `audit`."""
-Told = tuple[float, str] | None
-"""A figure, and what it is; None: nothing is said."""
 Cases = Iterator[Case]
 
 
 # --- the reports of tracks and cities ---
 
 
-def in_tracks(look: Callable[[Report], Told]) -> Callable[[Facts], Cases]:
-    """Return what yields a case for each track with a figure that `look` finds in its report."""
+def in_tracks(key: str, text: str) -> Callable[[Facts], Cases]:
+    """Return what yields a figure of each track's report, with its description; a track without it has no case."""
 
     def cases(facts: Facts) -> Cases:
         for city, report in facts.cities.items():
             for track in report.get("tracks", []):
-                if found := look(track):
-                    where = f"{city}, {track.get('name')}"
-                    yield Case(where, found[0], f"{where}: {found[1]}")
+                if (value := track.get(key)) is not None:
+                    yield Case(f"{city}, {track.get('name')}", value, f"{value:.4g} {text}")
 
     return cases
 
 
-def figure(key: str, text: str) -> Callable[[Report], Told]:
-    """Return what reads a figure of a report, with its description."""
-
-    def look(report: Report) -> Told:
-        value = report.get(key)
-        return None if value is None else (value, f"{value:.4g} {text}")
-
-    return look
-
-
-def points_left(facts: Facts) -> Cases:
+def remaining_points(facts: Facts) -> Cases:
     """Yield the points of each city and track; only a city without any fails."""
     for city, report in facts.cities.items():
         tracks = [(f"{city}, {track.get('name')}", int(track.get("points") or 0)) for track in report.get("tracks", [])]
         total = sum(count for _, count in tracks)
-        yield Case(city, total, f"{city}: {total} points are left, in {len(tracks)} tracks", (None, 1))
+        yield Case(city, total, f"{total} points are left, in {len(tracks)} tracks", (None, 1))
         for where, count in tracks:
-            yield Case(where, count, f"{where}: {count} points are left", (1, None))
+            yield Case(where, count, f"{count} points are left", (1, None))
 
 
 def notes(facts: Facts) -> Cases:
     """Yield the notes of the readers about their decisions."""
     for city, report in facts.cities.items():
-        yield from (Case(city, 1, f"{city}: {note}") for note in report.get("notes", []))
+        yield from (Case(city, 1, note) for note in report.get("notes", []))
 
 
 # --- labels ---
 
 
-def in_splits(look: Callable[[Summary], Told], every: bool = False) -> Callable[[Facts], Cases]:
-    """Return what yields a case for each split in which `look` finds a figure; with `every`, of empty ones too."""
+def in_splits(figure: Callable[[Summary], float], text: str) -> Callable[[Facts], Cases]:
+    """Return what yields a figure of each split, which stands in `text` as `{}`."""
 
     def cases(facts: Facts) -> Cases:
         for name, split in facts.splits.items():
-            if (every or split.buildings) and (found := look(split)):
-                yield Case(name, found[0], f"{name}: {found[1]}")
+            value = figure(split)
+            yield Case(name, value, text.format(f"{value:.4g}"))
 
     return cases
-
-
-def wrong(text: str, *keys: str) -> Callable[[Facts], Cases]:
-    """Return what counts the labels of each split that cannot be."""
-
-    def look(split: Summary) -> Told:
-        count = sum(split.wrong[key] for key in keys)
-        return count, f"{count} {text}"
-
-    return in_splits(look, every=True)
 
 
 def split_sizes(facts: Facts) -> Cases:
     """Yield the number of buildings of each split."""
     counts = {"train": 0} | {name: split.buildings for name, split in facts.splits.items()}
-    return (Case(name, count, f"{name}: {count} buildings") for name, count in counts.items())
+    return (Case(name, count, f"{count} buildings") for name, count in counts.items())
 
 
-def without_quadrant(split: Summary) -> Told:
+def share_without_quadrant(split: Summary) -> float:
     """Return the share of damaged buildings of unknown quadrant, which training leaves out of the quadrant loss."""
-    damaged = int(split.categories[1:].sum())
-    unknown = split.quadrant_unknown
-    return (unknown / damaged, f"{unknown} of {damaged} damaged buildings have no quadrant") if damaged else None
+    return split.quadrant_unknown / max(int(split.categories[1:].sum()), 1)
 
 
 def damage(facts: Facts) -> Cases:
     """Yield the damaged and undamaged buildings of each split; only `train` must have both."""
     for name, split in facts.splits.items():
-        own = (None, 1) if name == "train" else (1, None)
-        for kind, count in _damage(split).items() if split.buildings else ():
-            yield Case(f"{name}, {kind}", count, f"{name}: {count} {kind} buildings", own)
+        bounds = (None, 1) if name == "train" else (1, None)
+        for kind, count in _damage(split) if split.buildings else ():
+            yield Case(f"{name}, {kind}", count, f"{count} buildings", bounds)
 
 
 def rarer_kind(facts: Facts) -> Cases:
     """Yield the share of the rarer class, damaged or undamaged, in `train`."""
     if facts.train and facts.train.categories.sum():
-        counts = _damage(facts.train)
-        rarer = min(counts, key=lambda kind: (counts[kind], kind))
-        total = sum(counts.values())
-        yield Case(f"train, {rarer}", counts[rarer] / total, f"train: {counts[rarer]} of {total} are {rarer}")
+        kind, count = min(_damage(facts.train), key=lambda row: row[::-1])
+        total = int(facts.train.categories.sum())
+        yield Case(f"train, {kind}", count / total, f"{count} of {total} buildings")
 
 
-def _damage(split: Summary) -> dict[str, int]:
-    return {"damaged": int(split.categories[1:].sum()), "undamaged": int(split.categories[0])}
+def _damage(split: Summary) -> list[tuple[str, int]]:
+    return [("damaged", int(split.categories[1:].sum())), ("undamaged", int(split.categories[0]))]
 
 
 def shares(counted: Callable[[Summary], Any], named: Sequence[str]) -> Callable[[Facts], Cases]:
@@ -122,7 +94,7 @@ def shares(counted: Callable[[Summary], Any], named: Sequence[str]) -> Callable[
         counts = counted(facts.train).tolist() if facts.train else []
         total = sum(counts)
         for name, count in zip(named, counts, strict=True) if total else ():
-            yield Case(f"train, {name}", count / total, f"train: {count} of {total} are {name}")
+            yield Case(f"train, {name}", count / total, f"{count} of {total} buildings")
 
     return cases
 
@@ -130,61 +102,43 @@ def shares(counted: Callable[[Summary], Any], named: Sequence[str]) -> Callable[
 # --- buildings and features ---
 
 
-def leaks(found: Sequence[Leak], text: str, within: tuple[float | None, float | None] | None = None) -> Cases:
-    """Yield what splits share; `within` are the bounds of warning and failure for duplicates in one split."""
-    for leak in found:
-        one, other = leak.splits
-        where = f"twice in {one}" if one == other else f"in {one} and {other}"
+def leaks(shared: Sequence[Leak], text: str, within: Bounds | None = None) -> Cases:
+    """Yield what splits share; `within` are the bounds for duplicates in one split."""
+    for leak in shared:
+        first, second = leak.splits
+        where = f"twice in {first}" if first == second else f"in {first} and {second}"
         example = f", as {leak.example}" if leak.example else ""
-        yield Case(where, leak.count, f"{leak.count} {text} {where}{example}", within if one == other else None)
+        yield Case(where, leak.number, f"{leak.number} {text}{example}", within if first == second else None)
 
 
-def shared_blocks(facts: Facts) -> Cases | RuleFinding:
-    """Yield the blocks in two splits."""
-    if facts.blocks_shared is None:
-        advice = "Report the blocks of each split."
-        return RuleFinding("block_leak", "warn", None, 0, "", "not looked at: no blocks given", advice)
-    return leaks(facts.blocks_shared, "blocks")
+def shared_blocks(facts: Facts) -> Cases:
+    """Yield the blocks in two splits; no case where the report names no blocks."""
+    if facts.blocks_shared is not None:
+        yield Case("all splits", 0, "each block was looked for in the others")
+        yield from leaks(facts.blocks_shared, "blocks")
 
 
 def not_finite(facts: Facts) -> Cases:
     """Yield the values of each table and split that are not finite."""
     for name, split in facts.splits.items():
         for table, moments in split.moments.items():
+            where, value = split.first_bad.get(table, (f"split {name}, {table}", 0.0))
             count = int(moments.bad.sum())
-            where = split.first_bad.get(table, f"split {name}, {table}")
-            text = f"{where} found, a finite number needed ({count} such values)"
+            text = f"{value} found, a finite number needed ({count} such values)"
             yield Case(where, count, text if count else "all values are finite numbers")
-
-
-def constant(facts: Facts) -> list[Case] | RuleFinding:
-    """Return the columns of `train` that do not vary."""
-    train = facts.train
-    if train is None or train.buildings < 2:
-        reason = "not looked at: under two buildings in train"
-        return RuleFinding("constant", "warn", None, 0, "", reason, "Give more buildings.")
-    found = [
-        f"{table}.{column.name}"
-        for table, columns in TABLES.items()
-        for j, column in enumerate(columns)
-        if train.moments[table].low[j] >= train.moments[table].high[j]
-    ]
-    text = f"train: {len(found)} columns have one value only" + (f": {', '.join(found)}" if found else "")
-    return [Case("train", len(found), text)]
 
 
 def skews(facts: Facts) -> Cases:
     """Yield the skewness of each column of `train`."""
     for table, moments in facts.train.moments.items() if facts.train else ():
         for column, value in zip(TABLES[table], moments.skew.tolist(), strict=True):
-            where = f"train, {table}.{column.name}"
-            yield Case(where, abs(value), f"{where}: skewness {value:.3g}")
+            yield Case(f"train, {table}.{column.name}", abs(value), f"skewness {value:.3g}")
 
 
 def from_train(facts: Facts) -> Cases:
     """Yield the population stability index of each column of the other splits against `train`."""
     for name, shifts in facts.shifts.items():
         for key, shift in shifts.items():
-            where = f"{name} from train, {key}"
-            text = f"{where}: population stability index {shift.psi:.3g} (by chance up to {shift.psi_chance:.2g})"
-            yield Case(where, shift.psi, text, (max(facts.params.max_psi, shift.psi_chance), None))
+            text = f"population stability index {shift.psi:.3g} (by chance up to {shift.psi_chance:.2g})"
+            bounds = (max(facts.params.max_psi, shift.psi_chance), None)
+            yield Case(f"{name} from train, {key}", shift.psi, text, bounds)

@@ -113,7 +113,10 @@ def stability_index(expected: Values, actual: Values) -> float:
 
 
 def kolmogorov_smirnov(one: Values, other: Values) -> float:
-    """Return the largest difference of the cumulative distributions of two ascending arrays, 0 to 1."""
+    """Return the largest difference of the cumulative distributions of two ascending arrays, 0 to 1.
+
+    `scipy.stats.ks_2samp` warns of a division by zero in its probability where there are few values.
+    """
     at = np.concatenate([one, other])
     below = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
     return float(np.abs(below[0] - below[1]).max())
@@ -161,15 +164,11 @@ def shift_statistics(shifts: Mapping[str, ColumnShift]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value for JSON: numbers of six digits, None for NaN and infinity, text for dates and names."""
+    """Convert a value for JSON: numbers of six digits, None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return float(f"{value:.6g}") if np.isfinite(value) else None
-    return None if value is None else str(value)
+    return value

@@ -84,16 +84,14 @@ def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, di
     Per track: `noise_mm` (median) and `speed_p99_mm_yr` (99th percentile over the buildings, of what each surely has);
     a figure is None without any value.
     """
-    total: TrackFigures | None = None
+    figures = []
     for folder in folders:
         with np.load(folder / FIGURES) as stored:
-            own = TrackFigures(**stored)
-        total = own if total is None else TrackFigures(*(a + b for a, b in zip(total, own, strict=True)))
-    if total is None:
-        return {}
+            figures.append(TrackFigures(**stored))
+    all_noise, all_speed = (sum(parts) for parts in zip(*figures, strict=True)) if figures else ([], [])
     return {
         name: {"noise_mm": quantile(noise, 0.5), "speed_p99_mm_yr": quantile(speed, FAST)}
-        for name, noise, speed in zip(names, *total, strict=True)
+        for name, noise, speed in zip(names, all_noise, all_speed, strict=True)
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from plumbline.params import Audit
 from plumbline.prepare.audit.distributions import ColumnShift
@@ -15,6 +15,8 @@ ORDER: tuple[Status, ...] = ("fail", "warn", "pass")
 """Worst first."""
 NAMED = 5
 """Most further places that a reason names."""
+Bounds = tuple[float | None, float | None]
+"""Of warning and of failure; None: no such bound."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,18 @@ class Facts:
         return self.splits.get("train")
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One place that a rule looks at."""
 
     where: str
     value: float
     text: str
     """What was found there, with its figure."""
-    own: tuple[float | None, float | None] | None = None
-    """Bounds of warning and of failure in place of the rule's."""
+    bounds: Bounds | None = None
+    """Bounds in place of the rule's."""
 
 
-@dataclass(frozen=True)
-class RuleFinding:
+class RuleFinding(NamedTuple):
     """The verdict of one rule."""
 
     name: str
@@ -64,10 +64,6 @@ class RuleFinding:
     reason: str
     advice: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding, ready for JSON."""
-        return dict(self.__dict__)
-
 
 Bound = str | float | None
 """A value, or the name of the parameter of `prepare.audit` that has it; None: no such bound."""
@@ -78,8 +74,8 @@ class AuditRule:
     """One row of the table of rules."""
 
     name: str
-    look: Callable[[Facts], Iterable[Case] | RuleFinding]
-    """Finds the places; a finding in their place where the rule cannot be applied."""
+    look: Callable[[Facts], Iterable[Case]]
+    """Finds the places."""
     advice: str
     """What to do where a value is beyond a bound."""
     warn: Bound = None
@@ -92,34 +88,22 @@ class AuditRule:
 
     def judge(self, facts: Facts) -> RuleFinding:
         """Judge the rule by its worst place."""
-        cases = self.look(facts)
-        if isinstance(cases, RuleFinding):
-            return cases
         warn, fail = (getattr(facts.params, b) if isinstance(b, str) else b for b in (self.warn, self.fail))
+        judged = [(self._status(case, case.bounds or (warn, fail)), case) for case in self.look(facts)]
+        if not judged:
+            status: Status = "warn" if self.nothing else "pass"
+            return RuleFinding(self.name, status, None, fail if warn is None else warn, "", self.nothing, self.advice)
+        judged.sort(key=lambda row: (ORDER.index(row[0]), row[1].value * (1 if self.low else -1), row[1].where))
+        status, worst = judged[0]
+        others = [case.where for other, case in judged[1:] if other == status != "pass"]
+        reason = f"{worst.where}: {worst.text}"
+        if others:
+            reason += f"; {len(others)} more: {', '.join(others[:NAMED])}" + (", ..." if len(others) > NAMED else "")
+        first, second = worst.bounds or (warn, fail)
+        bound = second if status == "fail" or first is None else first
+        return RuleFinding(self.name, status, worst.value, bound, worst.where, reason, self.advice)
 
-        def bounds(case: Case) -> tuple[float | None, float | None]:
-            return (warn, fail) if case.own is None else case.own
-
-        def status(case: Case) -> Status:
-            beyond = [b is not None and (case.value < b if self.low else case.value > b) for b in bounds(case)]
-            return "fail" if beyond[1] else "warn" if beyond[0] else "pass"
-
-        def badness(case: Case) -> tuple[int, float, str]:
-            return ORDER.index(status(case)), case.value if self.low else -case.value, case.where
-
-        ranked = sorted(cases, key=badness)
-        if not ranked:
-            bound = fail if warn is None else warn
-            return RuleFinding(
-                self.name, "warn" if self.nothing else "pass", None, bound, "", self.nothing, self.advice
-            )
-        worst = ranked[0]
-        found = status(worst)
-        others = [case for case in ranked[1:] if status(case) == found]
-        reason = worst.text
-        if found != "pass" and others:
-            named = ", ".join(case.where for case in others[:NAMED])
-            reason += f"; {len(others)} more: {named}" + (", ..." if len(others) > NAMED else "")
-        first, second = bounds(worst)
-        bound = second if found == "fail" or first is None else first
-        return RuleFinding(self.name, found, worst.value, bound, worst.where, reason, self.advice)
+    def _status(self, case: Case, bounds: Bounds) -> Status:
+        """Return the verdict on one place."""
+        warns, fails = (b is not None and (case.value < b if self.low else case.value > b) for b in bounds)
+        return "fail" if fails else "warn" if warns else "pass"

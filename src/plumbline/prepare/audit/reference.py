@@ -11,37 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.prepare.audit.distributions import ColumnValues, columns_of, steps
-from plumbline.prepare.audit.summary import Summary, chunks, parts_of
+from plumbline.prepare.audit.summary import Summary, parts_of
 from plumbline.prepare.features.shards import SequenceSet
 
 QUANTILES = 200
 """A column is kept as its quantiles at (i + 1/2) / 200: distances are exact to about 0.25 % of the rows."""
-_VERSION = 1
-
-
-def describe_columns(columns: ColumnValues) -> dict[str, Any]:
-    """Return the stored form of distributions."""
-    at = (np.arange(QUANTILES) + 0.5) / QUANTILES
-    quantiles = {
-        # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
-        # of them would count as a distance.
-        key: [float(f"{value:.9g}") for value in steps(values, at)]
-        for key, values in columns.values.items()
-        if len(values)
-    }
-    return {"version": _VERSION, "buildings": columns.buildings, "quantiles": quantiles}
-
-
-def as_kept(row: Any) -> NDArray[np.float64]:
-    """Restore a column's stored quantiles as 32-bit values, ascending."""
-    return np.sort(np.array(row, np.float32).astype(np.float64))
-
-
 CONDITIONS_FILE = "reference.json"
 WATCHED = (
     "geometry.length",
@@ -62,32 +40,51 @@ WATCHED = (
 almost the same all over a track, so that any two cities are as far apart as can be."""
 SAMPLE = 20_000
 """Buildings and scatterers of a city that quantiles are taken from."""
-_CONDITIONS_VERSION = 1
+_VERSION = 1
 
 
 def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, ColumnValues]:
     """Return for each city the distributions of its watched columns: a city has one sensor, so it is a slice."""
-    found: dict[str, Summary] = {}
+    summaries: dict[str, Summary] = {}
     for part in parts_of(sequences):
-        city, offsets = np.asarray(part.city), np.asarray(part.offsets)
-        starts = np.flatnonzero(np.r_[True, city[1:] != city[:-1]]) if len(city) else np.zeros(0, int)
-        for start, stop in zip(starts, [*starts[1:], len(city)], strict=True):
-            own = found.setdefault(str(city[start]), Summary(str(city[start]), sample))
-            for rows in chunks(offsets[start : stop + 1]):
-                own.add(part, slice(int(start) + rows.start, int(start) + rows.stop))
-    return {name: _watched(columns_of(summary)) for name, summary in sorted(found.items())}
+        city = np.asarray(part.city)
+        for name in np.unique(city).tolist():
+            summary = summaries.setdefault(name, Summary(name, sample))
+            summary.add(part.take(np.flatnonzero(city == name)))
+    return {name: _watched(columns_of(summary)) for name, summary in sorted(summaries.items())}
+
+
+def _watched(columns: ColumnValues) -> ColumnValues:
+    return ColumnValues(columns.buildings, {name: columns.values[name] for name in WATCHED})
 
 
 def describe_conditions(train: SequenceSet) -> dict[str, Any]:
     """Return the content of a package's reference file."""
-    return {
-        "version": _CONDITIONS_VERSION,
-        "cities": {name: describe_columns(found) for name, found in conditions_of(train).items()},
+    cities = {name: describe_columns(columns) for name, columns in conditions_of(train).items()}
+    return {"version": _VERSION, "cities": cities}
+
+
+def describe_columns(columns: ColumnValues) -> dict[str, Any]:
+    """Return the stored form of distributions."""
+    at = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    quantiles = {
+        # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
+        # of them would count as a distance.
+        key: [float(f"{value:.9g}") for value in steps(values, at)]
+        for key, values in columns.values.items()
+        if len(values)
     }
+    return {"version": _VERSION, "buildings": columns.buildings, "quantiles": quantiles}
+
+
+def read_columns(stored: Mapping[str, Any]) -> ColumnValues:
+    """Return the distributions that `describe_columns` stored: quantiles as 32-bit values, ascending."""
+    quantiles = {name: np.sort(np.array(row, np.float32).astype(float)) for name, row in stored["quantiles"].items()}
+    return ColumnValues(int(stored["buildings"]), quantiles)
 
 
 def load_conditions(package: Path) -> dict[str, ColumnValues] | None:
-    """Load the conditions of the training cities from a package; None for an older package without them.
+    """Load the conditions of the training cities from a package; None for one without them.
 
     Raises:
         InputError: the file is none.
@@ -97,17 +94,8 @@ def load_conditions(package: Path) -> dict[str, ColumnValues] | None:
         return None
     content = read_json(path)
     try:
-        if content["version"] != _CONDITIONS_VERSION:
-            raise InputError(f"{path}: version {content['version']!r} found, {_CONDITIONS_VERSION} needed.")
-        return {str(name): _columns(about) for name, about in content["cities"].items()}
+        if content["version"] != _VERSION:
+            raise InputError(f"{path}: version {content['version']!r} found, {_VERSION} needed.")
+        return {name: read_columns(stored) for name, stored in content["cities"].items()}
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: not the reference file of a package ({error!r}). Get the package again.") from None
-
-
-def _watched(columns: ColumnValues) -> ColumnValues:
-    return ColumnValues(columns.buildings, {name: columns.values[name] for name in WATCHED})
-
-
-def _columns(about: Mapping[str, Any]) -> ColumnValues:
-    values = {str(name): as_kept(row) for name, row in about["quantiles"].items()}
-    return ColumnValues(int(about["buildings"]), values)

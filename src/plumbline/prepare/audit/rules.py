@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.prepare.audit.cases import (
-    constant,
     damage,
-    figure,
     from_train,
     in_splits,
     in_tracks,
     leaks,
     not_finite,
     notes,
-    points_left,
     rarer_kind,
+    remaining_points,
+    share_without_quadrant,
     shared_blocks,
     shares,
     skews,
     split_sizes,
-    without_quadrant,
-    wrong,
 )
 from plumbline.prepare.audit.judge import AuditRule
 
@@ -30,19 +27,19 @@ def silent(key: str, stage: str = "ingest") -> str:
     return f"not looked at: the report of `{stage}` has no {key}"
 
 
-noise = in_tracks(figure("noise_mm", "mm of noise from epoch to epoch"))
+noise = in_tracks("noise_mm", "mm of noise from epoch to epoch")
 CHECK_UNIT = (
     "Look at the unit of the displacements: a file in m or cm that was read as mm, or the other way round. Tables of "
     "columns state it (`ingest.products`: units); correct it there, or convert the file to what its format has."
 )
 # fmt: off
 RULES = (
-    AuditRule("points", points_left, low=True, nothing=silent("cities"),
+    AuditRule("points", remaining_points, low=True, nothing=silent("cities"),
         advice="Check the product, and the bounds of the quality filter in `ingest`."),
     AuditRule("notes", notes, warn=0,
         advice="Read what was decided, and correct the file if it is not what you meant."),
     AuditRule("speed",
-        in_tracks(figure("speed_p99_mm_yr", "mm/yr along LOS is surely exceeded by one building in a hundred")),
+        in_tracks("speed_p99_mm_yr", "mm/yr along LOS is surely exceeded by one building in a hundred"),
         warn="max_speed_mm_yr", fail="refuse_speed_mm_yr", nothing=silent("speed_p99_mm_yr", "prepare"),
         advice=CHECK_UNIT),
     AuditRule("noise_low", noise, warn="min_noise_mm", fail="refuse_noise_below_mm", low=True,
@@ -55,17 +52,20 @@ RULES = (
     AuditRule("split_size", split_sizes, warn="min_split", fail=1, low=True,
         advice="Give more labelled buildings, lower `prepare.min_points`, or change `prepare.split`. Figures of a "
                "small split are uncertain."),
-    AuditRule("severity_known", wrong("severities are no number from 0 up", "severity"), fail=0,
+    AuditRule("severity_known",
+        in_splits(lambda split: split.wrong["severity"], "{} severities are no number from 0 up"), fail=0,
         advice="Correct the labels."),
     AuditRule("severity_range",
-        in_splits(lambda split: (split.severity_max, f"largest severity {split.severity_max:.4g} permille")),
+        in_splits(lambda split: split.severity_max, "largest severity {} permille"),
         warn="max_severity_permille", fail="refuse_severity_permille",
         advice="Check the unit (permille, so 0.001 of strain is 1) and the buildings with the largest values."),
     AuditRule("quadrant_codes",
-        wrong("quadrants are no code of 0 to 3, or of an undamaged building", "quadrant", "quadrant_of_undamaged"),
+        in_splits(lambda split: split.wrong["quadrant"] + split.wrong["quadrant_of_undamaged"],
+            "{} quadrants are no code of 0 to 3, or of an undamaged building"),
         fail=0,
         advice="Correct the labels: a quadrant belongs to category 1 and above."),
-    AuditRule("quadrant_known", in_splits(without_quadrant), warn=0,
+    AuditRule("quadrant_known",
+        in_splits(share_without_quadrant, "a share {} of the damaged buildings has no quadrant"), warn=0,
         advice="Add the quadrants to the labels where they are known."),
     AuditRule("damage_present", damage, low=True,
         advice="Both are needed to tell them apart: add buildings of the other kind."),
@@ -78,14 +78,13 @@ RULES = (
         advice="Keep `train.augment` on: it turns every quadrant into every other."),
     AuditRule("building_leak", lambda facts: leaks(facts.buildings_shared, "buildings"), fail=0,
         advice="Give each building once, by one identifier."),
-    AuditRule("block_leak", shared_blocks, fail=0, advice="Split by whole blocks."),
+    AuditRule("block_leak", shared_blocks, fail=0, nothing="not looked at: no blocks given",
+        advice="Split by whole blocks, and report those of each split."),
     AuditRule("twin_leak",
         lambda facts: leaks(facts.twins, "buildings equal another one in every value", within=(0, None)), fail=0,
         advice="One building was given twice, under two names or cities: keep one."),
     AuditRule("finite", not_finite, fail=0,
         advice="A fault of the stage, or a product with values that cannot be: report it."),
-    AuditRule("constant", constant, warn=0,
-        advice="Nothing is learnt of it: a model that meets another value there has not seen the like."),
     AuditRule("skew", skews, warn="max_skew", advice="A few values set its mean and spread: look at the largest ones."),
     AuditRule("drift_splits", from_train, warn="max_psi",
         advice="The splits differ in kind: figures of that split are not those of buildings like the training ones."),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
@@ -20,7 +22,7 @@ from plumbline.prepare.audit.distributions import (
 from plumbline.prepare.audit.judge import ORDER, Facts, RuleFinding, Status
 from plumbline.prepare.audit.page import audit_page
 from plumbline.prepare.audit.rules import RULES
-from plumbline.prepare.audit.summary import block_leaks, building_leaks, summarise, twin_leaks
+from plumbline.prepare.audit.summary import building_name, find_leaks, summarise
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class AuditResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `audit.json`: `verdict`, `rules`, `statistics`."""
-        rules = [rule.to_json() for rule in self.rules]
+        rules = [rule._asdict() for rule in self.rules]
         return {"verdict": self.verdict, "rules": plain(rules), "statistics": self.statistics}
 
     def html(self) -> str:
@@ -95,19 +97,24 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
     train = columns.get("train")
     others = {name: values for name, values in columns.items() if name != "train"}
     blocks = report.get("blocks")
+    if blocks is not None:
+        blocks = {name: np.unique(np.array(named, str)) for name, named in blocks.items()}
     facts = Facts(
         params=params,
         cities=report.get("cities", {}),
         splits=summaries,
-        buildings_shared=building_leaks(splits, summaries),
-        twins=twin_leaks(summaries),
-        blocks_shared=None if blocks is None else block_leaks(blocks),
+        buildings_shared=find_leaks(
+            {name: summary.names_hash for name, summary in summaries.items()},
+            lambda name, key: building_name(splits[name], key),
+        ),
+        twins=find_leaks({name: summary.geometry_hash for name, summary in summaries.items()}, lambda *_: ""),
+        blocks_shared=None if blocks is None else find_leaks(blocks, lambda _, block: str(block)),
         shifts={name: compare(train, values) for name, values in others.items()} if train else {},
     )
     findings = [rule.judge(facts) for rule in RULES]
     statistics = {
         "cities": facts.cities,
-        "blocks": None if blocks is None else {name: len(set(named)) for name, named in blocks.items()},
+        "blocks": None if blocks is None else {name: len(named) for name, named in blocks.items()},
         "splits": {name: split_statistics(summary) for name, summary in summaries.items()},
         "drift": {name: shift_statistics(shifts) for name, shifts in facts.shifts.items()},
     }

@@ -8,12 +8,12 @@ however they are sharded or sorted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
@@ -22,56 +22,41 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Col
 from plumbline.prepare.features.sequences import UNDEFINED
 
 Row = NDArray[np.float64]
+Hash = NDArray[np.uint64]
+TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}
+ROWS = 250_000
+"""Scatterers, or buildings, looked at together."""
 
 
 class Moments:
-    """Running moments of C columns; values that are not finite are counted and left out.
-
-    Parts are merged by the formulas of Chan, Golub and LeVeque (1983), The American Statistician 37(3), for the second
-    order and of Pébay (2008), Sandia report SAND2008-6212, for the third.
-    """
+    """Running moments of C columns, about the mean of the first rows; values that are not finite are left out."""
 
     def __init__(self, columns: int) -> None:
         self.rows = 0
         self.count: NDArray[np.int64] = np.zeros(columns, np.int64)
         """(C,) finite values."""
-        self.mean: Row = np.zeros(columns)
         self.low: Row = np.full(columns, np.inf)
         self.high: Row = np.full(columns, -np.inf)
         self.first_bad: tuple[int, int, float] | None = None
         """Row, column and value of the first one that is not finite."""
-        self._second: Row = np.zeros(columns)
-        self._third: Row = np.zeros(columns)
+        self._about: Row = np.zeros(columns)
+        self._powers: Row = np.zeros((3, columns))
 
     def add(self, values: NDArray[Any]) -> None:
         """Take in the next rows (N, C)."""
         wide = np.asarray(values, np.float64)
         finite = np.isfinite(wide)
-        whole = bool(finite.all())
-        if not whole and self.first_bad is None:
+        if self.first_bad is None and not finite.all():
             row, column = np.argwhere(~finite)[0]
             self.first_bad = (self.rows + int(row), int(column), float(wide[row, column]))
+        if not self.rows:
+            self._about = np.where(finite, wide, 0.0).sum(0) / np.maximum(finite.sum(0), 1)
         self.rows += len(wide)
-        count = finite.sum(0)
-        some = np.maximum(count, 1)
-        kept = wide if whole else np.where(finite, wide, 0.0)
-        mean = kept.sum(0) / some
-        off = kept - mean
-        if not whole:
-            off[~finite] = 0.0
-        square = off * off
-        self._merge(count, mean, square.sum(0), np.einsum("ij,ij->j", square, off))
+        self.count += finite.sum(0)
+        off = np.where(finite, wide - self._about, 0.0)
+        self._powers += np.stack([off.sum(0), (off**2).sum(0), (off**3).sum(0)])
         self.low = np.minimum(self.low, np.where(finite, wide, np.inf).min(0, initial=np.inf))
         self.high = np.maximum(self.high, np.where(finite, wide, -np.inf).max(0, initial=-np.inf))
-
-    def _merge(self, count: NDArray[np.int64], mean: Row, second: Row, third: Row) -> None:
-        a, b = self.count.astype(float), count.astype(float)
-        n = np.maximum(a + b, 1)
-        delta = np.where(count > 0, mean - self.mean, 0.0)
-        self._third += third + delta**3 * a * b * (a - b) / n**2 + 3 * delta * (a * second - b * self._second) / n
-        self._second += second + delta**2 * a * b / n
-        self.mean = self.mean + delta * b / n
-        self.count = self.count + count
 
     @property
     def bad(self) -> NDArray[np.int64]:
@@ -79,61 +64,33 @@ class Moments:
         return self.rows - self.count
 
     @property
+    def mean(self) -> Row:
+        """(C,)"""
+        return np.asarray(self._about + self._powers[0] / np.maximum(self.count, 1), np.float64)
+
+    @property
     def sd(self) -> Row:
         """(C,) standard deviation, of the population."""
-        return np.asarray(np.sqrt(np.maximum(self._second, 0) / np.maximum(self.count, 1)), np.float64)
+        first, second, _ = self._powers / np.maximum(self.count, 1)
+        return np.asarray(np.sqrt(np.maximum(second - first**2, 0)), np.float64)
 
     @property
     def skew(self) -> Row:
         """(C,) third standardised moment, of the population; 0 where a column does not vary."""
-        n = np.maximum(self.count, 1)
-        # Below rounding, what is left of a constant column's spread has no shape.
-        varies = self.sd > 1e-12 * np.maximum(np.abs(self.mean), 1e-300)
-        variance = np.where(varies, self._second / n, 1.0)
-        return np.where(varies, self._third / n / variance**1.5, 0.0)
+        first, second, third = self._powers / np.maximum(self.count, 1)
+        varies = (self.low < self.high) & (self.sd > 0)
+        central = third - 3 * first * second + 2 * first**3
+        return np.where(varies, central / np.where(varies, self.sd, 1) ** 3, 0.0)
 
 
-Hash = NDArray[np.uint64]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def mix(value: Hash) -> Hash:
-    """Apply SplitMix64's finaliser (Steele, Lea and Flood 2014, OOPSLA): a bijection that spreads every bit."""
-    z = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
-
-
-def _combine(words: NDArray[np.uint32], salt: int) -> Hash:
-    """Return the hash (B,) of rows of words (B, W). Words of 0 add nothing: text in a wider array hashes alike."""
-    total = np.zeros(len(words), np.uint64)
-    place = mix(_GOLDEN * np.arange(1 + salt, 1 + salt + words.shape[1], dtype=np.uint64))
-    for j in range(words.shape[1]):
-        total += mix(words[:, j].astype(np.uint64) + place[j]) - mix(place[j : j + 1])
-    return mix(total + np.uint64(salt))
+def hash_rows(columns: Mapping[str, NDArray[Any]] | NDArray[Any]) -> Hash:
+    """Return the hash (B,) of each row of a table (B, C), or of columns (B,)."""
+    return np.asarray(pandas.util.hash_pandas_object(pandas.DataFrame(columns), index=False), np.uint64)
 
 
 def hash_names(city: NDArray[np.str_], building_id: NDArray[np.str_]) -> Hash:
     """Return the hash (B,) of each building's city and identifier."""
-    parts = []
-    for salt, text in ((1 << 40, city), (1 << 41, building_id)):
-        array = np.ascontiguousarray(text, dtype=np.str_)
-        width = array.dtype.itemsize // 4
-        parts.append(_combine(array.view(np.uint32).reshape(len(array), width), salt))
-    return mix(parts[0] + _GOLDEN * parts[1])
-
-
-def hash_values(values: NDArray[Any]) -> Hash:
-    """Return the hash (B,) of rows of float32 (B, C); 0 and -0 are one value."""
-    array = np.ascontiguousarray(np.asarray(values, np.float32) + np.float32(0))
-    return _combine(array.view(np.uint32), 1 << 42)
-
-
-def hash_points(building: Hash, length: NDArray[np.int64]) -> Hash:
-    """Return the hash (N,) of each point, from the hash (B,) and the number of points `length` (B,) of its building."""
-    start = np.repeat(np.cumsum(length) - length, length)
-    number = np.arange(len(start)) - start
-    return mix(np.repeat(building, length) + _GOLDEN * (number + 1).astype(np.uint64))
+    return hash_rows({"city": city, "building_id": building_id})
 
 
 class BottomSample:
@@ -142,28 +99,15 @@ class BottomSample:
     def __init__(self, size: int, columns: int) -> None:
         self.size = size
         self._rank: Hash = np.zeros(0, np.uint64)
-        self._values: NDArray[np.float32] = np.zeros((0, columns), np.float32)
+        self.values: NDArray[np.float32] = np.zeros((0, columns), np.float32)
+        """(at most `size`, C) by rank."""
 
     def add(self, rank: Hash, *tables: NDArray[Any]) -> None:
         """Take in rows with ranks (N,); `tables` (N, C_i) stand side by side."""
-        full = len(self._rank) >= self.size
-        chosen = np.flatnonzero(rank < self._rank.max()) if full else np.arange(len(rank))
-        if len(chosen) > self.size:
-            chosen = chosen[np.argpartition(rank[chosen], self.size - 1)[: self.size]]
-        picked = np.concatenate([np.asarray(table[chosen], np.float32) for table in tables], axis=1)
-        ranks, values = np.concatenate([self._rank, rank[chosen]]), np.concatenate([self._values, picked])
-        order = np.argsort(ranks, kind="stable")[: self.size]
-        self._rank, self._values = ranks[order], values[order]
-
-    @property
-    def values(self) -> NDArray[np.float32]:
-        """(at most `size`, C) by rank."""
-        return self._values
-
-
-TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}
-ROWS = 250_000
-"""Scatterers, or buildings, looked at together."""
+        rank = np.concatenate([self._rank, rank])
+        values = np.concatenate([self.values, np.concatenate(tables, axis=1)])
+        order = np.argsort(rank, kind="stable")[: self.size]
+        self._rank, self.values = rank[order], values[order]
 
 
 class Summary:
@@ -182,22 +126,14 @@ class Summary:
         self.quadrant_unknown = 0
         """Damaged buildings without a quadrant."""
         self.severity_max = 0.0
-        self.first_bad: dict[str, str] = {}
-        """Per table, the place of the first value that is not finite."""
+        self.first_bad: dict[str, tuple[str, float]] = {}
+        """Per table, the place of the first value that is not finite, and this value."""
+        self.names_hash: Hash = np.zeros(0, np.uint64)
+        """(B,) hashes of city and identifier."""
+        self.geometry_hash: Hash = np.zeros(0, np.uint64)
+        """(B,) hashes of the geometry's values."""
         self._of_buildings = BottomSample(sample, len(GEOMETRY) + 1)
         self._of_points = BottomSample(sample, len(DISTANCE) + len(SLOPE))
-        self._names: list[Hash] = []
-        self._twins: list[Hash] = []
-
-    @property
-    def names_hash(self) -> Hash:
-        """(B,) ascending hashes of city and identifier."""
-        return np.sort(np.concatenate([np.zeros(0, np.uint64), *self._names]))
-
-    @property
-    def geometry_hash(self) -> Hash:
-        """(B,) ascending hashes of the geometry's values."""
-        return np.sort(np.concatenate([np.zeros(0, np.uint64), *self._twins]))
 
     def sampled(self, table: str) -> NDArray[np.float32]:
         """Return the sampled rows of a table, or `severity` (n, 1)."""
@@ -209,49 +145,53 @@ class Summary:
             "severity": self._of_buildings.values[:, at[1] :],
         }[table]
 
-    def add(self, part: Any, rows: slice) -> None:
-        """Take in the buildings `rows` of a part (`Sequences`)."""
+    def add(self, part: Any) -> None:
+        """Take in all buildings of a part (`Sequences`), chunk by chunk."""
+        for rows in chunks(np.asarray(part.offsets)):
+            self._add_rows(part, rows)
+
+    def _add_rows(self, part: Any, rows: slice) -> None:
         offsets = np.asarray(part.offsets[rows.start : rows.stop + 1])
         points = slice(int(offsets[0]), int(offsets[-1]))
         length = np.diff(offsets)
         city, ids = np.asarray(part.city[rows], np.str_), np.asarray(part.building_id[rows], np.str_)
         geometry, severity = np.asarray(part.geometry[rows]), np.asarray(part.severity[rows], np.float32)
         distance, slope = np.asarray(part.distance[points]), np.asarray(part.slope[points])
-        for table, values in (("distance", distance), ("slope", slope), ("geometry", geometry)):
-            self._add_table(table, values, ids, length)
+        owner = np.repeat(np.arange(len(length)), length)
+        self._add_table("distance", distance, ids[owner])
+        self._add_table("slope", slope, ids[owner])
+        self._add_table("geometry", geometry, ids)
         rank = hash_names(city, ids)
-        self._names.append(rank)
-        self._twins.append(hash_values(geometry))
+        self.names_hash = np.concatenate([self.names_hash, rank])
+        self.geometry_hash = np.concatenate([self.geometry_hash, hash_rows(geometry + np.float32(0))])  # -0 is 0
         self._of_buildings.add(rank, geometry, severity[:, None])
-        self._of_points.add(hash_points(rank, length), distance, slope)
+        number = np.arange(len(owner)) - np.repeat(offsets[:-1] - offsets[0], length)
+        self._of_points.add(hash_rows({"building": rank[owner], "number": number}), distance, slope)
         self.buildings += len(length)
-        self.points += int(length.sum())
-        self.cities.update(dict(zip(*(part.tolist() for part in np.unique(city, return_counts=True)), strict=True)))
+        self.points += len(owner)
+        self.cities.update(city.tolist())
         self._add_labels(severity, np.asarray(part.quadrant[rows]))
 
-    def _add_table(self, table: str, values: NDArray[Any], ids: NDArray[np.str_], length: NDArray[np.int64]) -> None:
+    def _add_table(self, table: str, values: NDArray[Any], ids: NDArray[np.str_]) -> None:
+        """Take in rows of a table; `ids` (N,) are those of their buildings."""
         moments = self.moments[table]
         before = moments.rows
-        fresh = moments.first_bad is None
         moments.add(values)
-        if fresh and moments.first_bad is not None:
+        if table not in self.first_bad and moments.first_bad is not None:
             row, column, value = moments.first_bad
-            owner = ids if table == "geometry" else np.repeat(ids, length)
-            self.first_bad[table] = (
-                f"split {self.name}, {table}, building {owner[row - before]}, row {row}, column "
-                f"{TABLES[table][column].name}: {value}"
-            )
+            name = TABLES[table][column].name
+            where = f"split {self.name}, {table}, building {ids[row - before]}, row {row}, column {name}"
+            self.first_bad[table] = where, value
 
     def _add_labels(self, severity: NDArray[np.float32], quadrant: NDArray[Any]) -> None:
         usable = np.isfinite(severity) & (severity >= 0)
-        known = (quadrant >= 0) & (quadrant < len(QUADRANTS))
-        found = category(severity[usable])
+        is_code = (quadrant >= 0) & (quadrant < len(QUADRANTS))
         damaged = usable & (category(np.where(usable, severity, 0)) > 0)
-        self.categories += np.bincount(found, minlength=len(self.categories))
-        self.quadrants += np.bincount(quadrant[known & damaged].astype(np.int64), minlength=len(QUADRANTS))
+        self.categories += np.bincount(category(severity[usable]), minlength=len(self.categories))
+        self.quadrants += np.bincount(quadrant[is_code & damaged].astype(np.int64), minlength=len(QUADRANTS))
         self.wrong["severity"] += int((~usable).sum())
-        self.wrong["quadrant"] += int((~known & (quadrant != UNDEFINED)).sum())
-        self.wrong["quadrant_of_undamaged"] += int((known & usable & ~damaged).sum())
+        self.wrong["quadrant"] += int((~is_code & (quadrant != UNDEFINED)).sum())
+        self.wrong["quadrant_of_undamaged"] += int((is_code & usable & ~damaged).sum())
         self.quadrant_unknown += int((damaged & (quadrant == UNDEFINED)).sum())
         self.severity_max = max(self.severity_max, float(severity[usable].max(initial=0)))
 
@@ -266,8 +206,7 @@ def summarise(name: str, sequences: Any, sample: int) -> Summary:
     """
     result = Summary(name, sample)
     for part in parts_of(sequences):
-        for rows in chunks(np.asarray(part.offsets)):
-            result.add(part, rows)
+        result.add(part)
     return result
 
 
@@ -286,54 +225,33 @@ def chunks(offsets: NDArray[np.int64], rows: int = ROWS) -> Iterator[slice]:
         start = stop
 
 
-@dataclass(frozen=True)
-class Leak:
+class Leak(NamedTuple):
     """Buildings or blocks that two splits share, or that one split holds more than once (then both names are equal)."""
 
     splits: tuple[str, str]
-    count: int
+    number: int
     example: str
 
 
-def building_leaks(splits: Mapping[str, Any], summaries: Mapping[str, Summary]) -> list[Leak]:
-    """Find buildings (city and identifier) in two splits, or twice in one."""
-    hashes = {name: summary.names_hash for name, summary in summaries.items()}
-    return [Leak((one, other), len(shared), _name_of(splits[one], shared[0])) for one, other, shared in _shared(hashes)]
+def find_leaks(keys: Mapping[str, NDArray[Any]], example: Callable[[str, Any], str]) -> list[Leak]:
+    """Find what one split holds more than once, and what two splits share.
+
+    Args:
+        keys: split -> key (B,) of each of its buildings or blocks.
+        example: returns the name of what has a key in a split.
+    """
+    shared = {}
+    for name, values in keys.items():
+        distinct, count = np.unique(values, return_counts=True)
+        shared[name, name] = distinct[count > 1]
+    shared |= {pair: np.intersect1d(keys[pair[0]], keys[pair[1]]) for pair in combinations(keys, 2)}
+    return [Leak(pair, len(both), example(pair[0], both[0])) for pair, both in shared.items() if len(both)]
 
 
-def twin_leaks(summaries: Mapping[str, Summary]) -> list[Leak]:
-    """Find buildings with different names but equal geometry and fits, to the last bit: one building given twice."""
-    hashes = {name: summary.geometry_hash for name, summary in summaries.items()}
-    return [Leak((one, other), len(shared), "") for one, other, shared in _shared(hashes)]
-
-
-def block_leaks(blocks: Mapping[str, Iterable[Any]]) -> list[Leak]:
-    """Find blocks that two splits share; `blocks`: split -> names of its blocks."""
-    named = {split: {str(block) for block in found} for split, found in blocks.items()}
-    leaks = []
-    for one, other in combinations(named, 2):
-        both = named[one] & named[other]
-        if both:
-            leaks.append(Leak((one, other), len(both), min(both)))
-    return leaks
-
-
-def _shared(hashes: Mapping[str, Hash]) -> Iterator[tuple[str, str, Hash]]:
-    """Yield the hashes that one split has more than once, and those that two have; `hashes` (B,) are ascending."""
-    for name, own in hashes.items():
-        again = np.unique(own[1:][own[1:] == own[:-1]])
-        if len(again):
-            yield name, name, again
-    for one, other in combinations(hashes, 2):
-        shared = np.intersect1d(hashes[one], hashes[other])
-        if len(shared):
-            yield one, other, shared
-
-
-def _name_of(sequences: Any, wanted: np.uint64) -> str:
-    """Return identifier and city of the building with this hash."""
+def building_name(sequences: Any, key: np.uint64) -> str:
+    """Return identifier and city of the building with this hash of its name."""
     for part in parts_of(sequences):
         city, ids = np.asarray(part.city, np.str_), np.asarray(part.building_id, np.str_)
-        for row in np.flatnonzero(hash_names(city, ids) == wanted):
+        for row in np.flatnonzero(hash_names(city, ids) == key):
             return f"{ids[row]} of {city[row]}"
     raise AssertionError("the hash is one of these buildings")
