@@ -30,7 +30,7 @@ def test_a_part_that_fails_or_is_too_slow_leaves_the_others(tmp_path):
     assert done.returncode == 0, done.stderr
     (written,) = (tmp_path / "dry").glob("*-gpu.md")
     said = written.read_text()
-    for needed in ("toy figures of a CPU", "| 4,096 | ragged |", "not measured: TensorRT needs a"):
+    for needed in ("toy figures of a CPU", "| 4,096 | ragged, padded |", "not measured: TensorRT needs a"):
         assert needed in said
     done = run(tmp_path, "--parts", "ragged", "--seconds", "0.1")
     assert (done.returncode, "ended after 0 s" in written.read_text()) == (1, True)

@@ -6,7 +6,7 @@ import pytest
 
 from plumbline.model.attention import kernels as operator
 
-compiles = os.environ.get("TRITON_INTERPRET") != "1" and operator._triton_is_there()
+compiles = os.environ.get("TRITON_INTERPRET") != "1" and operator.runs_triton("cuda")
 pytestmark = pytest.mark.skipif(not compiles, reason="Triton is not installed, or interprets: `make kernel`")
 MOST_SHARED = 99 * 1024
 """Bytes of shared memory of a program on the smallest GPU since Ampere."""

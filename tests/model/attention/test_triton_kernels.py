@@ -1,7 +1,5 @@
 """The Triton kernels, interpreted on the CPU: `make kernel` runs them, as nothing else installs Triton there."""
 
-import os
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from plumbline.model.attention.kernels import ragged_attention
 from plumbline.model.attention.layers import packed_tokens
 from tests.model.made import FORMULA
 
-interpreted = os.environ.get("TRITON_INTERPRET") == "1" and operator._triton_is_there()
+interpreted = operator.runs_triton("cpu")
 pytestmark = pytest.mark.skipif(not interpreted, reason="Triton is not installed, or does not interpret: `make kernel`")
 LENGTHS = [17, 1, 2, 64, 0, 127, 128]
 HALF_ULP = {torch.float16: 2**-11, torch.bfloat16: 2**-8}
@@ -94,6 +92,12 @@ def test_padding_is_not_read():
     dirty = [part.detach().masked_fill(~mask[..., None, None], torch.nan).requires_grad_() for part in parts]
     for one, other in zip(*(gradients(RAGGED, each, mask, given) for each in (parts, dirty)), strict=True):
         assert torch.equal(one, other)
+
+
+def test_torch_finds_nothing_wrong_with_the_operator():
+    parts = [torch.randn(8, 2, 8, requires_grad=True) for _ in range(3)]
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(ragged_attention, (*parts, *packed_tokens(torch.tensor([3, 1, 4]))), test_utils=checks)
 
 
 def test_torch_compiles_around_the_kernels():

@@ -173,7 +173,7 @@ def _readable(*parts: Tensor) -> list[Tensor]:
 
 
 def forward(query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """Mix the tokens of each building as `reference.forward` does, of contiguous tensors."""
+    """Mix the tokens of each building, of contiguous tensors; see `kernels.ragged_attention`."""
     given = _readable(query_THE, key_THE, value_THE)
     mixed_THE = torch.empty_like(given[0])
     total_TH = torch.empty(query_THE.shape[:2], dtype=torch.float32, device=query_THE.device)
@@ -190,7 +190,7 @@ def backward(
     total_TH: Tensor,
     tokens: Tokens,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute gradients as `reference.backward` does, of contiguous tensors."""
+    """Compute gradients of contiguous tensors: Dao et al. 2022, algorithm 4."""
     kept_TH = (grad_THE.float() * mixed_THE.float()).sum(-1)
     given = _readable(grad_THE, query_THE, key_THE, value_THE)
     to_query_THE, to_key_THE, to_value_THE = (torch.empty_like(part) for part in given[1:])
