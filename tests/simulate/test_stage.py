@@ -158,12 +158,6 @@ def test_parts_make_one_city(large):
         assert np.ptp([np.median(part) for part in third]) < 4
 
 
-def test_a_part_does_not_depend_on_what_was_drawn_before_it():
-    """Its districts are the same in a city that goes on."""
-    assert [site.part_radius((7, 9), 3000, n) for n in (0, 1)] == [site.part_radius((7, 9), 2000, n) for n in (0, 1)]
-    assert site.part_radius((7, 9), 3000, 0) != site.part_radius((7, 8), 3000, 0)
-
-
 def test_labels_and_footprints_name_the_same_buildings(out):
     for folder in folders(out):
         footprints = geopandas.read_file(folder / "footprints.geojson")

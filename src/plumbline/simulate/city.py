@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import shapely
@@ -165,37 +164,28 @@ def _file_names(site: Site, labels: str) -> list[str]:
     return [site.product(0).file_name, site.product(1).file_name, FOOTPRINTS, labels]
 
 
-class CityWriter:
-    """Files of a city, to which the files of its parts are appended in order."""
+def join_parts(folder: Path, site: Site, labels: str, finished: Iterable[int]) -> int:
+    """Write the files of a city from those of its parts, which are removed; return the number of its points.
 
-    def __init__(self, folder: Path, site: Site, labels: str) -> None:
-        """In the folder `folder`, which exists; `labels` names the file of labels."""
-        self._folder, self._site, self._labels = folder, site, labels
-        self._stack = ExitStack()
-        self._streams: list[IO[bytes]] = []
-
-    def __enter__(self) -> CityWriter:
-        site = self._site
-        begin = [site.product(0).header, site.product(1).header, FOOTPRINTS_BEGIN.encode(), LABELS_HEADER.encode()]
-        for name, text in zip(_file_names(site, self._labels), begin, strict=True):
-            stream = self._stack.enter_context((self._folder / name).open("wb"))
+    Args:
+        folder: of the city. labels: name of the file of labels.
+        finished: points of each part, in order; each is there when its part is written.
+    """
+    begin = [site.product(0).header, site.product(1).header, FOOTPRINTS_BEGIN.encode(), LABELS_HEADER.encode()]
+    total = 0
+    with ExitStack() as stack:
+        streams = [stack.enter_context((folder / name).open("wb")) for name in _file_names(site, labels)]
+        for stream, text in zip(streams, begin, strict=True):
             stream.write(text)
-            self._streams.append(stream)
-        return self
-
-    def append(self, number: int) -> None:
-        """Take in the files of part `number`, and remove them."""
-        files = part_files(self._folder, self._site, self._labels, number)
-        for file, stream in zip(files, self._streams, strict=True):
-            if stream is self._streams[2] and number:
-                stream.write(BETWEEN_FEATURES.encode())
-            with file.open("rb") as source:
-                shutil.copyfileobj(source, stream, 2**20)
-            file.unlink()
-
-    def __exit__(self, *error: object) -> None:
-        self._streams[2].write(FOOTPRINTS_END.encode())
-        self._stack.close()
+        for number, points in enumerate(finished):
+            total += points
+            streams[2].write(BETWEEN_FEATURES.encode() if number else b"")
+            for file, stream in zip(part_files(folder, site, labels, number), streams, strict=True):
+                with file.open("rb") as source:
+                    shutil.copyfileobj(source, stream, 2**20)
+                file.unlink()
+        streams[2].write(FOOTPRINTS_END.encode())
+    return total
 
 
 Array = NDArray[np.float64]

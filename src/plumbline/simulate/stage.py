@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
@@ -20,8 +18,8 @@ from plumbline.params.load import read_yaml, validated
 from plumbline.params.simulate import LENT, Borrowed
 from plumbline.simulate.city import (
     TUNNELS,
-    CityWriter,
     draw_site,
+    join_parts,
     part_files,
     radius_jobs,
     tunnel_features,
@@ -29,48 +27,22 @@ from plumbline.simulate.city import (
 )
 from plumbline.simulate.site import Site, part_count, part_radius
 
-Result = TypeVar("Result")
+Each = Callable[..., Iterator[Any]]
+"""Calls a function for each job, as `map` does: results come in the order of the jobs."""
 
 
-class Workers:
-    """Worker processes; with one, this process does the work itself."""
+@contextmanager
+def _workers(count: int) -> Iterator[Each]:
+    """Yield what does jobs in `count` processes; with one, this process does them itself.
 
-    def __init__(self, count: int) -> None:
-        """`count` processes, started when the first work comes."""
-        self._count = count
-        self._held = ExitStack()
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Workers:
-        if self._count > 1:
-            self._pool = self._held.enter_context(processes(self._count))
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        """End the processes.
-
-        Raises:
-            PlumblineError: one was ended from outside.
-        """
-        self._held.__exit__(*error)
-
-    def in_order(self, function: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
-        """Yield results of `function(*job)` in the order of the jobs, with a few jobs started ahead.
-
-        Args:
-            function: of a module, so that another process finds it.
-            jobs: its arguments.
-        """
-        if not self._pool:
-            yield from (function(*job) for job in jobs)
-            return
-        ahead: deque[Future[Result]] = deque()
-        for job in jobs:
-            ahead.append(self._pool.submit(function, *job))
-            if len(ahead) > 2 * self._count:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+    Raises:
+        PlumblineError: one was ended from outside.
+    """
+    if count == 1:
+        yield map
+        return
+    with processes(count) as pool:
+        yield pool.map
 
 
 SHOWCASE = "showcase"
@@ -120,8 +92,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 
             for slot, (name, about) in enumerate(borrowed.items(), len(jobs)):
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
-        with Workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as pool:
-            _write(jobs, _draw_sites(jobs, params, pool), pool)
+        with _workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as each:
+            _write(jobs, _draw_sites(jobs, params, each), each)
 
 
 def _enough(parts: int) -> int:
@@ -129,10 +101,10 @@ def _enough(parts: int) -> int:
     return max(1, min(cores(), parts // PARTS_A_WORKER))
 
 
-def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]:
+def _draw_sites(jobs: list[_Job], params: Simulate, each: Each) -> list[Site]:
     """Draw the site of each city; for this, every part is planned once."""
     plans = [arguments for job in jobs for arguments in radius_jobs(job.name, job.city)]
-    radii = track(pool.in_order(part_radius, plans), len(plans), "simulate: plans")
+    radii = track(each(part_radius, *zip(*plans, strict=True)), len(plans), "simulate: plans")
     sites = []
     for slot, job in enumerate(jobs):
         radius = max(islice(radii, part_count(job.city.buildings)))
@@ -140,26 +112,21 @@ def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]
     return sites
 
 
-def _write(jobs: list[_Job], sites: list[Site], pool: Workers) -> None:
+def _write(jobs: list[_Job], sites: list[Site], each: Each) -> None:
+    parts = [
+        (site, number, part_files(job.folder, site, job.labels, number))
+        for job, site in zip(jobs, sites, strict=True)
+        for number in range(site.parts)
+    ]
     for job in jobs:
         job.folder.mkdir(parents=True)
-    parts = sum(site.parts for site in sites)
-    points = track(pool.in_order(write_part, _parts(jobs, sites)), parts, "simulate")
+    points = track(each(write_part, *zip(*parts, strict=True)), len(parts), "simulate")
     for job, site in zip(jobs, sites, strict=True):
-        began, total = time.monotonic(), 0
-        with CityWriter(job.folder, site, job.labels) as city:
-            for number in range(site.parts):
-                total += next(points)
-                city.append(number)
+        began = time.monotonic()
+        total = join_parts(job.folder, site, job.labels, islice(points, site.parts))
         if job.name == SHOWCASE:
             (job.folder / TUNNELS).write_text(tunnel_features(site), encoding="utf-8")
         log.info(
             "%s: %d buildings, %d points in %d and %d epochs, %.0f s",
             *(job.name, job.city.buildings, total, *(len(t.days) for t in site.tracks), time.monotonic() - began),
         )
-
-
-def _parts(jobs: list[_Job], sites: list[Site]) -> Iterator[tuple[Site, int, list[Path]]]:
-    for job, site in zip(jobs, sites, strict=True):
-        for number in range(site.parts):
-            yield site, number, part_files(job.folder, site, job.labels, number)

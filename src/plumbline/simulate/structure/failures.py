@@ -55,27 +55,25 @@ class Hinges:
     drop: Array
     """(B,) vertical displacement of the corner, mm, up positive; 0 without a failure."""
 
-    def field(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> tuple[Array, Array, Array]:
+    def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
         up = self.up(index, x, y)
         away = (self.opening[index] * np.abs(up) / np.sqrt(2))[..., None] * CORNERS[self.corner[index]]
         return up, away[..., 0], away[..., 1]
 
-    def up(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> Array:
+    def up(self, index: NDArray[np.intp], x: Array, y: Array) -> Array:
         """Return vertical displacement, mm, at building-frame positions, m, of buildings `index`."""
         sign, half = CORNERS[self.corner[index]], self.half[index]
         u, v = sign[..., 0] * x / half[..., 0], sign[..., 1] * y / half[..., 1]
         # The ramps' value at the corner, once a building and not once a position.
         full = softplus((1 - self.start) / self.softness[:, None])
-        if isinstance(index, int):
-            return np.asarray(self.drop[index] * self._shape(index, int(self.family[index]), u, v, full), float)
         shape = np.zeros_like(u)
         for family in range(len(FAMILY_SHARES)):
             at = np.flatnonzero(self.family[index] == family)
             shape[at] = self._shape(index[at], family, u[at], v[at], full)
         return np.asarray(self.drop[index] * shape, float)
 
-    def _shape(self, index: NDArray[np.intp] | int, family: int, u: Array, v: Array, full: Array) -> Array:
+    def _shape(self, index: NDArray[np.intp], family: int, u: Array, v: Array, full: Array) -> Array:
         soft = self.softness[index]
         (start_x, start_y), (power_x, power_y), (full_x, full_y) = (
             self.start[index].T,
