@@ -9,7 +9,6 @@ from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import (
     SEVERITY_FLOOR,
     YEARS,
-    Answer,
     asinh,
     asinh_written_out,
     load_diagnosis,
@@ -119,15 +118,6 @@ def test_a_time_is_strange_where_it_is_shorter_than_the_least_and_never_where_it
     assert long == pytest.approx(0.9 / 40)
 
 
-def test_standardising_is_linear_near_zero_and_bounded_far_out():
-    model = small_model()
-    model.get_buffer("slope_mean").fill_(2.0)
-    model.get_buffer("slope_sd").fill_(4.0)
-    near, far = model.standardise("slope", torch.tensor([2.004, 2 + 4e9]).unsqueeze(-1))
-    assert near[0].item() == pytest.approx(0.001, rel=1e-3)
-    assert 20 < far[0].item() < 25
-
-
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
 def test_saved_and_loaded_gives_the_same_answers(tmp_path, position):
     model, batch = small_model(position=position), inputs([4, 9, 1])
@@ -164,11 +154,7 @@ def test_damaged_weights_are_an_input_error(tmp_path, how):
         ({"slope_hidden": [8]}, "Unexpected key"),
         ({"kernel": "wide"}, "kernel"),
         ({"colour": 3}, "colour"),
-        ({"hidden": None}, "hidden"),
-        ({"attention": "magic"}, "attention"),
-        ({"position": "magic"}, "position"),
         ({"heads": 5}, "heads"),
-        ({"heads": 0}, "heads"),
     ],
 )
 def test_an_altered_description_is_an_input_error(tmp_path, change, message):
@@ -185,17 +171,3 @@ def test_a_description_that_is_none_is_an_input_error(tmp_path, content):
     (tmp_path / "model.json").write_text(content)
     with pytest.raises(InputError, match=r"model|JSON"):
         load_diagnosis(tmp_path)
-
-
-def test_the_outputs_keep_their_names():
-    assert Answer._fields == (
-        "quadrant_probability",
-        "severity_permille",
-        "severity_low",
-        "severity_high",
-        "novelty",
-        "accepted_probability",
-        "category_probability",
-        "level_probability",
-        "mechanism_probability",
-    )

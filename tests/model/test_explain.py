@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.model.explain import NEGLIGIBLE, attention_share, explain, integrated_gradients
 from tests.model.made import PLUGINS, inputs, rows, small_model, widen
 
@@ -48,19 +47,6 @@ def test_a_building_is_explained_alike_alone_and_in_any_company(kind):
         for left, right in zip(values(wide), values(alone), strict=True):
             torch.testing.assert_close(left[i, : right.shape[1]], right[0], atol=1e-4, rtol=1e-4)
             assert left.shape[1] != 25 or not left[i, length:].any()
-
-
-def test_severity_is_explained_in_logarithms_of_permille():
-    model, batch = small_model(), inputs([6])
-    found = integrated_gradients(model, "severity", *batch)
-    mean, sd = (model.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
-    with torch.inference_mode():
-        middle = model.raw(*batch).severity_B3[:, 1]
-    average = middle - found.difference_B / sd
-    ratio = (middle * sd + mean).exp() / (average * sd + mean).exp()
-    torch.testing.assert_close(found.difference_B.exp(), ratio, rtol=1e-4, atol=0)
-    if model.permille(middle) > 0:
-        torch.testing.assert_close(model.permille(middle) + SEVERITY_FLOOR, (middle * sd + mean).exp())
 
 
 def test_what_is_average_or_unread_moves_nothing():

@@ -151,31 +151,9 @@ class Diagnosis(nn.Module):
         self.preparation = PREPARATION
         """`features.PREPARATION` of the points that it was trained on."""
         self.network = Network(spec)
-        for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
-            self.register_buffer(f"{name}_mean", torch.zeros(len(columns)))
-            self.register_buffer(f"{name}_sd", torch.ones(len(columns)))
-        self.register_buffer("severity_mean", torch.zeros(()))
-        self.register_buffer("severity_sd", torch.ones(()))
-        self.register_buffer("severity_limit", torch.full((), torch.inf))
-        self.register_buffer("temperature", torch.ones(()))
-        # Of each kind of building: what few points tell is as unsure as it seems, what many tell is surer.
-        self.register_buffer("quadrant_scale", torch.ones(KINDS))
-        self.register_buffer("accepted_scale", torch.ones(KINDS))
-        self.register_buffer("accepted_shift", torch.zeros(KINDS))
-        self.register_buffer("level_scale", torch.ones(KINDS))
-        self.register_buffer("level_shift", torch.zeros(KINDS, len(CATEGORY_BOUNDS_PERMILLE) + 1))
-        self.register_buffer("category_share", torch.full((len(CATEGORY_BOUNDS_PERMILLE) + 1,), 0.2))
-        self.register_buffer("mechanism_scale", torch.ones(()))
+        for name, value in _statistics().items():
+            self.register_buffer(name, value)
         self.register_buffer("category_of_level", one_hot_categories(), persistent=False)
-        categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
-        self.register_buffer("interval_below", torch.ones(KINDS, categories))
-        self.register_buffer("interval_above", torch.ones(KINDS, categories))
-        self.register_buffer("interval_length", torch.zeros(categories))
-        self.register_buffer("novelty_whitening", torch.eye(len(GEOMETRY)))
-        self.register_buffer("novelty_limit", torch.full((), 1e3))
-        self.register_buffer("geometry_middle", torch.zeros(len(GEOMETRY)))
-        self.register_buffer("geometry_reach", torch.full((len(GEOMETRY),), torch.inf))
-        self.register_buffer("least_years", torch.zeros(()))
 
     def standardise(self, name: str, values: Tensor) -> Tensor:
         """Standardise and compress features: `asinh` is linear near zero and logarithmic far from it."""
@@ -269,6 +247,36 @@ class Diagnosis(nn.Module):
     def category_edges(self) -> Tensor:
         """(E,) bounds between the categories, standardised."""
         return self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(self.get_buffer("severity_sd")))
+
+
+def _statistics() -> dict[str, Tensor]:
+    """Return the statistics that are fitted on the training data, each at its neutral value."""
+    categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
+    tables = {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}
+    return {
+        **{f"{name}_mean": torch.zeros(columns) for name, columns in tables.items()},
+        **{f"{name}_sd": torch.ones(columns) for name, columns in tables.items()},
+        "severity_mean": torch.zeros(()),
+        "severity_sd": torch.ones(()),
+        "severity_limit": torch.full((), torch.inf),
+        "temperature": torch.ones(()),
+        # Of each kind of building: what few points tell is as unsure as it seems, what many tell is surer.
+        "quadrant_scale": torch.ones(KINDS),
+        "accepted_scale": torch.ones(KINDS),
+        "accepted_shift": torch.zeros(KINDS),
+        "level_scale": torch.ones(KINDS),
+        "level_shift": torch.zeros(KINDS, categories),
+        "category_share": torch.full((categories,), 0.2),
+        "mechanism_scale": torch.ones(()),
+        "interval_below": torch.ones(KINDS, categories),
+        "interval_above": torch.ones(KINDS, categories),
+        "interval_length": torch.zeros(categories),
+        "novelty_whitening": torch.eye(len(GEOMETRY)),
+        "novelty_limit": torch.full((), 1e3),
+        "geometry_middle": torch.zeros(len(GEOMETRY)),
+        "geometry_reach": torch.full((len(GEOMETRY),), torch.inf),
+        "least_years": torch.zeros(()),
+    }
 
 
 def of_kind(kind_BG: Tensor, values_GN: Tensor) -> Tensor:

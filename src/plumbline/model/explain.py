@@ -107,7 +107,7 @@ def integrated_gradients(
         # An equal part of what may be missed for each of the first stretches, and half of it for those that are halved.
         allowed_B = TOLERANCE * difference_B.abs().clamp(min=NEGLIGIBLE) / FIRST
         for depth in range(HALVINGS + 1):
-            width, halved = 1 / (FIRST << depth), [_none_of(todo)]
+            width, halved = 1 / (FIRST << depth), [todo.take(slice(0))]
             for some in todo.split(max(1, CELLS // mask.shape[1])):
                 gradients, middle_S = way.gradients(some.owner_S, some.place_S + width / 2)
                 found = [width * ends_S * own for ends_S, own in zip(way.ends(some.owner_S), gradients, strict=True)]
@@ -132,7 +132,7 @@ class _Stretches(NamedTuple):
     after_S: Tensor
     """The answer at its beginning and at its end."""
 
-    def take(self, index: Tensor) -> _Stretches:
+    def take(self, index: Tensor | slice) -> _Stretches:
         return _Stretches(*(part[index] for part in self))
 
     def split(self, size: int) -> Iterator[_Stretches]:
@@ -181,10 +181,6 @@ def _first_stretches(way: _Way) -> _Stretches:
     asked = [way.asked(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings) for edge in edges]
     place_S = torch.tensor(edges[:-1], device=buildings.device).repeat_interleave(len(buildings))
     return _Stretches(buildings.repeat(FIRST), place_S, torch.cat(asked[:-1]), torch.cat(asked[1:]))
-
-
-def _none_of(stretches: _Stretches) -> _Stretches:
-    return _Stretches(*(part[:0] for part in stretches))
 
 
 def _inputs_of(network: Network, model: Diagnosis, *inputs: Tensor) -> dict[nn.Module, Tensor]:

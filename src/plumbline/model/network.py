@@ -145,11 +145,6 @@ class Network(nn.Module):
         answer: RawAnswer = self.heads(self.pool(x_BLD, mask_BL), self.geometry(geometry_BF))
         return answer
 
-    @property
-    def attention(self) -> nn.ModuleList:
-        """The attention layers."""
-        return self.neck.attention
-
 
 def spec_of(network: Network) -> NetworkSpec:
     """Return the spec with the present widths of the layers; after pruning it differs from `network.spec`."""
