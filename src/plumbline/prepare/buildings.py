@@ -110,12 +110,14 @@ def prepare_buildings(
         )
         if shown:
             parts = track_progress(parts, len(bounds), "prepare", finished=True)
-        sequences, judged, n_points, code, means, whole, track, point = zip(*_laid(parts, distance, slope), strict=True)
+        sequences, judged, n_points, left_out, means, whole, _, _, track, point = zip(
+            *_laid(parts, distance, slope), strict=True
+        )
     return Prepared(
         replace(concatenate(list(sequences)), distance=distance.array(), slope=slope.array()),
         np.concatenate(judged),
         np.concatenate(n_points),
-        LeftOut(np.concatenate(code)),
+        LeftOut(np.concatenate([rules.code for rules in left_out])),
         TrackMeans(*(np.concatenate(part) for part in zip(*means, strict=True))),
         WholeBuildings(*(np.concatenate(part) for part in zip(*whole, strict=True))),
         owners.moved,
@@ -137,20 +139,7 @@ class _Block(NamedTuple):
     """Of each track: the footprint of each point, from 0 in this block."""
 
 
-class _Part(NamedTuple):
-    """What `Prepared` says of a block."""
-
-    sequences: Sequences
-    footprint: NDArray[np.intp]
-    n_points: NDArray[np.int64]
-    left_out: NDArray[np.int8]
-    means: TrackMeans
-    whole: WholeBuildings
-    track: NDArray[np.intp]
-    point: NDArray[np.intp]
-
-
-def _laid(parts: Iterable[_Part], distance: Stack, slope: Stack) -> Iterator[_Part]:
+def _laid(parts: Iterable[Prepared], distance: Stack, slope: Stack) -> Iterator[Prepared]:
     """Yield the parts without the rows of their scatterers, which go below the former ones."""
     for part in parts:
         found = part.sequences
@@ -189,8 +178,8 @@ def _prepare_block(
     params: Prepare,
     years: float,
     city: str,
-) -> _Part:
-    """Prepare the buildings of a block; `footprints` and `names` are its own."""
+) -> Prepared:
+    """Prepare the buildings of a block, whose owners are known; `footprints` and `names` are its own."""
     scatterers, frame = collect_scatterers(block.tracks, footprints, block.owner)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     judged = left_out.judged
@@ -200,15 +189,17 @@ def _prepare_block(
         own = chosen.track == number
         point[own] = rows[chosen.point[own]]
     means = building_means(scatterers, frame, len(block.tracks))
-    return _Part(
-        describe_buildings(chosen, frame, footprint_area(footprints), names, judged, years, city),
-        judged + block.rows.start,
-        np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
-        left_out.code,
-        means,
-        whole_buildings(scatterers, frame, footprint_middle(footprints), means.los, years),
-        chosen.track,
-        point,
+    return Prepared(
+        sequences=describe_buildings(chosen, frame, footprint_area(footprints), names, judged, years, city),
+        footprint=judged + block.rows.start,
+        n_points=np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
+        left_out=left_out,
+        means=means,
+        whole=whole_buildings(scatterers, frame, footprint_middle(footprints), means.los, years),
+        moved=0,
+        owners=[],
+        track=chosen.track,
+        point=point,
     )
 
 

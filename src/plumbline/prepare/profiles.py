@@ -9,7 +9,6 @@ codes. One file is one portion of the work, as a tile is of a city of points.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames
-from plumbline.core.files import atomic_folder, read_json, write_json
+from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
@@ -27,7 +26,7 @@ from plumbline.prepare.features.build import choose_scatterers, describe_buildin
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
-from plumbline.prepare.tiles import TILE
+from plumbline.prepare.tiles import TILE, count_left_out
 from plumbline.sources.city.profile_city import IngestedProfiles
 from plumbline.sources.city.profile_rows import SLACK, Profiles
 
@@ -233,16 +232,15 @@ def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArra
 def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
     """Return the audit's report for each city. A file stands for a track; every place of a row is on its building."""
     reports: dict[str, dict[str, Any]] = {}
-    left_out: dict[str, Counter[str]] = {}
     for part in parts:
         name, about = part.city.folder.name, part.city.about
-        left_out.setdefault(name, Counter()).update(read_json(part.folder / TILE)["left_out"])
+        left_out = count_left_out(other.folder for other in parts if other.city.folder.name == name)
         tracks = [
             {key: product[key] for key in REPORTED if key in product} | {"assigned": product["points"]}
             for product in part.city.products
         ]
         own = {key: about[key] for key in ("buildings", "labelled")}
-        reports[name] = {**own, "area_km2": None, "left_out": dict(left_out[name]), "notes": [], "tracks": tracks}
+        reports[name] = {**own, "area_km2": None, "left_out": dict(left_out), "notes": [], "tracks": tracks}
     return reports
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Float = NDArray[np.floating[Any]]
 
@@ -107,12 +108,22 @@ class Observed(Protocol):
 
 
 @dataclass(frozen=True)
-class Periods:
-    """Tracks with enough time in common."""
+class Period:
+    """The time that changes refer to: from the first epoch of any track to the last of any."""
 
     start: np.datetime64
     end: np.datetime64
-    """The common period: from the first epoch of a kept track to the last of any."""
+
+    @property
+    def years(self) -> float:
+        """Length in years."""
+        return float((self.end - self.start) / DAY) / DAYS_A_YEAR
+
+
+@dataclass(frozen=True)
+class Periods(Period):
+    """Tracks with enough time in common, and the period of those that are kept."""
+
     share: Float
     """(K,) of it that each track covers, of those left out too; at most 1."""
     kept: NDArray[np.intp]

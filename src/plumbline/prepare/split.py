@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 import pyproj
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import DisjointSet
@@ -41,29 +42,16 @@ def number_blocks(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: 
         city: (B,) name.
         block_m: side of a block, m.
     """
-    cell = np.floor(centre / block_m).astype(np.int64)
-    x, x_code = np.unique(cell[:, 0], return_inverse=True)
-    y, y_code = np.unique(cell[:, 1], return_inverse=True)
-    name_code = _city_codes(city)
-    # One integer a building instead of one text: sorting millions of them takes seconds.
-    key, found, count = np.unique(
-        (name_code * len(x) + x_code) * len(y) + y_code, return_inverse=True, return_counts=True
-    )
-    place, column = np.divmod(key, max(len(y), 1))
-    of_city, row = np.divmod(place, max(len(x), 1))
+    cells = pandas.DataFrame(np.floor(centre / block_m).astype(np.int64), columns=["x", "y"]).assign(city=city)
+    groups = cells.groupby(["city", "x", "y"])
+    blocks = groups.size().rename("size").reset_index()
     # The order decides the shuffle, and so the split: that of the text, as it was from the first data set on.
-    text = np.array([f"{a}/{b}" for a, b in zip(x[row].tolist(), y[column].tolist(), strict=True)], dtype=str)
-    order = np.lexsort((text, of_city))
-    rank = np.empty(len(order), dtype=np.intp)
-    rank[order] = np.arange(len(order))
-    return Blocks(rank[found], of_city[order], count[order])
-
-
-def _city_codes(city: NDArray[np.str_]) -> NDArray[np.intp]:
-    """Return the rank (B,) of each name; a city's buildings mostly stand together, so only their runs are sorted."""
-    starts = np.flatnonzero(np.r_[np.ones(min(len(city), 1), dtype=bool), city[1:] != city[:-1]])
-    code = np.unique(city[starts], return_inverse=True)[1]
-    return np.asarray(np.repeat(code, np.diff(np.r_[starts, len(city)])), dtype=np.intp)
+    blocks["place"] = blocks["x"].astype(str) + "/" + blocks["y"].astype(str)
+    blocks = blocks.sort_values(["city", "place"])
+    rank = np.empty(len(blocks), np.intp)
+    rank[blocks.index] = np.arange(len(blocks))
+    of_city = np.unique(blocks["city"].to_numpy(), return_inverse=True)[1]
+    return Blocks(rank[groups.ngroup().to_numpy()], np.asarray(of_city, np.intp), blocks["size"].to_numpy(np.intp))
 
 
 def fold_blocks(

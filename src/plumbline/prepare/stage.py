@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,16 @@ from plumbline.prepare.profiles import (
 )
 from plumbline.prepare.response.decompose import TrackMeans, motion_table
 from plumbline.prepare.split import ground_crs, number_blocks, one_ground, split
-from plumbline.prepare.tiles import CENTRE, IDS, TILE, LabelledTile, load_means, used_tracks, write_tile
+from plumbline.prepare.tiles import (
+    CENTRE,
+    IDS,
+    TILE,
+    LabelledTile,
+    count_left_out,
+    load_means,
+    used_tracks,
+    write_tile,
+)
 from plumbline.sources.city.ingest import CITY
 from plumbline.sources.city.ingested import Ingested, open_ingested, open_profiles
 
@@ -172,9 +180,7 @@ def _write_motion(plan: PreparePlan, folder: Path) -> None:
 
 
 def _none_left(plan: PreparePlan) -> str:
-    left_out: Counter[str] = Counter()
-    for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
-        left_out.update(read_json(folder / TILE)["left_out"])
+    left_out = count_left_out([*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)])
     counts = ", ".join(f"{count} as {reason}" for reason, count in left_out.most_common() if count)
     return (
         f"prepare: no building is left to train on; left out: {counts or 'none'}. Where points are few, lower "
@@ -185,11 +191,9 @@ def _none_left(plan: PreparePlan) -> str:
 def _report(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
     """Return a city's report for the audit."""
     own = [tile for tile in plan.tiles if tile.city is city]
-    told = [read_json(tile.folder / TILE) for tile in own]
-    left_out: Counter[str] = Counter()
-    for one in told:
-        left_out.update(one["left_out"])
-    assigned = dict(zip(own[0].tracks, np.sum([one["assigned"] for one in told], axis=0).tolist(), strict=True))
+    left_out = count_left_out(tile.folder for tile in own)
+    points = np.sum([read_json(tile.folder / TILE)["assigned"] for tile in own], axis=0)
+    assigned = dict(zip(own[0].tracks, points.tolist(), strict=True))
     notes = [f"{count} footprints {what}" for what, count in city.about["footprints_said"].items() if count]
     notes += [f"track {track['name']}: {note}" for track in city.about["tracks"] for note in track["notes"]]
     notes += [

@@ -21,7 +21,7 @@ from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.response.rigid_body import rigid_design, solve_systems
 from plumbline.prepare.response.shapes import damage_pattern
-from plumbline.prepare.scatterers import period_overlap, rectangles
+from plumbline.prepare.scatterers import Period, period_overlap, rectangles
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Evidence
 from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
@@ -58,7 +58,7 @@ class StrainCourses(NamedTuple):
     @property
     def years(self) -> float:
         """Length of the record."""
-        return float((self.period[1] - self.period[0]) / np.timedelta64(1, "D")) / 365.25
+        return Period(*self.period).years
 
 
 @one_blas_thread()
@@ -76,14 +76,13 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
     def clock(number: int, known: bytes) -> Clock:
         return Clock(tracks[number].epochs[np.frombuffer(known, bool)], *period)
 
-    years = float((period[1] - period[0]) / np.timedelta64(1, "D")) / 365.25
     length = np.diff(prepared.sequences.offsets)[wanted]
     found: dict[int, Course] = {}
     for rectangle in rectangles(np.r_[0, np.cumsum(length)]):
         for start in range(0, len(rectangle.building), TOGETHER):
             at = slice(start, start + TOGETHER)
             own = rectangle.building[at]
-            courses = _follow(prepared, tracks, wanted[own], rectangle.mask[at], clock).courses(years)
+            courses = _follow(prepared, tracks, wanted[own], rectangle.mask[at], clock).courses(whole.years)
             found |= {b: course for b, course in zip(own.tolist(), courses, strict=True) if course is not None}
     told = np.array(sorted(found), np.intp)
     each = [found[int(b)] for b in told]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +14,7 @@ import pandas
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.files import atomic_folder, write_json
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.owners import owners_in_tile
@@ -119,6 +121,14 @@ def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, ND
     mechanism, difficulty = (own[name].fillna(UNDEFINED).to_numpy(np.int8) for name in ("mechanism", "difficulty"))
     labels_of = {"accepted": accepted, "mechanism": mechanism, "difficulty": difficulty}
     return replace(sequences, severity=severity, quadrant=code, **labels_of), np.isfinite(severity)
+
+
+def count_left_out(folders: Iterable[Path]) -> Counter[str]:
+    """Count the buildings that were left out of portions, by the reason."""
+    total: Counter[str] = Counter()
+    for folder in folders:
+        total.update(read_json(folder / TILE)["left_out"])
+    return total
 
 
 def load_means(folder: Path) -> TrackMeans:

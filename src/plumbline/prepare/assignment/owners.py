@@ -9,7 +9,7 @@ Shape legend: N points of all tracks, P points of one pair of buildings (padded)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,29 +21,16 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import outsized
 from plumbline.prepare.assignment.nearest import UNASSIGNED, Rivals, assign_points, find_rivals
 from plumbline.prepare.response.rigid_body import log_density, rigid_design, student_fit
-from plumbline.prepare.scatterers import Scatterers, check_epochs, rectangles
+from plumbline.prepare.scatterers import Period, Scatterers, check_epochs, rectangles
 from plumbline.prepare.series.trend import estimate_trend, line_changes
 from plumbline.sources.city.ingested import Neighbours
-from plumbline.sources.points.epochs import DAYS_A_YEAR, TREND_EPOCHS
+from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
 MIN_EPOCHS = TREND_EPOCHS
 LOOKED_AT = 4096
 """Series looked at at a time: few enough for their arrays to stay in the processor's cache."""
-
-
-@dataclass(frozen=True)
-class Period:
-    """The time that changes refer to."""
-
-    start: np.datetime64
-    end: np.datetime64
-
-    @property
-    def years(self) -> float:
-        """Length in years."""
-        return float((self.end - self.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
 
 
 def observation_period(tracks: list[Track]) -> Period:

@@ -5,7 +5,7 @@ What the fit took off is known but for each track's offset.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +61,11 @@ def describe_buildings(
     side = np.maximum(frame.side, LEAST_SIDE_M)
     find_strains(side[judged])
     for rectangle in rectangles(offsets):
-        own = judged[rectangle.building]
-        one = _describe(scatterers, rectangle, side[own], frame.angle[own], area[own], years)
-        rows = rectangle.row[rectangle.mask]
-        distance[rows], slope[rows] = one.distance[rectangle.mask], one.slope[rectangle.mask]
-        geometry[rectangle.building] = one.geometry
+        of_frame, rows = judged[rectangle.building], rectangle.row[rectangle.mask]
+        near, moved, geometry[rectangle.building] = _describe(
+            scatterers, rectangle, side[of_frame], frame.angle[of_frame], area[of_frame], years
+        )
+        distance[rows], slope[rows] = near[rectangle.mask], moved[rectangle.mask]
     return Sequences(
         building_id=building_id[judged],
         city=np.full(len(judged), city),
@@ -105,12 +105,6 @@ def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:
     return ordered.take(np.flatnonzero(np.floor(rank / share) != np.floor((rank - 1) / share)))
 
 
-class _Description(NamedTuple):
-    distance: NDArray[np.floating[Any]]
-    slope: NDArray[np.floating[Any]]
-    geometry: NDArray[np.floating[Any]]
-
-
 def _describe(
     scatterers: Scatterers,
     rectangle: Rectangle,
@@ -118,8 +112,8 @@ def _describe(
     angle: NDArray[np.floating[Any]],
     area: NDArray[np.floating[Any]],
     years: float,
-) -> _Description:
-    """Compute all features of one padded rectangle of buildings, columns as in `definition`."""
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    """Compute the features of one padded rectangle of buildings: distance, slope and geometry as in `definition`."""
     mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
     shape = mask.shape
     xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)
@@ -189,7 +183,7 @@ def _describe(
             *fits,
         ]
     )
-    return _Description(distance, slope, geometry)
+    return distance, slope, geometry
 
 
 Float = NDArray[np.float64]

@@ -63,12 +63,7 @@ def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
         values_BLF: (B, L, F); what stands outside of the mask is not read.
         mask_BL: (B, L), True for the first places of each row. A row without any is filled with zeros.
         strategy: name in `params.plugins.PADDING`.
-
-    Raises:
-        InputError: there is no such strategy.
     """
-    if strategy not in PADDING:
-        raise InputError(f"padding: {strategy!r} found, one of {', '.join(PADDING)} needed.")
     if not values_BLF.size:
         return values_BLF.copy()
     padding = PADDING[strategy](values_BLF, mask_BL)

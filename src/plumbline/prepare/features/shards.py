@@ -5,9 +5,10 @@ The files are mapped into memory: several processes that train on them share one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,11 @@ SHARD_BUILDINGS = 32_768
 """Buildings a shard: some 40 MB with a dozen scatterers each."""
 
 
+def _column_in_memory(name: str) -> Any:
+    """Return a property: a column of all parts, which stays in memory after its first use."""
+    return cached_property(lambda shards: np.concatenate([getattr(part, name) for part in shards.parts]))
+
+
 class Shards:
     """B buildings in parts; columns with one value for each building stay in memory after their first use."""
 
@@ -30,35 +36,18 @@ class Shards:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    @cached_property
-    def length(self) -> NDArray[np.int64]:
-        """(B,) number of scatterers."""
-        return np.concatenate([np.diff(part.offsets) for part in self.parts])
-
-    @cached_property
-    def severity(self) -> NDArray[np.float32]:
-        """(B,) permille; NaN without a label."""
-        return np.concatenate([part.severity for part in self.parts])
-
-    @cached_property
-    def quadrant(self) -> NDArray[np.int64]:
-        """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
-        return np.concatenate([part.quadrant for part in self.parts])
-
-    @cached_property
-    def accepted(self) -> NDArray[np.bool_]:
-        """(B, 4) quadrants that are right answers."""
-        return np.concatenate([part.accepted for part in self.parts])
-
-    @cached_property
-    def mechanism(self) -> NDArray[np.int8]:
-        """(B,) code in `strain.MECHANISMS`, or `UNDEFINED`."""
-        return np.concatenate([part.mechanism for part in self.parts])
-
-    @cached_property
-    def difficulty(self) -> NDArray[np.int8]:
-        """(B,) 0 easy, 1 medium, 2 hard; -1 unknown."""
-        return np.concatenate([part.difficulty for part in self.parts])
+    length = _column_in_memory("length")
+    """(B,) number of scatterers."""
+    severity = _column_in_memory("severity")
+    """(B,) permille; NaN without a label."""
+    quadrant = _column_in_memory("quadrant")
+    """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
+    accepted = _column_in_memory("accepted")
+    """(B, 4) quadrants that are right answers."""
+    mechanism = _column_in_memory("mechanism")
+    """(B,) code in `strain.MECHANISMS`, or `UNDEFINED`."""
+    difficulty = _column_in_memory("difficulty")
+    """(B,) 0 easy, 1 medium, 2 hard; -1 unknown."""
 
     @property
     def building_id(self) -> NDArray[np.str_]:
@@ -121,30 +110,26 @@ def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD
 
     The caller sees to atomicity. At least one shard is written.
     """
-    waiting: list[Sequences] = []
-    count = shards = written = 0
-
-    def write(sequences: Sequences) -> None:
-        nonlocal shards, written
-        sequences.save(folder / f"shard-{shards:05d}")
-        shards, written = shards + 1, written + len(sequences)
-
-    last: Sequences | None = None
-    for part in parts:
-        last = part
-        if len(part):
-            waiting.append(part)
-            count += len(part)
-        while count >= buildings:
-            together = concatenate(waiting)
-            write(together.take(np.arange(buildings)))
-            waiting, count = [together.take(np.arange(buildings, count))], count - buildings
-    if count or not shards:
-        everything = concatenate(waiting) if waiting else last
-        if everything is None:
-            raise ValueError("no portion to write")
-        write(everything)
+    written = 0
+    for number, sequences in enumerate(_equal_portions(parts, buildings)):
+        sequences.save(folder / f"shard-{number:05d}")
+        written += len(sequences)
     return written
+
+
+def _equal_portions(parts: Iterable[Sequences], buildings: int) -> Iterator[Sequences]:
+    """Yield portions of so many buildings, and what is left; at least one portion, without buildings perhaps."""
+    waiting: list[Sequences] = []
+    is_first = True
+    for part in parts:
+        waiting.append(part)
+        while (count := sum(map(len, waiting))) >= buildings:
+            together = concatenate(waiting)
+            yield together.take(np.arange(buildings))
+            waiting, is_first = [together.take(np.arange(buildings, count))], False
+    rest = concatenate(waiting)
+    if len(rest) or is_first:
+        yield rest
 
 
 def load_shards(folder: Path) -> Shards:

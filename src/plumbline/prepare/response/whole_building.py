@@ -77,6 +77,11 @@ class WholeBuildings(NamedTuple):
     agreeing: NDArray[np.int64]
     """(F, T) number of scatterers that share the building's motion."""
 
+    def put(self, buildings: NDArray[np.intp], **values: NDArray[Any]) -> None:
+        """Write values (b, ...) of some of the buildings."""
+        for name, part in values.items():
+            getattr(self, name)[buildings] = part
+
     @property
     def hides_damage(self) -> NDArray[np.bool_]:
         """(F,) whether a lean may hide moderate damage: points that are not where the product says move like it."""
@@ -112,34 +117,28 @@ def whole_buildings(
         enough = rectangle.mask.sum(1) >= FEWEST
         own, row, mask = rectangle.building[enough], rectangle.row[enough], rectangle.mask[enough]
         if len(own):
-            motion = _fit(scatterers, xy, row, mask, tracks, years)
-            found.resolution[own] = _resolution(scatterers, row, mask, frame.side[own], motion.astray)
-            found.change[own], found.variance[own] = motion.change, motion.variance
+            motion, tilt, covariance, astray = _fit(scatterers, xy, row, mask, tracks, years)
             cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
-            found.lean[own], found.agreeing[own] = motion.lean, motion.agreeing
-            found.tilt[own] = (turn @ motion.tilt[..., None])[..., 0]
-            found.tilt_covariance[own] = turn @ motion.tilt_covariance @ turn.transpose(0, 2, 1)
+            found.put(
+                own,
+                **motion,
+                tilt=(turn @ tilt[..., None])[..., 0],
+                tilt_covariance=turn @ covariance @ turn.transpose(0, 2, 1),
+                resolution=_resolution(scatterers, row, mask, frame.side[own], astray),
+            )
     return found
-
-
-class _Motion(NamedTuple):
-    """Of b buildings, as `WholeBuildings`; tilts in the building frame."""
-
-    change: Float
-    variance: Float
-    tilt: Float
-    tilt_covariance: Float
-    lean: Float
-    astray: Float
-    """(b,) mm: what wrong positions may do under the tilt, at most what the scatterers do."""
-    agreeing: NDArray[np.int64]
 
 
 def _fit(
     scatterers: Scatterers, xy: Float, row: NDArray[np.intp], mask: NDArray[np.bool_], tracks: int, years: float
-) -> _Motion:
-    """Fit b buildings with scatterers `row` (b, P)."""
+) -> tuple[dict[str, NDArray[Any]], Float, Float, Float]:
+    """Fit b buildings with scatterers `row` (b, P).
+
+    Returns:
+        Fields of `WholeBuildings`; tilts (b, 2) and their covariances (b, 2, 2) in the building frame; and (b,) what
+        wrong positions may do under the tilt, mm, at most what the scatterers do.
+    """
     track, error = scatterers.track[row], scatterers.change_se[row]
     design = rigid_design(xy[row], scatterers.height[row], scatterers.los[row], track) * mask[..., None]
     design = np.concatenate([design, np.zeros((*mask.shape, 2 + tracks - design.shape[2]))], axis=2)
@@ -164,16 +163,15 @@ def _fit(
     tilt, of_tilt = _with_positions(tilt, of_tilt, NORMAL * fit.spread, weight.sum(1))
     error = np.sqrt(np.linalg.eigvalsh(of_tilt)[:, 1])
     known = error <= np.maximum(MOST_TILT_ERROR, MOST_TILT_SHARE * np.hypot(*tilt.T))
-    return _Motion(
-        np.where(seen, total[:, 2:], np.nan),
-        np.where(seen, error_2[:, 2:], np.nan),
-        np.where(known[:, None], tilt, np.nan),
-        np.where(known[:, None, None], of_tilt, np.nan),
+    motion = {
+        "change": np.where(seen, total[:, 2:], np.nan),
+        "variance": np.where(seen, error_2[:, 2:], np.nan),
         # Under a very large one no plane is found: wrong positions then make up what scatterers do.
-        np.maximum(np.hypot(*tilt.T), NORMAL * fit.spread / ASTRAY_M),
-        np.minimum(NORMAL * fit.spread, ASTRAY_M * np.sqrt((fit.solution[:, :2] ** 2).sum(1))),
-        ((fit.weight >= MIN_SHARED_WEIGHT)[..., None] & (design[..., 2:] != 0)).sum(1),
-    )
+        "lean": np.maximum(np.hypot(*tilt.T), NORMAL * fit.spread / ASTRAY_M),
+        "agreeing": ((fit.weight >= MIN_SHARED_WEIGHT)[..., None] & (design[..., 2:] != 0)).sum(1),
+    }
+    astray = np.minimum(NORMAL * fit.spread, ASTRAY_M * np.sqrt((fit.solution[:, :2] ** 2).sum(1)))
+    return motion, np.where(known[:, None], tilt, np.nan), np.where(known[:, None, None], of_tilt, np.nan), astray
 
 
 def _resolution(

@@ -40,12 +40,16 @@ def curves(when: Float) -> Float:
 
 
 class Basis(NamedTuple):
-    """Samples of the columns: the season's three, then the K curves; and the products that normal matrices need."""
+    """Samples of the columns: the season's three, then K curves or shapes; and the products that normal matrices need.
+
+    Of curves, each is fitted alone beside the season; of shapes (`course_basis`), all together.
+    """
 
     columns: Float
     """(3 + K, T)"""
     products: Float
-    """(T, 6 + 4 K): of the season's pairs; of each season's column with all curves; of each curve with itself."""
+    """(T, 6 + 4 K): of the season's pairs; of each season's column with all curves; of each curve with itself. Of
+    shapes (T, (3 + K) (4 + K) / 2): of pairs of columns."""
 
     @property
     def curves(self) -> int:
@@ -149,15 +153,6 @@ class Courses(NamedTuple):
     """(N, K, K) 1/mm: R such that R' R is the inverse of the coordinates' covariance."""
 
 
-class CourseBasis(NamedTuple):
-    """Samples of offset, annual term and shapes, and the products that normal matrices need."""
-
-    columns: Float
-    """(3 + K, T)"""
-    products: Float
-    """(T, (3 + K) (4 + K) / 2) of pairs of columns."""
-
-
 def unknown_courses(count: int) -> Courses:
     """Return the courses of `count` scatterers without a history."""
     unknown = np.full((count, SHAPES), np.nan, dtype=np.float32)
@@ -190,15 +185,15 @@ def shape_coordinates(when: Float, courses: Float) -> Float:
     return np.asarray((tabulated - tabulated.mean(1, keepdims=True)) @ _shapes()[0].T / len(GRID))
 
 
-def course_basis(basis: Basis, when: Float) -> CourseBasis:
+def course_basis(basis: Basis, when: Float) -> Basis:
     """Make the course basis for epochs `when` (T,), a share of the period; `basis` has the offset and annual term."""
     shapes = np.stack([np.interp(when, GRID, shape) for shape in _shapes()[0]])
     columns = np.concatenate([basis.columns[:SEASON], shapes])
     one, other = np.tril_indices(len(columns))
-    return CourseBasis(columns, np.ascontiguousarray((columns[one] * columns[other]).T))
+    return Basis(columns, np.ascontiguousarray((columns[one] * columns[other]).T))
 
 
-def fit_courses(basis: CourseBasis, y: Float, known: NDArray[np.bool_], weight: Float, noise: Float) -> Courses:
+def fit_courses(basis: Basis, y: Float, known: NDArray[np.bool_], weight: Float, noise: Float) -> Courses:
     """Fit each history on all columns by robust least squares.
 
     Args:
@@ -217,7 +212,7 @@ def fit_courses(basis: CourseBasis, y: Float, known: NDArray[np.bool_], weight: 
     return Courses(course.astype(np.float32), scaled.astype(np.float32))
 
 
-def _normal(basis: CourseBasis, weight: Float, y: Float) -> tuple[Float, Float]:
+def _normal(basis: Basis, weight: Float, y: Float) -> tuple[Float, Float]:
     """Return normal matrices (N, 3 + K, 3 + K) and right-hand sides (N, 3 + K, 1) of series with weights (N, T)."""
     columns = len(basis.columns)
     one, other = np.tril_indices(columns)

@@ -29,7 +29,6 @@ from plumbline.prepare.series.temporal_basis import (
     LINE,
     SEASON,
     Basis,
-    CourseBasis,
     amplitudes,
     course_basis,
     fit_courses,
@@ -120,7 +119,7 @@ def _estimate(
     basis: Basis,
     kinds: Kinds,
     building: NDArray[np.intp],
-    shapes: CourseBasis | None,
+    shapes: Basis | None,
     when: Float,
 ) -> Trend:
     """Estimate the trend of a chunk of series; `shapes` are None if only the line is needed."""
@@ -215,7 +214,7 @@ def _common_error(
     known: NDArray[np.bool_],
     error: Float,
     rows: Rows,
-    shapes: CourseBasis | None,
+    shapes: Basis | None,
     when: Float,
 ) -> Float:
     """Return the standard error (G,) of the common series' line, mm, beyond the share of the rows' own errors (N,).
@@ -269,13 +268,12 @@ def line_changes(displacement: NDArray[np.float32], when: Float, years: float) -
         known = np.isfinite(series)
         y, weight = np.where(known, series, 0).astype(float), known.astype(float)
         line = np.full(len(y), LINE, np.intp)
-        for _ in range(2):
+        for turn in range(3):
             normal = normal_matrices(basis, weight)
             found = amplitudes(basis, normal, weight * y, y)
-            weight = trusted((y - fitted(basis, normal, found, line)) * known, known)
-        normal = normal_matrices(basis, weight)
-        found = amplitudes(basis, normal, weight * y, y)
-        residual = (y - fitted(basis, normal, found, line)) * known
+            residual = (y - fitted(basis, normal, found, line)) * known
+            if turn < 2:
+                weight = trusted(residual, known)
         variance = (weight * residual**2).sum(1) / np.maximum(weight.sum(1) - COLUMNS, 1)
         error = np.sqrt(variance / normal.own[:, LINE])
         parts.append(np.stack([found.amplitude[:, LINE], np.maximum(error, LEAST_LINE_ERROR)]))
