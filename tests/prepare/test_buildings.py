@@ -12,7 +12,6 @@ from plumbline.prepare.assignment import owners
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
-from plumbline.sources.points.track import Track
 from plumbline.train.data.batches import Buildings
 from plumbline.train.data.sampler import Symmetry
 from tests.prepare.made import (
@@ -33,18 +32,6 @@ from tests.train.made import apply_symmetry
 
 def column(table, name):
     return names(table).index(name)
-
-
-def subset(track: Track, rows) -> Track:
-    return replace(
-        track,
-        point_id=track.point_id[rows],
-        easting=track.easting[rows],
-        northing=track.northing[rows],
-        height=track.height[rows],
-        los=track.los[rows],
-        displacement=track.displacement[rows],
-    )
 
 
 def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30.0, los=(ASCENDING, DESCENDING)):
@@ -92,8 +79,7 @@ def test_each_footprint_is_counted_and_few_points_are_left_out():
     assert (prepared.sequences.quadrant == UNDEFINED).all()
 
 
-@pytest.mark.parametrize("place", [0, 6, 12])
-@pytest.mark.parametrize("side", [400.0, 3700.0])
+@pytest.mark.parametrize(("place", "side"), [(0, 400.0), (6, 3700.0), (12, 400.0)])
 def test_an_outline_that_is_not_judged_takes_no_points_of_those_that_are(place, side):
     tracks, buildings = make_scene(seed=1)
     alone = prepare_buildings(tracks, buildings, PARAMS)
@@ -107,31 +93,41 @@ def test_an_outline_that_is_not_judged_takes_no_points_of_those_that_are(place, 
     assert prepared.left_out.counts["too_large"] == 1
 
 
-def test_a_mast_that_is_not_judged_takes_no_points_of_the_house_it_stands_on():
+def spoilt_column(track, name, value):
+    """The track with a wrong value in the first three rows of a column."""
+    values = getattr(track, name).copy()
+    values[:3] = value
+    return replace(track, **{name: values})
+
+
+GAPPED = np.where(np.arange(len(EPOCHS)) % 7, 1.0, np.nan)
+FEW = np.where(np.arange(len(EPOCHS)) < 7, np.arange(len(EPOCHS)), np.nan)
+USELESS = {
+    **{
+        f"{name} {value}": (name, value)
+        for name in ("height", "easting", "northing", "los")
+        for value in (np.nan, np.inf)
+    },
+    "seven values": ("displacement", FEW),
+    "never changes": ("displacement", -12.5 * GAPPED),
+    "all zero": ("displacement", 0 * GAPPED),
+}
+
+
+@pytest.mark.parametrize(("column", "value"), USELESS.values(), ids=USELESS)
+def test_a_point_without_place_line_of_sight_or_usable_series_does_not_count(column, value):
     tracks, buildings = one_building()
-    mast = box(1.5, 1.5, (3.0, 2.0))
-    both = prepare_buildings(tracks, make_buildings([buildings.geometry[0], mast]), PARAMS)
-    same(both, prepare_buildings(tracks, buildings, PARAMS))
-    assert both.n_points.tolist() == [24, 0]
+    without = prepare_buildings([tracks[0].take(np.arange(3, 12)), tracks[1]], buildings, PARAMS)
+    found = prepare_buildings([spoilt_column(tracks[0], column, value), tracks[1]], buildings, PARAMS)
+    assert found.n_points.tolist() == without.n_points.tolist() == [21]
+    np.testing.assert_array_equal(found.sequences.geometry, without.sequences.geometry)
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_building_within_the_outline_of_its_site_is_judged_wherever_it_stands_in_the_file(first):
+def test_a_series_of_eight_values_is_enough():
     tracks, buildings = one_building()
-    house, site = buildings.geometry[0], box(90.0, 60.0)
-    prepared = prepare_buildings(tracks, make_buildings([house, site] if first else [site, house]), PARAMS)
-    assert prepared.n_points.tolist() == ([24, 0] if first else [0, 24])
-
-
-def test_points_without_a_usable_series_do_not_count():
-    tracks, buildings = one_building()
-    spoilt = tracks[0].displacement.copy()
-    spoilt[:3, 7:] = np.nan  # seven values left
-    spoilt[3, 8:] = np.nan  # eight: enough
-    prepared = prepare_buildings([replace(tracks[0], displacement=spoilt), tracks[1]], buildings, PARAMS)
-    assert prepared.n_points.tolist() == [21]
-    for name in ("distance", "slope", "geometry"):
-        assert np.isfinite(getattr(prepared.sequences, name)).all()
+    eight = np.where(np.arange(len(EPOCHS)) < 8, np.arange(len(EPOCHS)), np.nan)
+    found = prepare_buildings([spoilt_column(tracks[0], "displacement", eight), tracks[1]], buildings, PARAMS)
+    assert found.n_points.tolist() == [24]
 
 
 @pytest.mark.parametrize(("size", "axis"), [((20, 12), "x"), ((12, 20), "y")])
@@ -217,7 +213,7 @@ def test_a_tilt_changes_the_tilt_and_makes_the_rest_less_sure():
 def test_a_building_does_not_depend_on_the_others(seed):
     tracks, buildings = make_scene(seed=seed)
     # A track over some of the buildings only: its column must not matter to the rest.
-    third = subset(tracks[0], np.arange(len(tracks[0])) % 5 == 0)
+    third = tracks[0].take(np.arange(0, len(tracks[0]), 5))
     tracks = [*tracks, replace(third, name="third", easting=third.easting + 0.3, height=third.height + 1)]
     everything = prepare_buildings(tracks, buildings, PARAMS)
     for place, row in enumerate(everything.footprint):
@@ -229,7 +225,7 @@ def test_the_order_of_points_tracks_and_buildings_does_not_matter():
     tracks, buildings = make_scene(seed=6)
     everything = prepare_buildings(tracks, buildings, PARAMS)
     rng = np.random.default_rng(0)
-    shuffled = [subset(track, rng.permutation(len(track))) for track in tracks]
+    shuffled = [track.take(rng.permutation(len(track))) for track in tracks]
     same(prepare_buildings(shuffled[::-1], buildings, PARAMS), everything)
     order = rng.permutation(len(buildings))
     mixed = prepare_buildings(tracks, buildings.iloc[order].reset_index(drop=True), PARAMS)
@@ -320,28 +316,6 @@ def test_one_epoch_and_another_crs_are_refused():
         prepare_buildings([tracks[0], replace(tracks[1], crs="EPSG:32633")], buildings, PARAMS)
     with pytest.raises(InputError, match="CRS EPSG:3035 found"):
         prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)
-
-
-@pytest.mark.parametrize("column", ["height", "easting", "northing", "los"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_point_without_a_place_or_a_line_of_sight_does_not_count(column, value):
-    tracks, buildings = one_building()
-    without = prepare_buildings([subset(tracks[0], np.arange(1, 12)), tracks[1]], buildings, PARAMS)
-    broken = getattr(tracks[0], column).copy()
-    broken[0] = value
-    found = prepare_buildings([replace(tracks[0], **{column: broken}), tracks[1]], buildings, PARAMS)
-    np.testing.assert_array_equal(found.sequences.geometry, without.sequences.geometry)
-
-
-@pytest.mark.parametrize("value", [0.0, -12.5])
-def test_a_series_that_never_changes_is_no_point(value):
-    tracks, buildings = one_building()
-    without = prepare_buildings([subset(tracks[0], np.arange(3, 12)), tracks[1]], buildings, PARAMS)
-    filled = tracks[0].displacement.copy()
-    filled[:3] = np.where(np.arange(len(EPOCHS)) % 7, value, np.nan)
-    found = prepare_buildings([replace(tracks[0], displacement=filled), tracks[1]], buildings, PARAMS)
-    assert found.sequences.length.tolist() == without.sequences.length.tolist() == [21]
-    np.testing.assert_array_equal(found.sequences.geometry, without.sequences.geometry)
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

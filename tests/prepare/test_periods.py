@@ -13,13 +13,6 @@ def observed(name, start, days, count=20):
     return make_track(name, np.zeros((1, 2)), [0.0], los_of(ASCENDING)[0], np.zeros((1, count)), epochs)
 
 
-def test_tracks_of_one_period_are_all_kept():
-    found = period_overlap([observed("a", "2020-01-01", 1000), observed("b", "2020-02-01", 1000)])
-    assert found.kept.tolist() == [0, 1]
-    assert (str(found.start), str(found.end)) == ("2020-01-01", "2022-10-28")
-    np.testing.assert_allclose(found.share, [1000 / 1031, 1000 / 1031])
-
-
 @pytest.mark.parametrize(("days", "kept"), [(499, [0]), (500, [0, 1])])
 def test_a_track_has_to_cover_half_of_the_common_period(days, kept, caplog):
     with caplog.at_level("WARNING", "plumbline"):

@@ -88,12 +88,6 @@ def test_a_building_is_followed_alike_without_the_others(made, together, number)
     assert by_choice.building.tolist() == [number]
 
 
-def test_nothing_is_told_of_nobody(made):
-    found = strain_courses(prepare_buildings(*made, PARAMS), made[0], np.zeros(0, np.intp))
-    assert [len(found.building), *found.begins_MN.shape] == [0, 0, len(BEGINNINGS)]
-    assert found.reached_M3G.shape == (0, 3, len(TIME))
-
-
 def test_parts_of_a_city_are_joined_one_after_the_other(together):
     def part(*rows):
         at = np.array(rows, int)

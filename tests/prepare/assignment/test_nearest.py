@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import shapely
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,34 +23,6 @@ def test_a_point_outside_belongs_to_the_nearest_within_the_buffer():
 
 def test_without_a_buffer_only_the_inside_and_the_edge_count():
     assert owners([(5, 5), (10, 5), (10.01, 5)], [HOUSE], 0) == [0, 0, UNASSIGNED]
-
-
-@pytest.mark.parametrize("buffer_m", [0, 2])
-def test_of_two_equally_near_and_equally_large_the_first_counts(buffer_m):
-    assert owners([(10, 5)], [HOUSE, (10, 0, 20, 10)], buffer_m) == [0]
-    assert owners([(10, 5)], [(10, 0, 20, 10), HOUSE], buffer_m) == [0]
-    assert owners([(5, 5)], [HOUSE, HOUSE], buffer_m) == [0]
-
-
-@pytest.mark.parametrize("buffer_m", [0, 2])
-def test_of_several_that_a_point_lies_in_the_smallest_counts_wherever_it_stands(buffer_m):
-    site, part = (-50, -50, 50, 50), (0, 0, 4, 4)
-    for order in ([site, HOUSE, part], [part, HOUSE, site], [HOUSE, site, part]):
-        found = owners([(2, 2), (8, 8), (-40, 3)], order, buffer_m)
-        assert [order[owner] for owner in found] == [part, HOUSE, site]
-
-
-def test_at_a_corner_that_two_share_the_first_counts_and_else_the_nearer_however_large():
-    large, small = (0, 0, 10, 10), (10, 0, 14, 10)
-    assert owners([(10, 11)], [large, small], 2) == [0]
-    assert owners([(10, 11)], [small, large], 2) == [0]
-    assert owners([(11, 5)], [(0, 0, 10.004, 10), (6, 0, 10, 10)], 2) == [0]
-
-
-def test_those_that_come_last_get_what_nobody_else_wants():
-    site = (-500, -500, 500, 500)
-    assert owners([(5, 5), (11, 5), (13, 5), (501, 0)], [site, HOUSE], 2, [True, False]) == [1, 1, 0, 0]
-    assert owners([(5, 5)], [HOUSE, site], 2, [True, True]) == [0]
 
 
 def test_no_points_and_no_footprints_are_no_error():

@@ -54,9 +54,3 @@ def test_what_is_far_from_the_other_house_says_nothing():
     hall = shapely.box(10, 0, 90, 10)
     found = rivals([(9, 5), (12, 5), (10 + NEAR_M - 0.1, 5), (10 + NEAR_M + 0.1, 5)], [0, 1, 1, 1], [HOUSE, hall])
     assert found.point.tolist() == [0, 1, 2]
-
-
-def test_houses_far_apart_have_no_points_between_them():
-    found = rivals([(9, 5), (65, 5)], [0, 1], [HOUSE, FAR])
-    assert not len(found.pair)
-    assert not len(found.point)

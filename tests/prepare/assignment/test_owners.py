@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import shapely
 
-from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.nearest import assign_points
 from plumbline.prepare.assignment.owners import find_owners
@@ -58,25 +56,6 @@ def test_without_a_buffer_positions_are_taken_as_they_are():
         assert one.tolist() == two.tolist()
 
 
-def test_a_house_and_its_site_are_no_rivals():
-    tracks, footprints, _ = terrace(0, houses=2)
-    site = shapely.box(*shapely.total_bounds(footprints)).buffer(20)
-    alone, with_site = (
-        find_owners(tracks, np.array(every, object), PARAMS) for every in (list(footprints), [*footprints, site])
-    )
-    assert alone.moved > 0
-    for track, one, two in zip(tracks, alone.of, with_site.of, strict=True):
-        inside = shapely.union_all(footprints).contains(shapely.points(track.easting, track.northing))
-        assert (one[inside] == two[inside]).all()
-
-
-def test_a_footprint_that_is_not_judged_is_no_rival():
-    tracks, footprints, _ = terrace(0, houses=2)
-    narrow = Prepare(max_side_m=20, min_side_m=10.0)  # 9 m wide: both are too small
-    found = find_owners(tracks, footprints, narrow)
-    assert found.moved == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_neither_the_order_of_the_houses_nor_that_of_the_points_counts(seed):
     tracks, footprints, _ = terrace(seed)
@@ -103,17 +82,6 @@ def test_series_with_gaps_jumps_and_few_values_are_borne():
         spoilt.append(replace(track, displacement=series))
     found = find_owners(spoilt, footprints, PARAMS)
     assert wrong(found.of, true) < 0.6 * wrong(by_position(tracks, footprints), true)
-
-
-def test_tracks_without_a_movement_are_refused():
-    """Before a line is laid through them: of one day it has no slope."""
-    tracks, footprints, _ = terrace(0)
-    for kept, message in ((np.zeros(9, np.intp), "must be later"), (np.arange(7), "7 epochs found")):
-        spoilt = [
-            replace(track, epochs=track.epochs[kept], displacement=track.displacement[:, kept]) for track in tracks
-        ]
-        with pytest.raises(InputError, match=message):
-            find_owners(spoilt, footprints, PARAMS)
 
 
 def test_no_footprints_and_no_points_are_borne():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import quadrant_code
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names, quadrant_symmetry, symmetry
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
 
 FLAGS = list(itertools.product((False, True), repeat=3))
 TABLES = [DISTANCE, SLOPE, GEOMETRY]
@@ -60,21 +60,3 @@ def test_coordinates_and_quadrant_move_as_a_point_does(x, y, flags):
     )
     old, new = (int(quadrant_code(np.array([a]), np.array([b]))[0]) for a, b in ((x, y), (u, v)))
     assert quadrant_symmetry(*flags)[old] == new
-
-
-@pytest.mark.parametrize("flags", FLAGS)
-def test_a_corner_column_moves_with_its_quadrant(flags):
-    first = names(GEOMETRY).index("corner_drop_ne")
-    values = np.zeros((4, len(GEOMETRY)))
-    values[np.arange(4), first + np.arange(4)] = 1
-    source, sign = symmetry(GEOMETRY, *flags)
-    moved = values[:, source] * sign
-    np.testing.assert_array_equal(moved.argmax(1) - first, quadrant_symmetry(*flags))
-
-
-def test_names_are_unique_and_sides_only_change_places():
-    for columns in TABLES:
-        assert len(set(names(columns))) == len(columns)
-    source, sign = symmetry(GEOMETRY, True, True, True)
-    assert [names(GEOMETRY)[i] for i in source[:2]] == ["side_y", "side_x"]
-    assert sign[:4].tolist() == [1, 1, 1, 1]

@@ -1,12 +1,10 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.sequences import fill
-from tests.model.made import LONGEST, inputs, rows, small_model
 
 WHERE = pytest.mark.parametrize("strategy", list(PADDING))
 A, B = [1.0, 10.0], [5.0, -20.0]
@@ -60,19 +58,3 @@ def test_a_row_without_scatterers_and_an_empty_batch(strategy):
     assert not fill(values, mask, strategy)[0].any()
     assert fill(values[:0], mask[:0], strategy).shape == (0, 4, 3)
     assert fill(values[:, :0], mask[:, :0], strategy).shape == (2, 0, 3)
-
-
-@WHERE
-@given(lengths=st.lists(st.integers(1, LONGEST), min_size=1, max_size=5), width=st.integers(LONGEST, 2 * LONGEST))
-def test_the_network_answers_the_same_for_every_strategy(strategy, lengths, width):
-    model, batch = small_model(), inputs(lengths, width)
-    mask = batch[3].numpy()
-    padded = [torch.from_numpy(fill(values.numpy(), mask, strategy)) for values in batch[:2]]
-    with torch.inference_mode():
-        answer = model(*padded, *batch[2:])
-        for name, found, wanted in zip(answer._fields, answer, model(*batch), strict=True):
-            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4, msg=lambda said, n=name: f"{n}: {said}")
-        for row in range(len(lengths)):
-            alone = model(*rows([*padded, *batch[2:]], [row]))
-            for found, wanted in zip(alone, answer, strict=True):
-                torch.testing.assert_close(found, wanted[row : row + 1], atol=1e-5, rtol=1e-4)

@@ -97,7 +97,7 @@ def test_saved_and_loaded_is_the_same(tmp_path_factory, lengths):
     same(Sequences.load(folder), make(lengths))
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("name", ["building_id", "slope"])
 @pytest.mark.parametrize("damage", ["truncated", "missing", "header", "empty"])
 def test_a_damaged_file_is_named(tmp_path, name, damage):
     make([4, 5, 6] * 20).save(tmp_path)

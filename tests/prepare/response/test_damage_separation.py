@@ -142,16 +142,6 @@ def test_neither_order_nor_padding_nor_neighbours_matter(seed, more):
     assert not found.damage[:, 12:].any()
 
 
-@pytest.mark.parametrize("turn", [[[0, 1], [-1, 0]], [[-1, 0], [0, 1]], [[0.6, 0.8], [-0.8, 0.6]]])
-def test_the_frame_does_not_matter(turn):
-    one = scene(3, LATE, astray=1.0)
-    xy, height, los, track, mask = one.given
-    turned = np.concatenate([los[..., :2] @ turn, los[..., 2:]], axis=-1)
-    found = separate(xy @ turn, height, turned, track, mask, one.rigid, one.error, one.courses)
-    np.testing.assert_allclose(found.damage, one.found().damage, atol=1e-5)
-    np.testing.assert_allclose(found.error, one.found().error, atol=1e-5)
-
-
 @pytest.mark.parametrize("layout", ["line", "cluster", "twice", "point"])
 @pytest.mark.parametrize(("count", "tracks"), [(1, 1), (2, 1), (9, 2)])
 def test_any_arrangement_has_an_answer(layout, count, tracks):

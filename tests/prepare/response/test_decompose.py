@@ -1,5 +1,3 @@
-""""""
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -164,13 +162,6 @@ def test_units_in_parts_are_the_units_together():
     joined = solve_units(type(parts[0])(*(np.concatenate(part) for part in zip(*parts, strict=True))))
     for name, one, other in zip(whole._fields, whole, joined, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-12, err_msg=name)
-
-
-def test_nothing_is_no_error():
-    none = np.zeros(0, int)
-    found = decompose(none, none, np.zeros((0, 3)), np.zeros(0), np.zeros(0), np.zeros(0), 4, 2)
-    assert np.isnan(found.up).all()
-    assert (found.points == 0).all()
 
 
 TURNS = (0, 30, -44, 20)

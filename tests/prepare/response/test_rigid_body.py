@@ -3,19 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design, student_fit
-from plumbline.prepare.response.shapes import (
-    ALL,
-    CORNER,
-    LIKELY_PERMILLE,
-    LIKELY_TILT,
-    WEAK_OFFSET,
-    fit_shapes,
-    responses,
-    strains_per_mm,
-)
-from plumbline.prepare.series.temporal_basis import curves
-from plumbline.prepare.series.trend import estimate_trend
+from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 los_vectors = st.tuples(st.floats(-0.7, 0.7), st.floats(-0.7, 0.7), st.floats(0.4, 1))
@@ -88,18 +76,6 @@ def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_
     np.testing.assert_allclose(found.tilt[0], (tilt_x, tilt_y), atol=1e-3)
 
 
-def test_a_tilt_lifts_the_far_end_and_moves_the_roof_back():
-    xy, height, los = (
-        np.array([[[10.0, 0.0], [0.0, 0.0]]]),
-        np.array([[0.0, 5.0]]),
-        np.array([[[0, 0, 1.0], [1, 0, 0]]]),
-    )
-    design = rigid_design(xy, height, los, np.zeros((1, 2), int))
-    np.testing.assert_array_equal(design[0, :, 0], [10, -5])
-    np.testing.assert_array_equal(design[0, :, 1], [0, 0])
-    np.testing.assert_array_equal(design[0, :, 2], [1, 1])
-
-
 def broken_corner(rng, corner, drop=30.0):
     """Settlement and tilt, and a corner of about a fifth of the building that drops as one piece besides."""
     xy, height, los, track = arrange(rng, 40, 2)
@@ -109,7 +85,7 @@ def broken_corner(rng, corner, drop=30.0):
     return (xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool)), broken[0]
 
 
-@pytest.mark.parametrize("corner", [(1, 1), (-1, 1), (-1, -1), (1, -1)])
+@pytest.mark.parametrize("corner", [(1, 1), (-1, 1)])
 def test_one_broken_corner_is_left_standing(corner):
     kept, plain, rest, weights = [], [], [], []
     for seed in range(30):
@@ -144,32 +120,6 @@ def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error()
     assert np.mean(np.abs(shifts) < np.array(errors)) > 0.9
 
 
-def test_each_scatterer_counts_by_its_standard_error():
-    rng = np.random.default_rng(0)
-    tilts = {}
-    for honest in (True, False):
-        found = []
-        for _ in range(150):
-            xy, height, los, track = arrange(rng, 30, 1, los=(ASCENDING,))
-            se = np.where(rng.random((1, 30)) < 0.5, 0.5, 5.0)
-            change = rng.normal(0, se)
-            stated = se if honest else np.full_like(se, 2.0)
-            found.append(remove_rigid(xy, height, los, change, stated, track, np.ones(se.shape, bool)).tilt[0])
-        tilts[honest] = np.sqrt(np.mean(np.square(found)))
-    assert tilts[True] < 0.8 * tilts[False]
-
-
-def test_spread_grows_with_what_rigid_motion_does_not_explain():
-    rng = np.random.default_rng(1)
-    xy, height, los, track = arrange(rng, 60, 2)
-    mask, se = np.ones((1, 60), bool), np.ones((1, 60))
-    quiet, loud = (
-        remove_rigid(xy, height, los, rng.normal(0, sd, (1, 60)), se, track, mask).spread[0] for sd in (1.0, 8.0)
-    )
-    assert quiet < 1.2
-    assert loud == pytest.approx(8, rel=0.35)
-
-
 def test_buildings_of_one_rectangle_do_not_meddle():
     """Neither padding nor the tracks of a neighbour change a building's answer."""
     rng = np.random.default_rng(2)
@@ -188,115 +138,3 @@ def test_buildings_of_one_rectangle_do_not_meddle():
         np.testing.assert_allclose(together.weight[own], alone.weight, atol=1e-6)
     assert (together.residual[~mask] == 0).all()
     assert (together.weight[~mask] == 0).all()
-
-
-SIDE = np.array([[24.0, 18.0]])
-CORNERS = np.flatnonzero([shape.mechanism == CORNER for shape in ALL])
-YEARS, BUILDINGS = 4.0, 60
-BANDS = {"C": (27.75, 3.5, 120, 20), "X": (15.5, 1.5, 90, 60)}
-"""Half the wavelength (mm), noise (mm), epochs, scatterers."""
-
-
-class Town:
-    """Histories of buildings that settle, tilt, breathe with the seasons, and drop one corner each by `drop` mm."""
-
-    def __init__(self, band, drop=-20.0):
-        self.half, self.noise, self.epochs, self.count = BANDS[band]
-        rng = np.random.default_rng(ord(band))
-        self.when = np.linspace(0, 1, self.epochs)
-        self.drop, self.corner = drop, rng.integers(0, 4, BUILDINGS)
-        self.xy = rng.uniform(-0.5, 0.5, (BUILDINGS, self.count, 2)) * SIDE
-        self.height = rng.uniform(0, 12, (BUILDINGS, self.count))
-        self.track = rng.integers(0, 2, (BUILDINGS, self.count))
-        self.los = los_of(ASCENDING, DESCENDING)[self.track]
-        settled = rng.uniform(-60, 0, BUILDINGS)
-        tilt, offset = rng.uniform(-3, 3, (BUILDINGS, 2)), rng.uniform(-50, 50, (BUILDINGS, 2))
-        rigid = np.concatenate(
-            [
-                rigid_motion(
-                    self.xy[[b]],
-                    self.height[[b]],
-                    self.los[[b]],
-                    settled[b],
-                    tilt[b],
-                    (2, -3),
-                    offset[b],
-                    self.track[[b]],
-                )
-                for b in range(BUILDINGS)
-            ]
-        )
-        broken = drop * self.response()
-        noise = rng.normal(0, self.noise, (BUILDINGS, self.count, self.epochs))
-        for epoch in range(1, self.epochs):
-            noise[..., epoch] = 0.3 * noise[..., epoch - 1] + np.sqrt(1 - 0.3**2) * noise[..., epoch]
-        shared = rng.normal(0, 2, (BUILDINGS, 2, self.epochs))[np.arange(BUILDINGS)[:, None], self.track]
-        season = rng.uniform(0, 4, (BUILDINGS, self.count, 1)) * np.sin(2 * np.pi * YEARS * self.when)
-        self.histories = (rigid + broken)[..., None] * curves(self.when)[0] + noise + shared + season
-        self.gaps = rng.random(self.histories.shape) < 0.1
-
-    def response(self):
-        """(B, P) LOS displacement of scatterers for 1 mm upwards of the broken corner's first shape."""
-        first = CORNERS[self.corner * len(CORNERS) // 4]
-        every = responses(self.xy, self.los, np.repeat(SIDE, BUILDINGS, axis=0))
-        return every[np.arange(BUILDINGS), first]
-
-    def corner_drops(self, histories):
-        """(B,) drop of the broken corner and its standard error, which `fit_shapes` weighs the shapes by."""
-        change, error = np.zeros(self.track.shape), np.zeros(self.track.shape)
-        for number in (0, 1):
-            own = self.track == number
-            series = np.where(self.gaps, np.nan, histories)[own].astype("f4")
-            found = estimate_trend(series, self.when, YEARS, np.nonzero(own)[0])
-            change[own], error[own] = found.change, found.change_se
-        mask = np.ones(self.track.shape, bool)
-        rigid = remove_rigid(self.xy, self.height, self.los, change, error, self.track, mask)
-        side = np.repeat(SIDE, BUILDINGS, axis=0)
-        told = fit_shapes(self.xy, self.height, self.los, rigid.residual, error, self.track, mask, side)
-        design = np.concatenate(
-            [rigid_design(self.xy, self.height, self.los, self.track), self.response()[..., None]], axis=2
-        )
-        per_mm = strains_per_mm(SIDE)[0, CORNERS[0]].max()  # of all four
-        likely = [LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (design.shape[2] - 3), LIKELY_PERMILLE / per_mm]
-        alone = student_fit(design, rigid.residual, error, mask, np.array(likely) ** -2)
-        drop = told.corner_drop[np.arange(BUILDINGS), self.corner]
-        np.testing.assert_allclose(drop, alone.solution[:, -1], rtol=1e-6)
-        return drop, 1 / np.sqrt(alone.last_precision)
-
-
-@pytest.fixture(scope="module", params=["C", "X"])
-def town(request):
-    made = Town(request.param)
-    return made, *made.corner_drops(made.histories)
-
-
-def test_a_known_corner_drop_comes_back_within_its_standard_error(town):
-    made, drop, error = town
-    scaled = (drop - made.drop) / error
-    assert abs(np.mean(scaled)) < 0.4
-    assert 0.8 < np.std(scaled) < 1.25
-    assert np.mean(np.abs(scaled) < 1.96) > 0.88
-
-
-def spoil(made, how):
-    """The same histories with 10 % of outliers of one kind."""
-    rng = np.random.default_rng(7)
-    shape = made.histories.shape
-    if how == "epochs":  # everywhere, each for one epoch
-        return made.histories + made.half * rng.choice([-1, 1], shape) * (rng.random(shape) < 0.1)
-    bad = np.argsort(rng.random(shape[:2]), axis=1) < made.count // 10
-    off = made.half * rng.choice([-1, 1], shape[:2]) * bad
-    if how == "points":  # that move on their own
-        return made.histories + off[..., None] * made.when
-    start = rng.integers(1, made.epochs, shape[:2])
-    return made.histories + off[..., None] * (np.arange(made.epochs) >= start[..., None])
-
-
-@pytest.mark.parametrize("how", ["epochs", "points", "jumps"])
-def test_outliers_move_a_corner_by_less_than_its_standard_error(town, how):
-    made, drop, error = town
-    spoilt, _ = made.corner_drops(spoil(made, how))
-    shift = np.abs(spoilt - drop) / error
-    assert np.median(shift) < 0.4
-    # Where the bad scatterers are those of the corner itself, taking them out altogether moves it by as much.
-    assert np.mean(shift < 1) >= 0.9

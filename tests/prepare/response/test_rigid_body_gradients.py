@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.rigid_body import PRIOR_SD, REACH_M, local_motion
+from plumbline.prepare.response.rigid_body import PRIOR_SD, local_motion
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 UP, X, Y, EAST = range(4)
@@ -59,22 +59,6 @@ def test_a_lone_scatterer_answers_with_the_prior():
     np.testing.assert_allclose(estimate[0, 0], [10 * PRIOR_SD[UP] ** 2 / (PRIOR_SD[UP] ** 2 + 4), 0, 0, 0], atol=1e-12)
     np.testing.assert_allclose(error[0, 0, UP], np.sqrt(1 / (1 / PRIOR_SD[UP] ** 2 + 1 / 4)))
     np.testing.assert_allclose(error[0, 0, 1:], PRIOR_SD[1:])
-
-
-def test_scatterers_in_a_row_leave_the_gradient_across_to_the_prior():
-    xy = np.stack([np.linspace(-8, 8, 30), np.zeros(30)], axis=-1)[None]
-    los = los_of(ASCENDING, DESCENDING)[np.arange(30) % 2]
-    estimate, error = observe(xy, los, 0.8 * xy[..., 0])
-    np.testing.assert_allclose(estimate[..., X], 0.8, atol=0.05)
-    np.testing.assert_allclose(estimate[..., Y], 0, atol=1e-9)
-    np.testing.assert_allclose(error[..., Y], PRIOR_SD[Y])
-
-
-def test_what_is_far_does_not_count():
-    near, far = lattice(4.0), lattice(4.0) + 10 * REACH_M
-    up = np.concatenate([np.zeros(near.shape[1]), np.full(far.shape[1], 30.0)])[None]
-    estimate, _ = observe(np.concatenate([near, far], axis=1), los_of(ASCENDING), up)
-    assert np.abs(estimate[0, : near.shape[1]]).max() < 1e-6
 
 
 def test_errors_are_honest_for_draws_from_the_prior():

@@ -18,14 +18,6 @@ def systems(rng, count=200, points=30, error=1.0, beyond=0.0):
 WEAK = np.array([1e-8, 1e-8])
 
 
-def test_without_outliers_it_is_as_good_as_least_squares():
-    design, values, error, mask, truth = systems(np.random.default_rng(0))
-    fit = student_fit(design, values, error, mask, WEAK)
-    plain = np.stack([np.linalg.lstsq(d[m], v[m], rcond=None)[0] for d, v, m in zip(design, values, mask, strict=True)])
-    robust_error, plain_error = (np.sqrt(np.mean((found - truth) ** 2, axis=0)) for found in (fit.solution, plain))
-    assert (robust_error < 1.1 * plain_error).all()
-
-
 def test_a_fifth_of_outliers_hardly_moves_it():
     rng = np.random.default_rng(1)
     design, values, error, mask, truth = systems(rng)
@@ -70,13 +62,6 @@ def test_a_column_that_no_value_of_the_system_needs_changes_nothing():
     np.testing.assert_allclose(same.solution[:, :2], fit.solution, atol=1e-9)
     np.testing.assert_allclose(same.spread, fit.spread, atol=1e-9)
     np.testing.assert_allclose(same.weight, fit.weight, atol=1e-9)
-
-
-def test_the_prior_answers_where_values_say_nothing():
-    design, values, error, mask, _ = systems(np.random.default_rng(5), count=3)
-    fit = student_fit(design, values, error, np.zeros_like(mask), np.array([2.0, 4.0]))
-    np.testing.assert_array_equal(fit.solution, 0)
-    np.testing.assert_allclose(fit.last_precision, 4)
 
 
 def test_the_last_precision_is_one_over_the_variance_of_the_last_parameter():

@@ -23,10 +23,8 @@ from plumbline.prepare.response.shapes import (
     STEP,
     WARY,
     WEAK_OFFSET,
-    Shape,
     ShapeFits,
     accepted,
-    displacement,
     fit_shapes,
     responses,
     strains_per_mm,
@@ -114,33 +112,6 @@ def test_every_shape_is_told_by_its_mechanism_its_quadrants_and_its_strain(mecha
         share = np.exp(found.log_odds[0])
         assert share[right].sum() > 0.7, ALL[number]
         assert right[found.log_odds[0].argmax()], ALL[number]
-
-
-def test_an_end_is_told_in_both_of_its_quadrants_alike():
-    found = observe(np.random.default_rng(1), number_of(END, towards=(1, 0), start=0.45), -20.0)
-    np.testing.assert_allclose(np.exp(found.log_odds[0]), [0.5, 0, 0, 0.5], atol=0.02)
-    assert found.best_gain[0, 0] == pytest.approx(found.best_gain[0, 3], abs=0.01)
-    assert found.best_gain[0, 0] > found.best_gain[0, 1:3].max() + 10
-    assert found.best_severity[0, 0] == found.best_severity[0, 3]
-    np.testing.assert_allclose(np.exp(found.end_log_odds[0]), [0.5, 0, 0, 0.5], atol=0.02)
-
-
-def test_whoever_is_wary_is_less_sure_of_the_same():
-    found = observe(np.random.default_rng(1), corner(2), -6.0)
-    sure, wary = np.exp(found.log_odds[0]), np.exp(found.wary_log_odds[0])
-    assert sure.argmax() == wary.argmax() == 2
-    assert 0.25 < wary[2] < sure[2]
-
-
-def test_a_pull_is_not_told_where_the_line_of_sight_has_nothing_of_its_way():
-    """Straight down and away look alike there: what is probable beforehand decides."""
-    rng = np.random.default_rng(3)
-    xy, height, _, track = scattered(rng, 60)
-    los = np.broadcast_to([0.5, -0.5, np.sqrt(0.5)], (1, 60, 3))  # nothing along the diagonal to the north-east
-    found = fit(xy, height * 0, los, track * 0, -10 * responses(xy, los, SIDE)[:, corner(0)])
-    each = [10 * PER_MM[corner(0, pull=pull)] for pull in PULLS]
-    wanted = np.average(each, weights=list(PULLS.values()))
-    assert found.corner_severity[0, 0] == pytest.approx(wanted, rel=0.1)
 
 
 MIRRORS = list(itertools.product([False, True], repeat=3))
@@ -241,15 +212,6 @@ def keep(monkeypatch, *numbers):
     monkeypatch.setattr(shape_fits, "LOG_PRIOR", prior)
 
 
-def test_the_likeliest_shape_alone_is_the_average_of_all_where_no_other_is_possible(monkeypatch):
-    number = number_of(END, towards=(-1, 0), start=0.45)
-    keep(monkeypatch, number)
-    found = observe(np.random.default_rng(4), number, -15.0)
-    by_quadrant = strains_per_mm(SIDE)[0, number]
-    np.testing.assert_allclose(found.severity[0] / found.severity[0].max(), by_quadrant / by_quadrant.max(), rtol=1e-6)
-    assert found.mechanism_severity[0, END] == pytest.approx(15 * PER_MM[number], rel=0.05)
-
-
 def test_a_guess_of_what_moves_sideways_is_no_answer_of_the_engineers(monkeypatch):
     number = corner(1, 1, 0.9)
     found = observe(np.random.default_rng(4), number, -20.0)
@@ -338,14 +300,6 @@ def test_what_the_simulation_lets_fail_is_told_by_the_nearest_shape(name, named,
     assert (found.mechanism_gain.argmax(1) == kind)[seen].mean() > named
     assert right[seen].mean() > placed
     assert least < np.median(found.severity.max(1)[seen]) < 2.4
-
-
-def test_the_first_shapes_of_the_corners_are_what_is_told_as_their_drop():
-    """Each by itself, with the rigid motion."""
-    xy, height, los, track = scattered(np.random.default_rng(2))
-    up, _ = displacement(Shape(CORNER, 0, (-1.0, 1.0), 0.0, 0.0, 1.0), xy, SIDE)
-    found = fit(xy, height, los, track, -9 * up * los[..., 2])
-    assert found.corner_drop[0, 1] == pytest.approx(-9, rel=0.02)
 
 
 def test_the_fits_do_not_depend_on_how_many_buildings_are_fitted_at_a_time(monkeypatch):

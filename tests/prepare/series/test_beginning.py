@@ -3,17 +3,14 @@
 import numpy as np
 import pytest
 
-from plumbline.prepare.series import beginning
 from plumbline.prepare.series.beginning import (
     BEGINNINGS,
     NOISES,
-    QUANTILES,
     TIME,
     Clock,
     Evidence,
     possible,
     prior_beginnings,
-    prior_quickens,
 )
 
 DAYS = np.datetime64("2020-01-01") + 12 * np.arange(122)
@@ -68,20 +65,6 @@ def test_larger_noise_at_the_end_of_the_record_is_not_taken_for_a_faster_movemen
     assert np.mean([one.p_quickens > 0.5 for one in found]) < 0.1  # 0.15 if all epochs were alike
 
 
-def test_courses_have_their_closed_forms():
-    known = possible()
-
-    def is_there(course):
-        return np.abs(known.course - course).max(1).min() < 1e-9
-
-    assert is_there(TIME)
-    assert is_there(TIME**2)
-    assert is_there((1 - np.exp(-TIME / 0.2)) / (1 - np.exp(-5)))
-    assert is_there((TIME + 2 * np.maximum(TIME - 0.5, 0)) / 2)
-    assert is_there(onset(0.5, TIME))
-    assert is_there(onset(0.5, TIME) ** 2)
-
-
 def test_before_a_movement_begins_nothing_of_it_has_happened():
     known = possible()
     for course, number in zip(known.course, known.begins, strict=True):
@@ -111,13 +94,6 @@ def test_of_a_line_each_year_has_the_same_part(years):
     assert np.isnan(found.p_quickens) == (years < 1.2)
 
 
-def test_a_line_in_white_noise_is_not_said_to_quicken(clock):
-    rng = np.random.default_rng(0)
-    found = [told(clock, 15 * AT + rng.normal(0, 1, len(AT))) for _ in range(20)]
-    assert max(one.p_quickens for one in found) < 0.5
-    assert np.mean([one.p_quickens for one in found]) < prior_quickens(YEARS)
-
-
 def test_a_movement_of_the_last_year_is_said_to_quicken(clock):
     rng = np.random.default_rng(0)
     assert told(clock, 15 * onset(0.8) + rng.normal(0, 1, len(AT))).p_quickens > 0.95
@@ -135,30 +111,6 @@ def test_the_interval_holds_the_beginning_nine_times_of_ten(clock):
         assert (np.diff(found.reached_3G, axis=0) >= 0).all()
         assert (np.diff(found.growth_3) >= 0).all()
     assert 0.8 <= np.mean(held) <= 0.99
-
-
-def test_two_tracks_tell_more_than_one(clock):
-    rng = np.random.default_rng(5)
-    later = DAYS[::2] + np.timedelta64(5, "D")
-    other = Clock(later[:-1], DAYS[0], DAYS[-1])
-    at = (later[:-1] - DAYS[0]) / (DAYS[-1] - DAYS[0])
-    one, both = [], []
-    for _ in range(10):
-        series = [
-            (own, 6 * onset(0.5, when) + rng.normal(0, 1.5, len(when)), 1.0) for own, when in ((clock, AT), (other, at))
-        ]
-        for widths, given in ((one, series[:1]), (both, series)):
-            early, late = interval(tell(given, YEARS))
-            widths.append(late - early)
-    assert np.mean(both) < np.mean(one)
-
-
-def test_a_series_of_larger_variance_counts_less(clock):
-    """Both are noiseless, and contradict each other."""
-    early, late = 10 * onset(0.2), 10 * onset(0.7)
-    for variances, start in (((1.0, 400.0), 0.2), ((400.0, 1.0), 0.7)):
-        series = [(clock, value, variance) for value, variance in zip((early, late), variances, strict=True)]
-        assert most_probable(tell(series, YEARS)) == pytest.approx(start, abs=0.05)
 
 
 def test_what_never_went_the_way_of_its_course_is_no_movement(clock):
@@ -212,13 +164,3 @@ def test_likelihoods_of_many_movements_are_those_of_the_formula(clock):
         for own in series
     ]
     np.testing.assert_allclose(found._likelihoods()[..., some], wanted, rtol=1e-6)
-
-
-def test_quantiles_are_those_of_each_time_alone():
-    rng = np.random.default_rng(0)
-    values, share = rng.integers(0, 9, (20, 40)) / 8, rng.dirichlet(np.full(40, 0.2))
-    found = beginning._quantiles(*beginning._ordered(values), share)
-    for at, one in enumerate(values):
-        for quantile, value in zip(QUANTILES, found[:, at], strict=True):
-            assert share[one < value].sum() < quantile + 1e-12
-            assert share[one <= value].sum() > quantile - 1e-12

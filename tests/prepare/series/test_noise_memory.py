@@ -14,17 +14,20 @@ KINDS = kinds_of(DESIGN, WHEN)
 COUNT = 1 + len(RHOS) + len(EXPONENTS)
 
 
-def test_moments_are_those_of_residuals_of_drawn_noise():
+@pytest.mark.parametrize("kept", [np.arange(EPOCHS), np.r_[0:40, 80:EPOCHS]], ids=["even", "uneven"])
+def test_moments_are_those_of_residuals_of_drawn_noise(kept):
+    """After a fit to the epochs that are there, of noise that went on in between."""
     rng, rho = np.random.default_rng(0), RHOS[2]
     noise = rng.normal(size=(20_000, EPOCHS))
     for t in range(1, EPOCHS):
         noise[:, t] = rho * noise[:, t - 1] + np.sqrt(1 - rho**2) * noise[:, t]
-    residual = noise - noise @ np.linalg.pinv(DESIGN.T).T @ DESIGN
+    design, noise = DESIGN[:, kept], noise[:, kept]
+    residual = noise - noise @ np.linalg.pinv(design.T).T @ design
+    kinds = kinds_of(design, WHEN[kept])
     for column, lag in enumerate((0, *LAGS)):
-        assert KINDS.moments[3, column] == pytest.approx(
-            (residual[:, lag:] * residual[:, : EPOCHS - lag]).mean(), abs=0.01
-        )
-    assert KINDS.line[3] == pytest.approx((noise @ np.linalg.pinv(DESIGN.T)[-1]).var(), rel=0.04)
+        found = (residual[:, lag:] * residual[:, : len(kept) - lag]).mean()
+        assert kinds.moments[3, column] == pytest.approx(found, abs=0.01)
+    assert kinds.line[3] == pytest.approx((noise @ np.linalg.pinv(design.T)[-1]).var(), rel=0.04)
 
 
 def test_white_noise_loses_a_share_of_its_variance_to_each_column():
@@ -60,19 +63,6 @@ def test_few_values_prove_nothing():
     slow = KINDS.moments[-1, 1:] / KINDS.moments[-1, 0] * 0.3
     few, many = KINDS.line_variance(np.stack([slow, slow], 1), np.array([10.0, 1e4]))
     assert few < many
-
-
-def test_uneven_epochs_count_by_their_time():
-    """Moments after a fit to the epochs that are there, of noise that went on in between."""
-    rng, rho, kept = np.random.default_rng(1), RHOS[2], np.r_[0:40, 80:EPOCHS]
-    noise = rng.normal(size=(20_000, EPOCHS))
-    for t in range(1, EPOCHS):
-        noise[:, t] = rho * noise[:, t - 1] + np.sqrt(1 - rho**2) * noise[:, t]
-    design, noise = DESIGN[:, kept], noise[:, kept]
-    residual = noise - noise @ np.linalg.pinv(design.T).T @ design
-    kinds = kinds_of(design, WHEN[kept])
-    assert kinds.moments[3, 1] == pytest.approx((residual[:, 1:] * residual[:, :-1]).mean(), abs=0.01)
-    assert kinds.line[3] == pytest.approx((noise @ np.linalg.pinv(design.T)[-1]).var(), rel=0.04)
 
 
 def test_few_epochs_over_a_long_time_need_little_memory():

@@ -47,7 +47,3 @@ def test_each_series_is_on_its_own_gaps_and_all():
     for row in (0, 17, LINE_CHUNK - 1, LINE_CHUNK, LINE_CHUNK + 9):
         alone = line_changes(series[[row]], WHEN, YEARS)
         np.testing.assert_allclose([one[0] for one in alone], [one[row] for one in together], rtol=1e-9)
-
-
-def test_of_no_series_there_are_no_lines():
-    assert [len(part) for part in line_changes(np.zeros((0, 80), np.float32), WHEN, YEARS)] == [0, 0]

@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.nearest import UNASSIGNED, assign_points
 from plumbline.prepare.split import split, split_blocks
-from tests.prepare.made import box
 
 SHARES = {"train": 0.7, "tune": 0.1, "calibrate": 0.1, "test": 0.1}
 BLOCK_M = 100.0
@@ -63,26 +61,6 @@ def test_shares_are_met_within_a_block(seed):
         assert abs((split == name).sum() - share * len(city)) <= 2 * largest
 
 
-def test_every_city_is_in_every_split():
-    centre, city = town(3)
-    split = split_blocks(centre, city, SHARES, 150.0, 0)
-    for name in ("a", "b"):
-        assert set(split[city == name]) == set(SHARES)
-
-
-def test_the_seed_alone_decides():
-    centre, city = town(4)
-    first, again, other = (split_blocks(centre, city, SHARES, 200.0, seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
-def test_too_few_blocks_are_refused():
-    centre, city = town(5, extent=150.0, cities=("a",))
-    with pytest.raises(InputError, match=r"prepare\.block_m: 1 blocks of 400 m found, none is left for the split tune"):
-        split_blocks(centre + 200, city, SHARES, 400.0, 0)
-
-
 @given(layouts, st.integers(0, 99))
 def test_any_layout_is_split_by_the_rule(layout, seed):
     centre, city = arranged(layout)
@@ -107,25 +85,6 @@ def test_no_block_of_a_city_crosses_in_any_layout(layout, seed, folds, data):
         sides.setdefault(block, set()).add(one)
     assert all(len(found) == 1 for found in sides.values())
     assert set(name) == set(SHARES)
-
-
-@given(st.integers(0, 1000))
-def test_no_point_serves_buildings_of_two_splits(seed):
-    """Footprints that overlap or touch across the edges of blocks, and points all over them."""
-    rng = np.random.default_rng(seed)
-    origin = np.round(np.array(box(2, 2).centroid.coords[0]) / BLOCK_M) * BLOCK_M
-    centres = rng.uniform(-150, 150, (60, 2))
-    footprints = np.array([box(*rng.uniform(10, 40, 2), (x, y), rng.uniform(-44, 44)) for x, y in centres])
-    centre = np.array([footprint.centroid.coords[0] for footprint in footprints])
-    name = split_blocks(centre, np.full(60, "a"), {"train": 1, "test": 1}, BLOCK_M, seed)
-    points = origin + rng.uniform(-160, 160, (2000, 2))
-    owner = assign_points(points[:, 0], points[:, 1], footprints, 2.0)
-    used = np.flatnonzero(owner != UNASSIGNED)
-    sides = {}
-    for place, one in zip(map(tuple, points[used]), name[owner[used]], strict=True):
-        sides.setdefault(place, set()).add(one)
-    assert len(sides) > 500
-    assert all(len(found) == 1 for found in sides.values())
 
 
 def test_a_building_is_not_cut_to_fewer_points_than_it_needs():

@@ -41,26 +41,6 @@ def test_the_test_splits_of_all_folds_hold_every_building_once(seed, folds):
     np.testing.assert_array_equal(times, 1)
 
 
-def test_every_city_is_in_every_fold():
-    centre, city = town(3)
-    fold = fold_blocks(centre, city, 5, 200.0, 0)
-    for name in ("a", "b"):
-        assert np.bincount(fold[city == name], minlength=5).min() > 100
-
-
-def test_the_seed_alone_decides():
-    centre, city = town(4)
-    first, again, other = (fold_blocks(centre, city, 5, 200.0, seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
-def test_without_folds_the_shares_decide():
-    centre, city = town(5)
-    name = split(centre, city, Prepare(block_m=150.0))
-    assert (name == "train").mean() == pytest.approx(0.7, abs=0.05)
-
-
 @pytest.mark.parametrize(("folds", "fold"), [(1, 0), (0, 1), (5, 5), (2, 7)])
 def test_folds_that_cannot_be_are_refused(folds, fold):
     with pytest.raises(ValueError, match=f"folds: {folds} with fold: {fold} found"):
