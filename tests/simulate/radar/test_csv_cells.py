@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from plumbline.simulate.radar.egms_writer import history_cells, number_cells, rows, word_cells
+from plumbline.simulate.radar.egms_writer import history_cells, number_cells, rows
 
 
 def plain(value, decimals):
@@ -27,12 +27,3 @@ def test_a_history_is_written_as_python_writes_it(tenths):
 def test_what_no_cell_holds_is_empty():
     values = np.array([[np.nan, 1.0, 10_000.0], [-10_000.0, np.inf, np.nan]])
     assert rows([history_cells(values)]) == b",1.0,\n,,\n"
-
-
-def test_columns_of_many_kinds_make_lines():
-    cells = [
-        word_cells(np.array([b"ab", b"c"])),
-        number_cells(np.array([1.0, -0.004]), 2),
-        number_cells(np.array([7, 12]), 0),
-    ]
-    assert rows(cells) == b"ab,1.00,7\nc,0.00,12\n"

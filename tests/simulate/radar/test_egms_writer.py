@@ -10,7 +10,6 @@ from pyarrow import csv as arrow_csv
 
 from plumbline.simulate.radar.egms_writer import (
     FIRST_COLUMNS,
-    LEAST_EPOCHS,
     EgmsPoints,
     EgmsProduct,
     derived_columns,
@@ -106,15 +105,6 @@ def test_a_missing_value_is_an_empty_cell_and_is_left_out_of_what_is_derived():
     assert rows[3][25 + 7] == ""
     assert [row["mean_velocity"] for row in table[:3]] == ["5.0", "5.0", "0.0"]
     assert [row["rmse_ts"] for row in table[:3]] == ["0.0", "0.0", "0.0"]
-
-
-def test_histories_with_few_values_get_no_columns_derived():
-    years = np.arange(40) * 0.05
-    displacement = np.full((2, 40), np.nan)
-    displacement[0, : LEAST_EPOCHS - 1] = 1.0
-    displacement[1, :LEAST_EPOCHS] = 1.0
-    columns = {name: values for name, values, _ in derived_columns(np.random.default_rng(0), displacement, years, 55.5)}
-    assert columns["temporal_coherence"].tolist() == [0.0, pytest.approx(1.0)]
 
 
 def test_identifiers_go_up_with_their_numbers():

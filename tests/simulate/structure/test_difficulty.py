@@ -64,14 +64,3 @@ def test_signal_to_noise_is_the_drop_over_the_spread_of_found_drops():
         expected, rel=0.03
     )
     assert expected < EASY_FROM * 3
-
-
-def test_evidence_of_tracks_adds_up():
-    rng = np.random.default_rng(2)
-    building, precision, error = rng.integers(0, 5, 40), rng.uniform(0.1, 2, 40), rng.normal(0, 2, (40, 2))
-    whole = gather_evidence(building, precision, error, 5)
-    parts = gather_evidence(building[:15], precision[:15], error[:15], 5).plus(
-        gather_evidence(building[15:], precision[15:], error[15:], 5)
-    )
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_allclose(one, other)

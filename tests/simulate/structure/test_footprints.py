@@ -28,11 +28,6 @@ def test_a_rectangle_has_no_outline_and_an_l_its_own():
     np.testing.assert_array_equal(inside(outline, np.zeros(5, int), *places), [True, True, True, False, True])
 
 
-def test_rigid_motion_strains_no_shape():
-    found = labelled(L_SHAPE, lambda x, y: 30 + 2 * x - 3 * y)
-    assert found.severity_permille[0] == pytest.approx(0, abs=1e-6)
-
-
 def test_the_plane_is_that_over_the_footprint():
     """By the moments of the two boxes that the L is made of, against cells."""
     _, outline = one(L_SHAPE)

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.structure.failures import (
-    MOST_DROP_MM,
     NONE,
     SEVERAL,
     TARGET_PERMILLE,
@@ -41,17 +40,6 @@ def test_failures_are_in_the_shares_that_params_name():
     found = drawn(corner=2.0, end=1.0, step=0.0, bowl=0.0, bending=1.0).mechanism
     share = np.bincount(found[found != NONE], minlength=6) / (found != NONE).sum()
     np.testing.assert_allclose(share, [0.5, 0.25, 0, 0, 0.25, 0], atol=0.04)
-
-
-@pytest.mark.parametrize("name", MECHANISMS[:5])
-def test_one_mechanism_alone_is_the_only_one(name):
-    assert set(drawn(**{name: 0.3}).mechanism) <= {MECHANISMS.index(name), NONE}
-
-
-def test_the_defaults_are_shares_and_name_every_mechanism():
-    assert sum(Mechanisms().shares) == pytest.approx(1)
-    assert len(Mechanisms().shares) == len(MECHANISMS) - 1
-    assert min(Mechanisms().shares) > 0
 
 
 @pytest.mark.parametrize("shares", [dict.fromkeys(MECHANISMS[:5], 0), {"bowl": -0.1}, {"twice": 1.5}, {"sinkhole": 1}])
@@ -115,31 +103,8 @@ def test_a_corner_that_fails_is_the_quadrant_of_the_label():
     np.testing.assert_array_equal(found.strains.quadrant[failed], found.first.corner.corner[failed])
 
 
-def test_nothing_drops_by_more_than_a_building_can(town):
-    assert np.abs(town.first.drop).max() <= MOST_DROP_MM
-    assert np.abs(town.second.drop).max() <= MOST_DROP_MM
-
-
-def test_a_few_are_lifted():
-    drop = drawn(corner=1.0, bending=1.0).first.drop
-    assert (drop > 0).sum() / (drop != 0).sum() == pytest.approx(0.03, abs=0.015)
-
-
 def test_strains_grow_with_the_drop(town):
     factor = np.random.default_rng(2).uniform(0, 3, COUNT)
     np.testing.assert_allclose(strain_of(town.first.scaled(factor)), factor * strain_of(town.first), atol=1e-9)
     scaled = town.strains.scaled(factor)
     np.testing.assert_array_equal(scaled.accepted[factor > 0], town.strains.accepted[factor > 0])
-
-
-def test_labels_of_some_and_of_others(town):
-    these, none = EVERY % 2 == 0, town.strains.scaled(np.zeros(COUNT))
-    found = town.strains.where(these, none)
-    np.testing.assert_array_equal(found.severity_permille[these], town.strains.severity_permille[these])
-    assert not found.by_quadrant[~these].any()
-
-
-def test_the_seed_decides():
-    one, same, other = drawn(0.8, 3), drawn(0.8, 3), drawn(0.8, 4)
-    np.testing.assert_array_equal(one.strains.by_quadrant, same.strains.by_quadrant)
-    assert (one.mechanism != other.mechanism).any()

@@ -1,11 +1,8 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.strain import ACCEPTED_SHARE
 from plumbline.simulate.structure.failures import BENDING, BOWL, END, STEP, Failures, draw_failures
 from plumbline.simulate.structure.labels import strains
 from tests.strain import structure_strain
@@ -29,12 +26,6 @@ def test_a_step_in_closed_form():
     found = strain_of(one(STEP, width=0.3))
     assert found.severity_permille[0] == pytest.approx((1 / 4 - 1.5 / 20) / 2, rel=0.01)
     assert found.accepted.all()  # the joint runs through the middle, from end to end
-
-
-def test_a_step_that_opens_strains_by_its_opening_as_well():
-    found = strain_of(one(STEP, width=0.3, pull=0.5))
-    beta, eps_l = 1 / 4 - 1.5 / 20, 0.5 / 4
-    assert found.severity_permille[0] == pytest.approx(eps_l / 2 + np.hypot(eps_l, beta) / 2, rel=0.01)
 
 
 def test_an_end_in_closed_form_and_both_of_its_quadrants_are_right():
@@ -92,24 +83,3 @@ def test_labels_of_many_are_those_of_the_definition(kind, seed):
         if own.severity_permille > 1e-6:
             assert tuple(np.flatnonzero(found.accepted[b])) == own.accepted
             assert found.quadrant[b] in own.accepted
-
-
-def test_one_that_does_not_fail_does_not_move():
-    failures = draw_failures(np.random.default_rng(0), np.full(50, BOWL), np.full((50, 2), 15.0))
-    still = replace(failures, drop=np.zeros(50))
-    assert not np.any(still.field(np.arange(50), np.zeros(50), np.zeros(50)))
-
-
-def test_bowls_are_of_all_sizes_and_one_in_three_beside_the_footprint():
-    side = np.full((4000, 2), 15.0)
-    bowls = draw_failures(np.random.default_rng(1), np.full(4000, BOWL), side)
-    assert bowls.width.min() < 2.1
-    assert bowls.width.max() > 14.5
-    assert (np.abs(bowls.at) > 7.5).any(1).mean() == pytest.approx(0.36, abs=0.03)
-
-
-def test_a_quadrant_nearly_as_strained_is_a_right_answer():
-    found = strain_of(one(BOWL, width=4.0, at=(0.4, 0.0)))
-    np.testing.assert_array_equal(
-        found.accepted[0], found.by_quadrant[0] >= ACCEPTED_SHARE * found.by_quadrant[0].max()
-    )

@@ -10,7 +10,6 @@ from plumbline.simulate.structure.motion import (
     SETTLING,
     Histories,
     draw_any_beginning,
-    draw_histories,
     passages,
 )
 
@@ -34,12 +33,6 @@ def test_closed_forms():
     )
     expected = [0.6, (1 - np.exp(-1.2)) / (1 - np.exp(-2)), 0.5, 0.36, 0.1 + 0.4 * 0.8]
     np.testing.assert_allclose(histories.at(np.array([0.6]))[:, 0], expected)
-
-
-def test_all_families_are_drawn():
-    usual = {LINEAR, SETTLING, ONSET, ACCELERATING}
-    assert set(draw_histories(np.random.default_rng(0), 200).family) == usual
-    assert set(draw_any_beginning(np.random.default_rng(0), 200).family) == {*usual, PIECEWISE}
 
 
 def test_damage_also_begins_at_the_end_and_at_once():

@@ -8,7 +8,6 @@ from plumbline.simulate.structure.tunnels import (
     Tunnel,
     arrival,
     building_response,
-    draw_response,
     draw_tunnels,
     greenfield,
     tunnels_near,
@@ -40,34 +39,6 @@ def test_ground_moves_towards_the_axis_and_is_compressed_above_it():
     assert horizontal[0] > 0 > horizontal[-1]
     assert horizontal[0] == pytest.approx(10 * -CHECK.vertical(10.0) / 15)
     assert (horizontal[3] - horizontal[1]) / 2e-4 == pytest.approx(-CHECK.largest_settlement / 15, rel=1e-6)
-
-
-def test_horizontal_strain_changes_sign_at_the_inflection_point():
-    near = CHECK.width + np.array([-0.01, 0.01])
-    strain = [np.diff(CHECK.horizontal(d + np.array([-1e-4, 1e-4])))[0] for d in near]
-    assert strain[0] < 0 < strain[1]
-
-
-def test_distance_counts_to_the_left_of_the_drive():
-    north = Tunnel(point=(5.0, 0.0), direction=np.pi / 2, depth=15.0, diameter=6.0, volume_loss=0.01, k=0.4)
-    np.testing.assert_allclose(north.distance(np.array([[0.0, 7.0], [9.0, -3.0]])), [5.0, -4.0], atol=1e-12)
-
-
-def test_troughs_of_two_tunnels_add_up():
-    east_north = np.array([[3.0, 4.0], [-20.0, 1.0]])
-    np.testing.assert_allclose(greenfield([CHECK, CHECK], east_north), 2 * greenfield([CHECK], east_north))
-    np.testing.assert_allclose(greenfield([CHECK], east_north)[:, 0], 0, atol=1e-12)  # nothing along the axis
-
-
-def test_drawn_tunnels_keep_to_the_ranges():
-    drawn = [tunnel for seed in range(200) for tunnel in draw_tunnels(np.random.default_rng(seed), 3000)]
-    assert 200 < len(drawn) < 400
-    for tunnel in drawn:
-        assert 8 <= tunnel.depth <= 30
-        assert 4 <= tunnel.diameter <= 12
-        assert 0.005 <= tunnel.volume_loss <= 0.03
-        assert 0.25 <= tunnel.k <= 0.5
-        assert tunnel.depth >= 1.5 * tunnel.diameter
 
 
 def test_the_face_arrives_later_further_along_the_drive():
@@ -147,17 +118,3 @@ def test_damping_scales_what_departs_from_the_plane():
     rigid = respond(0.0, 0.0).field(0, x, y)
     for w, h, r in zip(whole, half, rigid, strict=True):
         np.testing.assert_allclose(h - r, 0.5 * (w - r), atol=1e-9)
-
-
-def test_a_building_far_away_is_not_reached():
-    assert respond(1.0, 1.0).reached.tolist() == [True, True, False]
-    assert np.abs(respond(1.0, 1.0).field(2, np.zeros(1), np.zeros(1))).max() < 1e-3
-
-
-def test_drawn_factors_keep_to_the_published_ranges():
-    many = Frames(np.zeros((500, 2)), np.zeros(500), np.full((500, 2), 12.0))
-    drawn = draw_response(np.random.default_rng(0), [TUNNEL], many)
-    assert 0.1 <= drawn.deflection.min() < 0.15
-    assert 0.95 < drawn.deflection.max() <= 1
-    assert 0.01 <= drawn.strain.min() < 0.012
-    assert 0.18 < drawn.strain.max() <= 0.2
