@@ -46,24 +46,11 @@ def test_answers_and_gradients_are_those_of_the_network_as_it_stands(kind):
     assert min(graphs) > 0
 
 
-# Each is built by a compiler of C++ for seconds: both kinds of groups and both of bias, once.
-@pytest.mark.slow
-@pytest.mark.parametrize(("channels_out", "kernel", "groups", "bias"), [(6, 3, 1, True), (8, 5, 4, False)])
-def test_a_convolution_is_compiled_once_for_all_lengths(channels_out, kernel, groups, bias):
-    """As torch compiles its own: the gradient of a convolution is another one for each length."""
-    compiled_once(Convolution(4, channels_out, kernel, groups, bias), "inductor")
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize(("channels_out", "kernel", "groups", "bias"), [(6, 3, 1, True), (8, 5, 4, False)])
 def test_a_convolution_is_traced_once_for_all_lengths(channels_out, kernel, groups, bias):
-    """The same up to where the compiler of C++ begins."""
-    compiled_once(Convolution(4, channels_out, kernel, groups, bias), "aot_eager")
-
-
-def compiled_once(layer, backend):
-    """Answers and gradients are those of the layer as it stands, of one graph."""
-    counter = CompileCounterWithBackend(backend)
+    """As torch compiles its own, the gradient of a convolution is another one for each length."""
+    layer, counter = Convolution(4, channels_out, kernel, groups, bias), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(layer, backend=counter, dynamic=True)
     for length in (5, 12, 9, 33):
         x_BCL = torch.randn(3, length, 4).transpose(1, 2).requires_grad_()

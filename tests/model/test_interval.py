@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.model.diagnosis import (
-    KIND_BOUNDS,
     KINDS,
     LEAST_WIDTH,
     NEAREST,
@@ -66,26 +65,6 @@ def test_kinds_of_buildings_have_intervals_of_their_own():
         torch.testing.assert_close(model(*batch).severity_high, model.permille(wanted))
 
 
-@pytest.mark.parametrize("bound", KIND_BOUNDS)
-def test_a_bound_of_points_is_reached_by_as_many(bound):
-    geometry = torch.zeros(2, len(GEOMETRY))
-    geometry[:, names(GEOMETRY).index("log_points")] = torch.tensor([bound - 1.0, bound]).log()
-    place = KIND_BOUNDS.index(bound)
-    assert kinds(geometry).argmax(1).tolist() == [place, place + 1]
-
-
-@given(st.integers(0, 1000), SCALES, SCALES)
-def test_a_severity_is_inside_where_its_deviation_is_within_the_scales_of_its_category(seed, below, above):
-    severity, truth = drawn(seed)
-    number = torch.bucketize(truth, EDGES, right=True)
-    short, beyond = deviations(severity, truth, EDGES)
-    below, above = torch.tensor(below), torch.tensor(above)
-    low, high = stretched(severity, below.expand(40, 5), above.expand(40, 5), EDGES)
-    within = (short <= below.clamp(min=0)[number] - 1e-4) & (beyond <= above.clamp(min=0)[number] - 1e-4)
-    assert (low[within, 0] <= truth[within]).all()
-    assert (truth[within] <= high[within, 0]).all()
-
-
 @given(st.integers(0, 1000), SCALES, SCALES)
 def test_a_severity_is_inside_where_categories_on_both_sides_are_let_in(seed, below, above):
     """And outside where neither its own category lets it in nor one farther out."""
@@ -142,24 +121,3 @@ def test_a_length_is_shared_between_the_sides_as_the_halves_are(below, above, sc
     width = below + above
     assert (high - low).item() == pytest.approx(scale * width + length * min(1, width / LEAST_WIDTH), rel=1e-3)
     torch.testing.assert_close((3 - low) * above, (high - 3) * below, rtol=1e-3, atol=1e-4)
-
-
-@given(st.integers(0, 1000), st.floats(1.01, 4))
-def test_a_network_that_is_less_sure_has_an_interval_that_is_no_shorter(seed, times):
-    generator = torch.Generator().manual_seed(seed)
-    half = torch.rand(30, 1, generator=generator) * 2
-    scale_C, length_C = torch.rand(2, 5, generator=generator)
-
-    def length(half):
-        severity = torch.cat([-half, torch.zeros(30, 1), half], dim=1)
-        scale_BC = scale_C + length_C * narrowness(severity)
-        low, high = stretched(severity, scale_BC, scale_BC, EDGES)
-        return high - low.clamp(min=-1e3)
-
-    assert (length(times * half) >= length(half) - 1e-4).all()
-
-
-def test_narrowness_is_one_over_the_length_of_the_interval_down_to_the_least():
-    severity = torch.tensor([[-1.0, 0.0, 3.0], [0.0, 0.1, 0.2], [2.0, 1.0, 0.0]])
-    assert narrowness(severity)[:, 0].tolist() == pytest.approx([1 / 4, 1 / LEAST_WIDTH, 1 / LEAST_WIDTH])
-    assert torch.stack(halves(severity)).min() > 0

@@ -1,18 +1,17 @@
 """The parts of the network, each against its formula."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from plumbline.model.encoder import Block, Convolution, Separable, Stream
+from plumbline.model.encoder import Convolution, Separable, Stream
 from plumbline.model.network import Network, count_parameters, spec_of
-from plumbline.model.spec import LONGEST_LEARNED, Sinusoidal, build_position, new_spec, resolve_position
+from plumbline.model.spec import LONGEST_LEARNED, build_position, new_spec, resolve_position
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
-from tests.model.made import SMALL, inputs, small_model
+from tests.model.made import inputs, small_model
 
 
 @pytest.mark.parametrize("kind", list(CONVOLUTION))
@@ -29,13 +28,6 @@ def test_a_stream_is_zero_outside_of_the_mask_and_local_within(kernel, kind):
     moved = (stream(changed, mask) - out).abs().sum(-1)[0] > 1e-7
     assert moved[: reach + 1].all()
     assert not moved[reach + 1 :].any()
-
-
-@pytest.mark.parametrize("kind", list(CONVOLUTION))
-def test_a_block_keeps_the_length(kind):
-    block = Block(8, 5, 7, kind)
-    assert block(torch.randn(2, 3, 8), torch.ones(2, 3, 1, dtype=torch.bool)).shape == (2, 3, 8)
-    assert (block.first.out_channels, block.second.out_channels) == (5, 8)
 
 
 def test_a_separable_convolution_is_a_plain_one_whose_weights_are_products():
@@ -71,53 +63,16 @@ def test_positions_differ_and_do_not_depend_on_the_values():
     assert build_position("none", 8, 40) is None
 
 
-def test_sinusoids_are_those_of_the_formula():
-    code = Sinusoidal(8)
-    found = torch.linalg.lstsq(code.project.weight, (code(torch.zeros(1, 30, 8)) - code.project.bias).T).solution
-    place, rate = np.arange(30)[:, None], 1000.0 ** (-np.arange(0, 16, 2) / 16)
-    wanted = np.concatenate([np.sin(place * rate), np.cos(place * rate)], axis=1)
-    # Eight outputs tell eight combinations of the sixteen; the projection of the formula's values is the same.
-    torch.testing.assert_close(
-        code.project.weight @ found,
-        code.project.weight @ torch.tensor(wanted.T, dtype=torch.float32),
-        atol=1e-4,
-        rtol=1e-4,
-    )
-
-
 def test_auto_learns_positions_of_short_sequences_only():
     assert resolve_position("auto", LONGEST_LEARNED) == "learned"
     assert resolve_position("auto", LONGEST_LEARNED + 1) == "sinusoidal"
     assert resolve_position("learned", 4096) == "learned"
 
 
-@pytest.mark.parametrize("max_length", [64, 128, 4096])
-def test_positions_are_a_small_share_of_the_parameters(max_length):
-    counts = count_parameters(Network(new_spec(Model(position="learned" if max_length < 200 else "auto"), max_length)))
-    assert counts["neck.position"] < 0.03 * counts["total"]
-
-
-@pytest.mark.parametrize("pooling", ["mean_max", "attention"])
-def test_parameters_are_counted_by_part(pooling):
-    network = Network(new_spec(Model(channels=8, hidden=16, pooling=pooling), 128))
+def test_parameters_are_counted_by_part():
+    network = Network(new_spec(Model(channels=8, hidden=16, pooling="attention"), 128))
     counts = count_parameters(network)
-    wanted = {
-        "encoder.distance",
-        "encoder.slope",
-        "neck.position",
-        "neck.attention",
-        "neck.norm",
-        "geometry",
-        "heads.join_pooled",
-        "heads.join_geometry",
-        "heads.quadrant_head",
-        "heads.severity_head",
-        "heads.accepted_head",
-        "heads.level_head",
-        "heads.mechanism_head",
-        "total",
-    }
-    assert set(counts) == wanted | ({"pool.looks"} if pooling == "attention" else set())
+    assert {"encoder.slope", "neck.position", "geometry", "pool.looks"} < set(counts)
     assert counts["heads.quadrant_head"] == 4 * 17
     total = counts.pop("total")
     assert total == sum(counts.values()) == sum(parameter.numel() for parameter in network.parameters())
@@ -163,9 +118,3 @@ specs = st.fixed_dictionaries(
 def test_the_spec_of_a_new_network_is_its_own(content):
     spec = new_spec(Model(**content), 24)
     assert spec_of(Network(spec)) == spec
-
-
-def test_attention_layers_are_absent_without_attention():
-    network = Network(new_spec(Model(**{**SMALL, "attention": "none"}), 24))
-    assert len(network.neck.attention) == 0
-    assert network.neck.position is None

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
 from plumbline.train.data.splits import fit_statistics
-from tests.model.made import FORMULA, KINDS, PLUGINS
+from tests.model.made import FORMULA
 from tests.train.made import make_batch, make_sequences, settings
 
 TABLES = {name: table for name, table in vars(plugins).items() if isinstance(table, Plugins)}
@@ -168,12 +167,6 @@ def test_parameters_are_checked_without_torch_or_any_plugin():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
     assert ended.stdout == "[]\n"
-
-
-def test_every_two_plugins_meet_in_a_tested_network():
-    for one, other in combinations(KINDS, 2):
-        met = {(network[one], network[other]) for network in PLUGINS}
-        assert met == set(product(KINDS[one], KINDS[other])), (one, other)
 
 
 @pytest.fixture

@@ -63,13 +63,3 @@ def test_the_weights_of_a_package_are_looked_at_as_well(tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"weights\.safetensors: changed since it was released"):
         load_network(tmp_path / "package")
-
-
-def test_weights_that_lack_an_interval_are_refused(tmp_path):
-    save_diagnosis(small_model(), tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    save_file(
-        {name: value for name, value in weights.items() if "interval" not in name}, tmp_path / "model.safetensors"
-    )
-    with pytest.raises(InputError, match="interval_below"):
-        load_diagnosis(tmp_path)
