@@ -1,34 +1,10 @@
 """Cities judged beside least squares: the figures by hand, and what is said of a wrong input."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
-import pytest
 
-from benchmarks.heldout.judge import examine, main
 from benchmarks.heldout.scores import MODEL, Scores, score, table
-from benchmarks.makers.ninth.city import make_city
 from plumbline.validate.metrics import chance_calibration_error
-
-BUILDINGS = 60
-
-
-@pytest.fixture(scope="module")
-def city(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("cities") / "xband_small"
-    make_city(folder, "X", BUILDINGS, 2)
-    return folder
-
-
-def test_the_engineer_is_judged_on_the_city(city):
-    ((name, kind, who, scores),) = examine(city, None)
-    assert (name, kind, scores.buildings) == ("xband_small", "xband", BUILDINGS)
-    assert 0.25 < scores.quadrant < 0.9
-    assert 0 < scores.severity < 3
-    assert np.isnan(scores.coverage)
-    assert who in table([(name, kind, who, scores)])
 
 
 def test_scores_count_what_they_say():
@@ -69,10 +45,3 @@ def test_scores_count_what_they_say():
     assert "**0.500** ± 0.354 (≥ 0.82)" in shown
     assert "| 0.400 ± 0.306 (≤ 0.6) |" in shown
     assert "**0.667** ± 0.272 (0.88 to 0.92)" in shown
-
-
-def test_a_city_that_is_not_there_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["judge", str(tmp_path / "c")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert (ended.value.code, capsys.readouterr().err.startswith(f"ERROR {tmp_path / 'c'}: ")) == (2, True)

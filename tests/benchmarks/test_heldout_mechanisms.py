@@ -6,16 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.heldout.mechanisms import ALL, by_mechanism, by_rate, main, read_beside
+from benchmarks.heldout.mechanisms import ALL, by_mechanism, by_rate, read_beside
 from benchmarks.heldout.triage import (
     average_precision,
     calibration_error,
-    inspection,
     precision_recall,
     recall_at,
     weights,
 )
-from plumbline.core.errors import InputError
 
 LABELS = pd.DataFrame(
     [
@@ -104,17 +102,6 @@ def test_a_list_is_scored_at_rates_and_at_its_own(files):
     assert np.isfinite([one.calibration_error for one in silent]).all()
 
 
-def test_old_predictions_and_labels_are_scored_by_what_they_have(files, capsys):
-    said = SAID.drop(columns=["p_damaged", "quadrants", "mechanism", "damage_rate"])
-    paths = files(said, LABELS[["building_id", "severity_permille", "quadrant"]])
-    (of_all,) = by_mechanism(read_beside(*paths)).values()
-    assert of_all.accepted == 0  # NW beside NE is no longer right
-    assert np.isnan([of_all.set, of_all.size, of_all.named, of_all.right]).all()
-    assert len(by_rate(read_beside(*paths))) == 3
-    main([*map(str, paths)])
-    assert "| all | 6 | 0.833 | 2 | 0.000 |" in capsys.readouterr().out
-
-
 def test_weights_make_the_rate_and_curves_are_those_of_definitions():
     generator = np.random.default_rng(0)
     damaged = generator.random(400) < 0.4
@@ -143,28 +130,3 @@ def test_weights_make_the_rate_and_curves_are_those_of_definitions():
     even = np.full(40_000, 1 / 40_000)
     assert calibration_error(chance, happened, even) < 0.01
     assert calibration_error(chance + 0.3, happened, even) == pytest.approx(0.3, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda said, labels: (said.drop(columns="status"), labels), r"predictions\.csv: missing: status\."),
-        (lambda said, labels: (said, labels.drop(columns="quadrant")), r"labels\.csv: missing: quadrant\."),
-        (lambda said, labels: (said, labels.assign(building_id="x" + labels["building_id"])), "no building of"),
-    ],
-)
-def test_what_cannot_be_scored_is_named(change, said, files):
-    with pytest.raises(InputError, match=said):
-        read_beside(*files(*change(SAID, LABELS)))
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
-    assert capsys.readouterr().err == f"ERROR {tmp_path / 'a.csv'}: no such file.\n"
-
-
-def test_the_list_is_counted_as_a_user_finds_it(files):
-    found = inspection(read_beside(*files()))
-    # Flagged: 6, which is sound, and 1. Damaged: 1, 2 (judged, not flagged) and 3 (left out).
-    assert found == (6, 3, 1, 1, 2, 1, 1, 2, 2, 2)

@@ -7,11 +7,10 @@ import pytest
 
 from benchmarks.makers.fields.edges import Embankment, Fault, Slide
 from benchmarks.makers.fields.lines import Line
-from benchmarks.makers.fields.movements import COURSES, KINDS, draw_course, draw_movements, total
 from benchmarks.makers.fields.noise import draw_noise, draw_patches, draw_screen, draw_screens
 from benchmarks.makers.fields.satellites import draw_orbits, draw_scatterers
 from benchmarks.makers.fields.scene import make_scene
-from benchmarks.makers.fields.settings import CELL_M, DOMAINS, SIDE_M, WAVELENGTH_MM, cell_centres
+from benchmarks.makers.fields.settings import CELL_M, DOMAINS, SIDE_M, WAVELENGTH_MM
 from benchmarks.makers.fields.subsidence import Basin, PressureSource, Sinkhole, Trough, largest_settlement
 from benchmarks.makers.fields.town import SIDE_RANGE_M, draw_moving_buildings, draw_town
 from plumbline.sources.city.in_memory import read_tracks
@@ -110,28 +109,6 @@ def test_buildings_move_as_wholes_and_nothing_beside_them():
     expected = -form.settles[0] + (town.half[one] * 0.99) @ form.tilt[0]
     assert form(corner[None])[0, 2] == pytest.approx(expected)
     assert not form(town.centre[one][None] + (town.half[one] * 1.01) @ town.axes).any()
-
-
-def test_every_kind_of_movement_is_drawn_within_its_range():
-    kinds = set()
-    town = draw_town(np.random.default_rng(0))
-    for seed in range(30):
-        movements = draw_movements(np.random.default_rng(seed), town)
-        assert 1 <= len(movements) <= 4
-        for one in movements:
-            kinds.add(one.kind)
-            assert 4.9 < abs(one.about["peak_mm"]) < 100.1
-        assert np.isfinite(total(movements, cell_centres()[::50])).all()
-    assert kinds == {*KINDS}
-
-
-@pytest.mark.parametrize("kind", COURSES)
-def test_a_course_goes_from_none_to_all(kind):
-    share = np.linspace(0, 1, 50)
-    for seed in range(10):
-        course = draw_course(np.random.default_rng(seed), kind).at(share)
-        np.testing.assert_allclose(course[[0, -1]], [0, 1], atol=1e-12)
-        assert (np.diff(course) >= -1e-12).all()
 
 
 def test_noise_screens_and_patches_have_their_sizes():

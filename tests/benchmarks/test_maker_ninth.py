@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import geopandas
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
 
-from benchmarks.makers.ninth.__main__ import main
 from benchmarks.makers.ninth.city import make_city
 from benchmarks.makers.ninth.failures import FAILURES, MECHANISMS, NONE, largest_settlement, peck
 from benchmarks.makers.ninth.line import draw_line
-from benchmarks.makers.ninth.observe import Track
-from benchmarks.makers.ninth.series import draw_course, draw_gaps, draw_noise
-from benchmarks.makers.ninth.settings import BANDS
 from benchmarks.makers.ninth.strain import QUADRANTS, lay_lattice
 from benchmarks.makers.ninth.structure import draw_structure, draw_structures
 from benchmarks.makers.ninth.town import Building, draw_town
@@ -191,33 +185,6 @@ def test_footprints_have_the_frames_of_their_buildings_and_do_not_meet(town):
     assert distance.min() > 3 - 1e-6
 
 
-def test_a_track_looks_as_in_the_design():
-    los = Track("A", 347.64, 30.97, np.arange(2)).los
-    assert los == pytest.approx([-0.503, -0.110, 0.857], abs=1e-3)
-
-
-def test_every_course_goes_from_none_to_all():
-    share, kinds = np.linspace(0, 1, 40), set()
-    for seed in range(40):
-        course = draw_course(np.random.default_rng(seed))
-        kinds.add(course.kind)
-        np.testing.assert_allclose(course.at(share)[[0, -1]], [0, 1], atol=1e-12)
-        assert (np.diff(course.at(share)) >= -1e-12).all()
-    assert len(kinds) == 4
-
-
-@pytest.mark.parametrize("band", BANDS)
-def test_noise_is_of_the_satellite(band):
-    generator, days = np.random.default_rng(0), np.arange(0, 1100, 11)
-    noise, size = draw_noise(generator, BANDS[band], np.repeat(np.arange(50), 20), days)
-    low, high = BANDS[band].noise_mm
-    assert ((low <= size) & (size <= high)).all()
-    own = (noise.reshape(50, 20, -1) - np.median(noise.reshape(50, 20, -1), 1, keepdims=True)).reshape(1000, -1)
-    assert np.median(np.abs(own)) / 0.6745 == pytest.approx((low + high) / 2, rel=0.1)
-    assert (np.abs(np.diff(noise)).max(1) > BANDS[band].wavelength_mm / 2 - 3 * high).mean() > 0.02
-    assert draw_gaps(generator, 500, 200).mean() == pytest.approx(0.125, abs=0.01)
-
-
 def test_a_seed_gives_the_city_that_it_always_gave(city, tmp_path):
     make_city(tmp_path / "city", "X", BUILDINGS, SEED)
     names = sorted(path.name for path in city.iterdir())
@@ -268,21 +235,3 @@ def test_failures_gather_along_a_line_and_everything_else_stays(tmp_path):
     distance = shapely.distance(shape, shapely.points([one.centre for one in town]))
     near = np.argsort(distance, kind="stable")[:18]
     assert np.isin(np.flatnonzero(np.array(along) != NONE), near).sum() == 11  # of 14
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--along-line", "2"], "--along-line: 2 found"),
-        (["--buildings", "0"], "--buildings: 0 found"),
-        (["--seed", "-1"], "--seed: -1 found"),
-        (["--sound", "1.5"], "--sound: 1.5 found"),
-    ],
-)
-def test_a_bad_option_is_named(options, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["ninth", str(tmp_path / "c"), "--band", "X", *options])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith(f"ERROR {said}")
-    assert not (tmp_path / "c").exists()

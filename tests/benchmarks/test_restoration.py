@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from benchmarks.makers.fields.scene import make_scene
-from benchmarks.restoration import __main__ as judging
 from benchmarks.restoration import fields
-from benchmarks.restoration.fields import Field, Truth, read_truth
+from benchmarks.restoration.fields import Truth
 from benchmarks.restoration.metrics import Estimate, crps, score, slope, ssim
-from plumbline.core.errors import InputError
 
 
 def gaussian(mean, std):
@@ -85,82 +82,3 @@ def test_a_field_is_read_where_it_is(tmp_path):
     np.testing.assert_array_equal(field.on("up", same).low[1], [304, 305, 306, 307, np.nan])
     shifted = Truth({"up": np.zeros((1, 2))}, 4_321_015, 3_210_020, 10.0)
     np.testing.assert_allclose(field.on("up", shifted).mean, [[105.5, 106.5]])
-
-
-def test_a_command_is_run_and_what_it_takes_is_seen(tmp_path, monkeypatch):
-    made, command = write_field(tmp_path / "made.tif"), tmp_path / "python"
-    # In place of Python: keeps its words, and copies the field to what stands behind --output.
-    command.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/words\nsleep 0.3\n'
-        f'while [ "$1" != --output ]; do shift; done\ncp {made} "$2"\n'
-    )
-    command.chmod(0o755)
-    monkeypatch.setattr(fields.sys, "executable", str(command))
-    run = fields.restore([tmp_path / "a.csv", tmp_path / "b.csv"], ["--steps", "50"])
-    words = (tmp_path / "words").read_text().split()
-    assert words[:7] == ["-m", "plumbline", "restore", "--points", f"{tmp_path}/a.csv", "--points", f"{tmp_path}/b.csv"]
-    assert words[-2:] == ["--steps", "50"]
-    assert run.field.names() == ["up", "east"]
-    assert 0.3 <= run.seconds < 30
-    assert 0.1 < run.peak_mb < 100
-
-
-def test_a_field_without_a_complete_component_is_refused(tmp_path):
-    rasterio = pytest.importorskip("rasterio")
-    profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 1, "dtype": "float32", "crs": "EPSG:3035"}
-    with rasterio.open(tmp_path / "a.tif", "w", **profile, transform=rasterio.Affine(10, 0, 0, 0, -10, 0)) as target:
-        target.write(np.zeros((3, 4), np.float32), 1)
-    with pytest.raises(InputError, match="up_mm"):
-        fields.read_field(tmp_path / "a.tif")
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("judged") / "sparse-4"
-    make_scene(folder, "sparse", 4)
-    return folder
-
-
-def test_a_restored_scene_is_judged(scene, monkeypatch, capsys):
-    truth = read_truth(scene)
-
-    def restored(points, options=()):
-        assert [path.parent for path in points] == [scene, scene]
-        error = 0.5 if "--good" in options else 1.5
-        bands = {}
-        for name in ("up", "east"):
-            mean = truth.component[name] + error
-            mean[:20] = np.nan
-            parts = Estimate(mean, mean * 0 + 1, mean - 1.6, mean + 1.6)
-            bands |= {name + suffix: values for suffix, values in zip(fields.SUFFIXES, parts, strict=True)}
-        return fields.Run(Field(bands, truth.left, truth.top, truth.cell_m), 12.0, 345.0)
-
-    monkeypatch.setattr(judging, "restore", restored)
-    arguments = [
-        "--scenes",
-        str(scene),
-        "--variant",
-        "good=--good",
-    ]
-    judging.main(arguments)
-    said = capsys.readouterr().out
-    assert "| sparse-4 | restore | up | 1.50 |" in said
-    assert "| sparse-4 | good | up | 0.50 |" in said
-    assert "| sparse-4 | restore | 84.4% | 12.0 | 345 |" in said
-
-
-@pytest.mark.slow
-def test_a_restoration_that_fails_is_said(tmp_path):
-    with pytest.raises(InputError, match="plumbline restore ended with"):
-        fields.restore([tmp_path / "none.csv"])
-
-
-def test_what_is_wrong_is_said(tmp_path, capsys):
-    for arguments, said in (
-        (["--scenes", str(tmp_path / "nameless")], "Name it DOMAIN-SEED"),
-        (["--scenes", str(tmp_path)], "truth.npz: no such file"),
-        (["--scenes", str(tmp_path), "--variant", "nothing"], "write NAME=OPTIONS"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            judging.main(arguments)
-        assert (ended.value.code, said in capsys.readouterr().err) == (2, True)
