@@ -11,6 +11,7 @@ from plumbline.prepare.audit.distributions import (
     bin_edges,
     bin_shares,
     compare,
+    kolmogorov_smirnov,
     shift,
 )
 from plumbline.prepare.audit.reference import describe_columns, read_columns
@@ -28,6 +29,11 @@ def test_the_index_of_two_normal_distributions_tends_to_the_square_of_their_dist
     assert 0.9 * 0.09 < found.psi < 0.09
     assert found.wasserstein_sd == pytest.approx(0.3, abs=0.01)
     assert found.ks == pytest.approx(2 * stats.norm.cdf(0.15) - 1, abs=0.01)
+
+
+@given(COLUMN, COLUMN)
+def test_kolmogorov_smirnov_is_scipys(one, other):
+    assert kolmogorov_smirnov(one, other) == pytest.approx(stats.ks_2samp(one, other).statistic)
 
 
 @given(COLUMN, COLUMN)

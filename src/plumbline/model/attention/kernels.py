@@ -66,8 +66,8 @@ def ragged_attention_backward(
     """Compute the gradients of query, key and value from that of the answer, `grad_THE`."""
     from plumbline.model.attention import triton_kernels
 
-    given = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
-    grad, query, key, value, mixed, total = (part.contiguous() for part in given)
+    tensors = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
+    grad, query, key, value, mixed, total = (part.contiguous() for part in tensors)
     return triton_kernels.backward(grad, query, key, value, mixed, total, Tokens(begin_T, end_T))
 
 

@@ -124,8 +124,8 @@ def not_finite(facts: Facts) -> Cases:
         for table, moments in split.moments.items():
             where, value = split.first_bad.get(table, (f"split {name}, {table}", 0.0))
             count = int(moments.bad.sum())
-            found = f"{value} found, a finite number needed ({count} such values)"
-            yield Case(where, count, found if count else "all values are finite numbers")
+            text = f"{value} found, a finite number needed ({count} such values)"
+            yield Case(where, count, text if count else "all values are finite numbers")
 
 
 def skews(facts: Facts) -> Cases:

@@ -85,10 +85,9 @@ def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) 
     cases = min(m, len(current))
     chance = (1 / n + 1 / cases) * float(special.chdtri(len(edges), CHANCE / columns))
     sd = float(reference.std())
-    ks = float(stats.ks_2samp(reference, current, method="asymp").statistic)
     distance = float(stats.wasserstein_distance(reference, current))
     varies = sd > 1e-9 * float(np.abs(reference).max(initial=0))
-    return ColumnShift(psi, chance, ks, distance / sd if varies else None)
+    return ColumnShift(psi, chance, kolmogorov_smirnov(reference, current), distance / sd if varies else None)
 
 
 def bin_edges(reference: Values) -> Values:
@@ -111,6 +110,16 @@ def bin_shares(values: Values, edges: Values) -> Values:
 def stability_index(expected: Values, actual: Values) -> float:
     """Return the population stability index of two sets of shares, all above 0."""
     return float(np.sum((actual - expected) * np.log(actual / expected)))
+
+
+def kolmogorov_smirnov(one: Values, other: Values) -> float:
+    """Return the largest difference of the cumulative distributions of two ascending arrays, 0 to 1.
+
+    `scipy.stats.ks_2samp` warns of a division by zero in its probability where there are few values.
+    """
+    at = np.concatenate([one, other])
+    below = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
+    return float(np.abs(below[0] - below[1]).max())
 
 
 def _ascending(values: NDArray[Any]) -> Values:

@@ -88,10 +88,10 @@ def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, di
     for folder in folders:
         with np.load(folder / FIGURES) as stored:
             figures.append(TrackFigures(**stored))
-    noises, speeds_ = (sum(parts) for parts in zip(*figures, strict=True)) if figures else ([], [])
+    all_noise, all_speed = (sum(parts) for parts in zip(*figures, strict=True)) if figures else ([], [])
     return {
         name: {"noise_mm": quantile(noise, 0.5), "speed_p99_mm_yr": quantile(speed, FAST)}
-        for name, noise, speed in zip(names, noises, speeds_, strict=True)
+        for name, noise, speed in zip(names, all_noise, all_speed, strict=True)
     }
 
 

@@ -21,7 +21,7 @@ SHARD_BUILDINGS = 32_768
 """Buildings a shard: some 40 MB with a dozen scatterers each."""
 
 
-def _kept(name: str) -> Any:
+def _column_in_memory(name: str) -> Any:
     """Return a property: a column of all parts, which stays in memory after its first use."""
     return cached_property(lambda shards: np.concatenate([getattr(part, name) for part in shards.parts]))
 
@@ -36,17 +36,17 @@ class Shards:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    length = _kept("length")
+    length = _column_in_memory("length")
     """(B,) number of scatterers."""
-    severity = _kept("severity")
+    severity = _column_in_memory("severity")
     """(B,) permille; NaN without a label."""
-    quadrant = _kept("quadrant")
+    quadrant = _column_in_memory("quadrant")
     """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
-    accepted = _kept("accepted")
+    accepted = _column_in_memory("accepted")
     """(B, 4) quadrants that are right answers."""
-    mechanism = _kept("mechanism")
+    mechanism = _column_in_memory("mechanism")
     """(B,) code in `strain.MECHANISMS`, or `UNDEFINED`."""
-    difficulty = _kept("difficulty")
+    difficulty = _column_in_memory("difficulty")
     """(B,) 0 easy, 1 medium, 2 hard; -1 unknown."""
 
     @property
