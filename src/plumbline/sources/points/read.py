@@ -156,8 +156,7 @@ def take_points(file: ProductFile, source: PointSource, folder: Path | None = No
             path,
             track.height[0],
         )
-    sizes = sizes_of(track.displacement, SAMPLED)
-    warn_of_unit(path, sizes, can_state_units(file))
+    warn_of_unit(path, sizes_of(track.displacement, SAMPLED), can_state_units(file))
     return track
 
 

@@ -293,7 +293,10 @@ REFUSED = {
     "step": ({"attrs": COMMON | GEOCODED | {"X_STEP": "0"}}, "t.h5, attributes X_STEP, Y_STEP: 0"),
     "no number": ({"attrs": COMMON | GEOCODED | {"X_STEP": "wide"}}, "t.h5, attribute X_STEP: 'wide'"),
     "no attribute": ({"attrs": COMMON | {"X_FIRST": "4.9"}}, "t.h5, attribute Y_FIRST"),
-    "swapped": ({"attrs": COMMON | GEOCODED | {"Y_FIRST": "103.7", "X_FIRST": "32"}}, "t.h5, attributes .*swapped"),
+    "swapped": (
+        {"attrs": COMMON | GEOCODED | {"Y_FIRST": "103.7", "X_FIRST": "32"}},
+        "t.h5: .* latitude 103.70, .*swapped",
+    ),
     "no length": (
         {"geometry": vector(0.9, 0.9)},
         "/los_east, los_north, row 0, column 0: 1.27279 .*length",

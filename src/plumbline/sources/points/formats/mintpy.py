@@ -59,8 +59,8 @@ def describe_hdf5(file: OpenedFile) -> str | None:
     """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
     with file.kept(Hdf5Files).open(file.path) as content:
         kind = attributes(content).get("FILE_TYPE")
-    said = f"MintPy's {kind}, an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
-    return None if kind is None else said
+    advice = "an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
+    return None if kind is None else f"MintPy's {kind}, {advice}"
 
 
 def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:
