@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from plumbline.params import Product
 from plumbline.sources.files.opened import find_csv
-from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
 
@@ -53,15 +52,6 @@ def test_depsi_is_read_in_mm_from_metres_and_begins_with_zero():
     np.testing.assert_allclose(track.displacement[0], [1000 * float(cell) for cell in first[13:24]], rtol=1e-6)
     assert track.point_id[0] == first[1]
     assert track.height[0] == float(first[7])
-
-
-def test_depsi_s_points_lie_where_the_footprints_do_in_either_crs():
-    path = DATA / "amsterdam" / "footprints_synthetic.geojson"
-    for crs in ("EPSG:32631", "EPSG:28992", "EPSG:3035"):
-        track = read_points(DEPSI, ANGLES, crs=crs)
-        west, south, east, north = read_buildings(path, crs).total_bounds
-        inside = (track.easting > west) & (track.easting < east) & (track.northing > south) & (track.northing < north)
-        assert inside.mean() > 0.9
 
 
 @pytest.mark.parametrize(("path", "shape", "places"), [(PS, (97, 41), 97), (SBAS, (608, 38), 486)], ids=["PS", "SBAS"])

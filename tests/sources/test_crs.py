@@ -83,10 +83,8 @@ def test_axes_that_are_not_east_and_north_go_to_utm(caplog, crs, at, off, zone):
     assert plane.crs == zone
     assert f"the axes there are {off} degrees off east and north; its points are taken to {zone}" in caplog.text
     # A step to the east and one to the north are so in what comes of them.
-    x, y = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(
-        [at[0], at[0] + 1e-4, at[0]], [at[1], at[1], at[1] + 1e-4]
-    )
-    east, north = plane(np.array(x), np.array(y))
+    places = np.array([at, (at[0] + 1e-4, at[1]), (at[0], at[1] + 1e-4)]).T
+    east, north = plane(*Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(*places))
     assert east[1] - east[0] > 20 * abs(north[1] - north[0])
     assert north[2] - north[0] > 20 * abs(east[2] - east[0])
 

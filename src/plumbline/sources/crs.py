@@ -190,7 +190,8 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
         InputError: the place is too near to a pole.
     """
     if not UTM_LATITUDES[0] <= latitude <= UTM_LATITUDES[1]:
-        raise InputError(f"{source}: its points lie at latitude {latitude:.2f}, where UTM has no zone. Leave it out.")
+        advice = "Leave it out." if abs(latitude) <= LATITUDES[1] else "Are latitude and longitude swapped?"
+        raise InputError(f"{source}: its points lie at latitude {latitude:.2f}, where UTM has no zone. {advice}")
     zone = int(np.floor((longitude + 180) / 6)) % 60 + 1
     return f"EPSG:{32600 + zone if latitude >= 0 else 32700 + zone}"
 

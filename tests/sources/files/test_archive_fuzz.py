@@ -92,26 +92,3 @@ def test_every_member_of_a_zip_of_footprints_is_looked_at(tmp_path):
     patched(path, 1, FLAGS, b"\x01\x00")
     with pytest.raises(InputError, match=r"f\.zip: member f\.dbf is encrypted"):
         vector_members(path, (".shp", ".dbf"))
-
-
-@given(
-    start=st.floats(0, 1, exclude_max=True),
-    other=st.floats(0, 1, exclude_max=True),
-    length=st.integers(1, 60),
-    way=st.sampled_from(["drop", "repeat", "move", "zero"]),
-)
-def test_bytes_moved_and_repeated_are_refused_or_read_the_same(tmp_path, start, other, length, way):
-    whole = zipped(tmp_path / "whole.zip", {"a.xml": "<x/>", "a.csv": TABLE}).read_bytes()
-    at, to = int(start * len(whole)), int(other * len(whole))
-    piece, rest = whole[at : at + length], whole[:at] + whole[at + length :]
-    path = tmp_path / "a.zip"
-    path.write_bytes(
-        {
-            "drop": rest,
-            "repeat": whole[:to] + piece + whole[to:],
-            "move": rest[:to] + piece + rest[to:],
-            "zero": whole[:at] + bytes(len(piece)) + whole[at + length :],
-        }[way]
-    )
-    read = unless_refused(lambda: content(path), path)
-    assert read is None or read == TABLE.encode()

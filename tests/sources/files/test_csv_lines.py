@@ -1,23 +1,17 @@
 """Tables as spreadsheets, scripts and portals write them, beside what `test_dialects` combines."""
 
 import gzip
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import RATIO_FREE_BYTES
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
-from tests.sources.make import text, unless_refused
+from tests.sources.make import text
 from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import assert_track
@@ -134,16 +128,3 @@ def test_a_bomb_and_a_cut_gzip_are_refused(tmp_path):
     path.write_bytes(gzip.compress(text(egms_rows()).encode())[:-20])
     with pytest.raises(InputError, match=r"a\.csv: the gzip file is damaged or cut off"):
         read_points(path)
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_have_a_way_of_writing_or_are_refused(content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.csv"
-        path.write_bytes(content)
-
-        def read() -> bytes:
-            with dialect(find_csv(path))[0].open() as stream:
-                return stream.read()
-
-        assert isinstance(unless_refused(read, path), bytes | None)

@@ -1,14 +1,27 @@
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.csv_table import fail_at, read_header, stream_columns
+from plumbline.sources.files.csv_table import fail_at, read_columns, read_header, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from tests.sources.files.csv_tables import TYPES, product, read
+
+TYPES = {"name": pa.string(), "x": pa.float64()}
+
+
+def product(tmp_path, content):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return CsvFile(path)
+
+
+def read(tmp_path, content):
+    source = product(tmp_path, content)
+    return read_columns(source, read_header(source), TYPES).to_pydict()
 
 
 @pytest.mark.parametrize(

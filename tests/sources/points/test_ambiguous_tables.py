@@ -1,23 +1,18 @@
 """Tables that could be taken for something else: what is in doubt is said, or refused."""
 
-import logging
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.params import Product
 from plumbline.sources.points.epochs import like_days
 from plumbline.sources.points.missing import CODES, Missing
 from plumbline.sources.points.read import read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points import write_mintpy
-from tests.sources.points.formats.write_layouts import rows as rows_of_layout
 from tests.sources.points.write_columns import described, rows
-from tests.sources.points.write_points import ANGLES, assert_track
 
 
 def write(tmp_path, content, name="c.csv"):
@@ -29,15 +24,6 @@ def write(tmp_path, content, name="c.csv"):
 def test_every_day_looks_like_one(day):
     written = [day.strftime(way) for way in ("%Y%m%d", "D%Y%m%d", "%d/%m/%Y", "%Y-%m-%d", "%d.%m.%y", "%d%b%Y")]
     assert like_days([*written, "pid", "height_ortho", "VEL", "120200103", "res_ 12"]) == written
-
-
-def test_columns_that_look_like_days_and_are_left_out_are_named(tmp_path, caplog):
-    cells = [{**row, "2020-01-15": "1", "X20200116": "2"} for row in rows()]
-    with caplog.at_level(logging.WARNING, "plumbline"):
-        track = read_points(write(tmp_path, text(cells)), {"*": described()})
-    assert len(track.epochs) == 4
-    assert "2 columns look like days, but are not named as D%Y%m%d" in caplog.text
-    assert "'2020-01-15', 'X20200116'" in caplog.text
 
 
 def test_both_passes_in_one_file_are_refused(tmp_path):
@@ -79,20 +65,6 @@ def test_nothing_but_codes_becomes_missing(values, code, place):
     found[place % len(found)] = -code
     Missing("f", None).drop_in_column(found)
     assert np.flatnonzero(np.isnan(found)).tolist() == [place % len(found)]
-
-
-def test_the_unit_of_depsi_can_be_stated_and_an_improbable_one_is_said(tmp_path, caplog):
-    metres, millimetres = rows_of_layout("depsi"), rows_of_layout("depsi")
-    for row in millimetres:
-        row |= {name: f"{1000 * float(cell):g}" for name, cell in row.items() if name.startswith("d_")}
-    plain = read_points(write(tmp_path, text(metres)), {"*": Product(**ANGLES)})
-    path = write(tmp_path, text(millimetres))
-    stated = read_points(path, {"*": Product(units={"displacement": "mm"}, **ANGLES)})
-    assert_track(stated, plain)
-    assert "unit" not in caplog.text
-    with caplog.at_level(logging.WARNING, "plumbline"):
-        read_points(path, {"*": Product(**ANGLES)})
-    assert "Are they in another unit than is taken?" in caplog.text
 
 
 def test_of_a_format_whose_unit_is_fixed_nothing_is_to_be_stated(tmp_path, caplog):

@@ -72,18 +72,12 @@ def test_tracks_whose_headings_are_exchanged_are_refused_with_both_figures(tmp_p
         assert read_points(write(tmp_path, f"ts_{name}.csv"), other).name == "T1"
 
 
-def test_columns_of_angles_in_radians_are_stated_or_refused(tmp_path):
-    cells = write_columns.rows()
-    for row in cells:
-        row |= {"INC": f"{np.radians(38):.6f}", "HEAD": f"{np.radians(192):.6f}"}
+def test_columns_of_angles_in_radians_are_refused_as_degrees(tmp_path):
+    angles = {"INC": f"{np.radians(38):.6f}", "HEAD": f"{np.radians(192):.6f}"}
     path = tmp_path / "c.csv"
-    path.write_text(text(cells))
+    path.write_text(text([row | angles for row in write_columns.rows()]))
     columns = write_columns.COLUMNS | {"incidence": "INC", "heading": "HEAD"}
-
-    def about(unit):
-        units = {"displacement": "mm", "angle": unit}
-        return {"*": write_columns.described(columns=columns, units=units, incidence_deg=None, heading_deg=None)}
-
-    np.testing.assert_allclose(read_points(path, about("rad")).los[0], los_from_heading(38, 192), atol=1e-5)
+    units = {"displacement": "mm", "angle": "deg"}
+    about = write_columns.described(columns=columns, units=units, incidence_deg=None, heading_deg=None)
     with pytest.raises(InputError, match=r"for radians state units: {angle: rad}"):
-        read_points(path, about("deg"))
+        read_points(path, {"*": about})

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.points.source import MIN_EPOCHS
 
 Days = dict[str, np.datetime64]
 """Column -> day."""
+MIN_EPOCHS = 2
+"""Smallest number of epochs with which a file is read."""
 DAYS_A_YEAR = 365.25
 TREND_EPOCHS = 8
 """A trend with an annual term from fewer values would be noise."""

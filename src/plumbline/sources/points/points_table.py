@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from plumbline.core.errors import InputError
@@ -93,10 +94,8 @@ def load_points(path: Path) -> list[Track]:
         if about["version"] != VERSION:
             raise InputError(f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.")
         table = table.select(list(COLUMNS)).cast(pa.schema(list(COLUMNS.items())))
-        codes = table["track"].combine_chunks().dictionary_encode()
-        named = np.asarray(codes.dictionary.to_pylist(), object)[np.asarray(codes.indices)] if len(table) else []
         return [
-            _from_table(table.filter(pa.array(np.asarray(named) == item["name"])), item, about["crs"])
+            _from_table(table.filter(pc.equal(table["track"], item["name"])), item, about["crs"])
             for item in about["tracks"]
         ]
     except FileNotFoundError:

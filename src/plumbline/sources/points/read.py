@@ -88,7 +88,10 @@ def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> P
         raise ValueError(f"a file of format {file.format} is no table")
     product = replace(file.csv, start=part[0], end=part[1])
     layout, notes = layout_of(product, header, about)
-    return noted(open_table(product, header, layout, about.track or product.path.stem, crs), product, notes)
+    source = open_table(product, header, layout, about.track or product.path.stem, crs)
+    if not can_state_units(file):
+        source = replace(source, meaning=f"{source.meaning}, as the format defines")
+    return noted(source, product, notes)
 
 
 def read_points(
@@ -153,8 +156,7 @@ def take_points(file: ProductFile, source: PointSource, folder: Path | None = No
             path,
             track.height[0],
         )
-    sizes = sizes_of(track.displacement, SAMPLED)
-    warn_of_unit(path, sizes, can_state_units(file))
+    warn_of_unit(path, sizes_of(track.displacement, SAMPLED), can_state_units(file))
     return track
 
 

@@ -120,12 +120,8 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
             )
         found = hdf5_format(opened)
         if found is None:
-            if (said := describe_hdf5(opened)) is not None:
-                raise InputError(f"{path}: {said}")
-            raise InputError(
-                f"{path}: an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. "
-                f"{KNOWN}."
-            )
+            nothing = f"an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. {KNOWN}."
+            raise InputError(f"{path}: {describe_hdf5(opened) or nothing}")
         if wanted not in (None, found):
             raise InputError(f"{path}: not of format {wanted}. It looks like format {found}.")
         return _with_used(ProductFile(opened, about, "hdf5", found, None, ()))
@@ -178,8 +174,7 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
         if not fits:
             crs = product.crs if isinstance(product, PointLayer) else None
             tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
-            blanks = len(header) == 1 and len(header[0].split()) > 2
-            if blanks:
+            if len(header) == 1 and len(header[0].split()) > 2:
                 raise InputError(
                     f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
                     f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."

@@ -18,6 +18,7 @@ from plumbline.core.on_disk import Stack
 from plumbline.sources.crs import PLANE, Range
 from plumbline.sources.files.opened import OpenedFile
 from plumbline.sources.files.streams import CsvFile
+from plumbline.sources.points.epochs import MIN_EPOCHS as MIN_EPOCHS
 from plumbline.sources.points.track import Track, concatenate_tracks, drop_repeated
 
 
@@ -73,7 +74,6 @@ MAX_RMSE_MM = 500.0
 value is of another unit (in µm it would be thousands) or of another column."""
 UNIT_TOLERANCE = 0.005
 """Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
-MIN_EPOCHS = 2
 OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 

@@ -25,13 +25,12 @@ from plumbline.sources.crs import (
 )
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import average_same_days, same_day_notes
+from plumbline.sources.points.epochs import MIN_EPOCHS, average_same_days, same_day_notes
 from plumbline.sources.points.missing import Missing, warn_of_rounding
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
     MAX_RMSE_MM,
-    MIN_EPOCHS,
     OUT_OF_ORDER,
     UNIT_TOLERANCE,
     Angles,

@@ -77,12 +77,6 @@ def test_a_point_without_a_height_is_left_out_and_one_without_a_coherence_stays(
         read(tmp_path, text([{**row, "height_ortho": ""} for row in cells]))
 
 
-@pytest.mark.parametrize("day", ["20201301", "18000101"])
-def test_a_column_that_is_no_date_is_refused(tmp_path, day):
-    with pytest.raises(InputError, match=f"{day} is named as an epoch, but|column {day} is of the year"):
-        read(tmp_path, text(rows(epochs=(*EPOCHS, day))))
-
-
 @pytest.mark.parametrize("name", ["{}_x", "D{}"])
 def test_columns_that_look_like_days_and_are_not_read_are_said(tmp_path, caplog, name):
     """As two releases that were joined have them: a third of the epochs would be missing without a word."""

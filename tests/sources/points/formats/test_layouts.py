@@ -125,13 +125,17 @@ def test_of_coordinates_in_metres_the_crs_is_asked_with_the_rest(tmp_path):
     np.testing.assert_allclose(track.easting, expected(IDS, HEIGHTS, "t").easting, atol=1e-5)
 
 
-def test_a_table_without_places_and_one_without_epochs_say_what_to_export(tmp_path):
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (("LAT", "LON"), "no columns of places: lon and lat, or x and y"),
+        (("D2",), "0 epochs found, of columns named as D%Y"),
+    ],
+)
+def test_a_table_without_places_and_one_without_epochs_say_what_to_export(tmp_path, gone, said):
     cells = rows("squeesar")
-    path = write(tmp_path, text(cells, [name for name in cells[0] if name not in ("LAT", "LON")]))
-    with pytest.raises(InputError, match=r"t\.csv: no columns of places: lon and lat, or x and y are needed"):
-        read_points(path, {"*": Product(**ANGLES)})
-    path = write(tmp_path, text(cells, [name for name in cells[0] if not name.startswith("D2")]))
-    with pytest.raises(InputError, match=r"0 epochs found, of columns named as D%Y%m%d"):
+    path = write(tmp_path, text(cells, [name for name in cells[0] if not name.startswith(gone)]))
+    with pytest.raises(InputError, match=said):
         read_points(path, {"*": Product(**ANGLES)})
 
 
@@ -207,9 +211,7 @@ def projected(cells, folder):
     [
         zipped_shapefile,
         projected,
-        lambda cells, folder: write(folder, text(cells).replace(",", "\t"), "t.txt"),
         lambda cells, folder: write(folder, text([{**row, "ACC": "0.1", "A_STDEV": "0.2"} for row in cells])),
-        lambda cells, folder: write(folder, text([dict(reversed(row.items())) for row in cells])),
     ],
 )
 def test_the_layout_of_industry_is_known_however_it_is_packed(tmp_path, dialect):
@@ -220,3 +222,30 @@ def test_the_layout_of_industry_is_known_however_it_is_packed(tmp_path, dialect)
     assert (track.point_id.tolist(), track.height.tolist()) == (IDS, HEIGHTS)
     np.testing.assert_allclose(track.easting, wanted.easting, atol=0.01)
     np.testing.assert_allclose(track.displacement, wanted.displacement, rtol=1e-6)
+
+
+def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):
+    cells = rows("depsi")
+    path = write(tmp_path, text(cells, [name for name in cells[0] if name not in ("pnt_height", "pnt_enscoh")]))
+    with caplog.at_level("INFO", "plumbline"):
+        track = read_points(path, {"*": Product(**ANGLES)})
+    assert_track(track, expected(IDS, [0.0] * 6, "t"))
+    assert track.coherence is None
+    assert "has no heights; all points are taken to be of one height" in caplog.text
+
+
+def test_a_file_of_another_place_than_the_city_is_refused_and_exchanged_coordinates_are_seen(tmp_path):
+    path = write(tmp_path, text(rows("depsi")))
+    with pytest.raises(InputError, match=r"longitude 4\.911, latitude 52\.345, outside of EPSG:32648"):
+        read_points(path, {"*": Product(**ANGLES)}, crs="EPSG:32648")
+    cells = [row | {"pnt_lat": row["pnt_lon"], "pnt_lon": row["pnt_lat"]} for row in rows("depsi")]
+    with pytest.raises(InputError, match=r"outside of EPSG:28992.*Are latitude and longitude swapped\?"):
+        read_points(write(tmp_path, text(cells)), {"*": Product(**ANGLES)}, crs="EPSG:28992")
+
+
+def test_days_written_otherwise_are_said_and_amplitudes_are_not(tmp_path, caplog):
+    content = text(rows("depsi")).replace(f"d_{DAYS[1]}", f"d_{DAYS[1]}T0534")
+    assert len(read_points(write(tmp_path, content), {"*": Product(**ANGLES)}).epochs) == len(DAYS) - 1
+    assert (
+        f"1 columns look like days, but are not named as d_%Y%m%d and are left out: 'd_{DAYS[1]}T0534'" in caplog.text
+    )

@@ -50,10 +50,12 @@ def test_a_stack_is_that_of_mintpy(tmp_path):
     assert track.coherence is None
 
 
-def test_days_out_of_order_and_as_text_are_sorted(tmp_path):
+def test_days_out_of_order_and_as_text_are_sorted_and_heights_may_be_absent(tmp_path):
     order = [2, 0, 3, 1]
     days = np.array([DAYS[index].encode() for index in order])
-    track = read_points(write(tmp_path / "c.h5", imdates=days, cum=(metres() * 1000).astype(np.float32)[order]))
+    path = write(tmp_path / "c.h5", imdates=days, cum=(metres() * 1000).astype(np.float32)[order], hgt=None)
+    assert "no /hgt in it; all points are taken to be of one height" in open_points(path).notes
+    track = read_points(path)
     np.testing.assert_array_equal(track.displacement, read_points(write(tmp_path / "d.h5")).displacement)
 
 
@@ -63,11 +65,6 @@ def test_the_line_of_sight_is_asked_where_the_file_has_none(tmp_path):
         read_points(path)
     track = read_points(path, {"*": Product(**ANGLES)})
     np.testing.assert_allclose(track.los, np.tile(line_of_sight(), (len(track), 1)), atol=1e-12)
-
-
-def test_a_file_without_heights_says_so(tmp_path):
-    source = open_points(write(tmp_path / "c.h5", hgt=None))
-    assert "no /hgt in it; all points are taken to be of one height" in source.notes
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,10 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, find_days, find_epochs
+from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, MIN_EPOCHS, find_days, find_epochs
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
     ANGLES,
-    MIN_EPOCHS,
     Angles,
     TableLayout,
     stated_angles,

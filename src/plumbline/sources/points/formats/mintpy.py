@@ -16,7 +16,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, Projection, projection
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
+from plumbline.sources.points.epochs import MIN_EPOCHS, average_same_days, find_days, same_day_notes
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array
 from plumbline.sources.points.formats.mintpy_files import find_geometry
 from plumbline.sources.points.formats.mintpy_geometry import Geometry, Grid, Window
@@ -24,7 +24,6 @@ from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
-    MIN_EPOCHS,
     OUT_OF_ORDER,
     TO_MM,
     PointSource,
@@ -59,8 +58,8 @@ def describe_hdf5(file: OpenedFile) -> str | None:
     """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
     with file.kept(Hdf5Files).open(file.path) as content:
         kind = attributes(content).get("FILE_TYPE")
-    said = f"MintPy's {kind}, an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
-    return None if kind is None else said
+    advice = "an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
+    return None if kind is None else f"MintPy's {kind}, {advice}"
 
 
 def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:

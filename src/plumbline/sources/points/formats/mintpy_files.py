@@ -12,7 +12,7 @@ import numpy as np
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, LATITUDES, LONGITUDES, is_globe
+from plumbline.sources.crs import GLOBE
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array, read_number
 from plumbline.sources.points.formats.mintpy_geometry import (
     AZIMUTH,
@@ -72,10 +72,7 @@ def find_geometry(
     elif angles is None and geometry is not None:
         look |= _look(path, geometry, files, attrs)
     look["notes"] = (*notes, *look["notes"])
-    found = Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), files=files, **look)
-    if grid is not None and is_globe(str(path), crs):
-        _check_degrees(path, found)
-    return found
+    return Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), files=files, **look)
 
 
 def _chosen(
@@ -98,17 +95,6 @@ def _chosen(
             if not has_array(content, "height"):
                 notes.append(f"no /height in {geometry.name}; {lacks_height}")
     return notes
-
-
-def _check_degrees(path: Path, geometry: Geometry) -> None:
-    box = geometry.box()
-    if box is not None:
-        west, south, east, north = box
-        if not (LATITUDES[0] <= south <= north <= LATITUDES[1] and LONGITUDES[0] <= west <= east <= LONGITUDES[1]):
-            raise InputError(
-                f"{path}, attributes X_FIRST, Y_FIRST, X_STEP, Y_STEP: longitudes {west:g} to {east:g} and latitudes "
-                f"{south:g} to {north:g} found, which cannot be. Are latitude and longitude swapped?"
-            )
 
 
 def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[Grid | None, str]:
