@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 GATE = Path("data/gate/gate.json")
 METRICS = Path("data/validate/metrics.json")
@@ -58,12 +57,12 @@ def verdict() -> str:
 
 def failed_rules() -> list[str]:
     """List each rule that did not pass, with its figure and bound."""
-    return [_sentence(rule) for rule in _rules() if rule.get("passed") is not True]
+    return [str(rule["text"]) for rule in _rules() if rule.get("passed") is not True]
 
 
 def markdown() -> str:
     """Return the gate table and the figures, for Prefect to show beside the run."""
-    rules = [[_sentence(rule), "pass" if rule.get("passed") is True else "**fail**"] for rule in _rules()]
+    rules = [[str(rule["text"]), "pass" if rule.get("passed") is True else "**fail**"] for rule in _rules()]
     return "\n".join(
         [
             f"# Gate: {verdict()}",
@@ -78,19 +77,13 @@ def markdown() -> str:
 
 
 def show(console: Console, closing: dict[str, str]) -> None:
-    """Print the figures and then `closing` (name: value), as a table on a terminal and as plain lines elsewhere."""
+    """Print the figures and then `closing` (name: value)."""
     header, figures = _figures()
-    if figures and console.is_terminal:
-        table = Table(*header, title="Figures on the test split")
-        for row in figures:
-            table.add_row(*row)
-        console.print(table)
-    elif figures:
-        # Within the 80 columns that a log is taken to have.
-        widths = [max(10, len(name) + 2) for name in header[1:]]
-        for row in [header, *figures]:
-            cells = "".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
-            console.print(f"{row[0]:<28}{cells}", highlight=False)
+    # Within the 80 columns that a log is taken to have.
+    widths = [max(10, len(name) + 2) for name in header[1:]]
+    for row in [header, *figures] if figures else []:
+        cells = "".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
+        console.print(f"{row[0]:<28}{cells}", highlight=False)
     for name, value in closing.items():
         console.print(f"{name}: {value}", highlight=False, soft_wrap=True, markup=False)
 
@@ -109,13 +102,6 @@ def _figures() -> tuple[list[str], list[list[str]]]:
 def _rules() -> list[dict[str, Any]]:
     rules: list[dict[str, Any]] = _read(GATE).get("rules", [])
     return rules
-
-
-def _sentence(rule: dict[str, Any]) -> str:
-    if text := rule.get("text"):
-        return str(text)
-    of = f"{rule.get('metric')} of {rule.get('artifact')} on {rule.get('slice', 'all')}"
-    return f"{of}: {_number(rule.get('value'))}, bound {rule.get('bound')}"
 
 
 def _number(value: Any) -> str:

@@ -5,6 +5,28 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
+from plumbline.export.package import write_package
+from plumbline.params import Prepare
+
+METRICS = {"int8": {"severity_mae": 0.25}, "pruned": {"severity_mae": 0.75, "quadrant_accuracy": 0.625}}
+
+
+def make_package(folder: Path, words: str, verdict: str = "pass", **gate: int) -> Path:
+    """Write a small package with real hashes whose model is a file with the given words."""
+    model = folder / "model.onnx"
+    write_words(model, words)
+    about = {
+        "name": "plumbline",
+        "default_model": "model.onnx",
+        "prepare": Prepare().model_dump(),
+        "hashes": {"data": "d" * 64},
+        "metrics": METRICS,
+        "gate": {"verdict": verdict, **gate},
+        "records": {"train": {"run_key": "c" * 64}, "validate": {"lock_md5": "e" * 32}},
+    }
+    write_package({"model.onnx": model}, about, "A card.", folder / f"package_{words}")
+    return folder / f"package_{words}"
+
 
 def write_words(path: Path, words: str) -> None:
     """Write a valid model that returns its input, with `words` as its description."""

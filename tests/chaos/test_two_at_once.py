@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from tests.flows.conftest import IDENTITY, STAGES, Project, stage_process
+from tests.flows.conftest import STAGES, Project
 
 FLOW = ("-m", "flows.pipeline")
 
@@ -27,33 +24,3 @@ def test_two_pipelines_in_one_checkout(project: Project) -> None:
     code, said = project.run(*FLOW)
     assert code == 0, said
     assert "this run: nothing was recomputed" in said
-
-
-@pytest.mark.chaos
-@pytest.mark.usefixtures("prefect_home")
-def test_two_pipelines_in_two_clones(project: Project, tmp_path: Path) -> None:
-    """They share a remote, and each takes the commit and hands its results over."""
-    project.behave(train={"sleep": 5})
-    project.commit()
-    store = tmp_path / "store"
-    store.mkdir()
-    runs = []
-    for name in ("one", "two"):
-        clone = tmp_path / "clones" / name
-        subprocess.run(["git", *IDENTITY, "clone", "--quiet", str(project.folder), str(clone)], check=True)
-        (clone / ".dvc/config.local").write_text(f"['remote \"local\"']\n    url = {store}\n")
-        (clone / ".git/info/exclude").write_text(".plumbline/\n.prefect/\n")
-        other = Project(clone)
-        runs.append(other.start("-c", "from flows.pipeline import pipeline; pipeline(commit='HEAD')"))
-    stage_process("train", tmp_path / "clones/one")
-    stage_process("train", tmp_path / "clones/two")
-    for run in runs:
-        said, _ = run.communicate()
-        assert run.returncode == 0, said
-    third = tmp_path / "clones/three"
-    subprocess.run(["git", "clone", "--quiet", str(project.folder), str(third)], check=True)
-    (third / ".dvc/config.local").write_text(f"['remote \"local\"']\n    url = {store}\n")
-    code, said = Project(third).run("-m", "dvc", "repro", "--pull", "predict")
-    assert code == 0, said
-    assert "says hello" not in said
-    assert (third / "data/train/file.txt").read_text() == "train"

@@ -15,7 +15,7 @@ import yaml
 from plumbline.core.errors import PlumblineError
 from plumbline.core.strain import category_of_levels
 from plumbline.export.interface import interface
-from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, in_half
+from plumbline.export.onnx import INPUTS, OUTPUTS, in_half
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
@@ -105,22 +105,6 @@ def test_fewer_bits_answer_nearly_so_in_every_shape(tiny, exported, artifact):
         for name in ("distance", "slope", "mask"):
             inputs[name] = inputs[name][:, :length]
         compare(model, onnx_model, inputs, artifact)
-
-
-@pytest.mark.parametrize("artifact", ARTIFACTS)
-def test_a_building_is_judged_alike_alone_and_in_any_company(tiny, artifact):
-    model = load_diagnosis(tiny.data("compress"))
-    onnx_model = whole(tiny.data("export") / f"{artifact}.onnx")
-    rng = np.random.default_rng(5)
-    valid = np.array([1, 2, 5, 17, 40, 60])
-    together = batch_of(model, rng, len(valid), 60, valid)
-    wide = onnx_model.run(together)
-    for i, own in enumerate(valid):
-        alone = {name: values[i : i + 1] for name, values in together.items()}
-        for name in ("distance", "slope", "mask"):
-            alone[name] = np.ascontiguousarray(alone[name][:, :own])
-        for left, right in zip(wide, onnx_model.run(alone), strict=True):
-            np.testing.assert_allclose(left[i : i + 1], right, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("artifact", ARTIFACTS)
@@ -235,13 +219,6 @@ def test_most_weights_are_in_half_precision_and_what_decides_is_not(tiny):
     for part in (*heads, "distance_mean", "slope_sd", "whitening"):
         assert any(part in name for name in floats), part
         assert not any(part in name for name in halves), part
-
-
-@pytest.mark.slow
-def test_the_same_network_gives_the_same_file(tiny, tmp_path):
-    """The mixed one, whose parts are wrapped: what is true of it is true of the other."""
-    export_onnx(in_half(load_diagnosis(tiny.data("compress"))), tmp_path / "again.onnx", tiny.params.export.opset)
-    assert (tmp_path / "again.onnx").read_bytes() == (tiny.data("export") / "fp16.onnx").read_bytes()
 
 
 def test_a_weight_that_half_precision_cannot_hold_is_an_error(tiny):

@@ -6,9 +6,6 @@ import hashlib
 import io
 import json
 import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -207,13 +204,6 @@ def test_a_package_made_for_other_inputs_is_refused(package, monkeypatch):
         open_package(package)
 
 
-def test_a_package_that_words_its_inputs_otherwise_is_opened(package, monkeypatch):
-    from plumbline.export import interface as module
-
-    monkeypatch.setattr(module, "MASK_MEANING", "true where there is a scatterer")
-    assert open_package(package)
-
-
 def test_a_package_from_before_another_preparation_is_opened_with_a_warning(package, monkeypatch, caplog):
     from plumbline.export import package as module
 
@@ -233,38 +223,3 @@ def test_the_examples_in_the_docs_work(tiny, tmp_path, monkeypatch, capsys, whic
     monkeypatch.chdir(tmp_path)
     exec(block.split("```")[0], {})  # of this repository's own page
     assert len(capsys.readouterr().out.split()) > 10
-
-
-def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
-    """Given features, a process that knows nothing of Plumbline judges as Plumbline does."""
-    data = load_shards(tiny.data("prepare") / "test")
-    inputs = data.pad(np.arange(5))
-    np.savez(tmp_path / "buildings.npz", **inputs)
-    script = """
-        import json, sys
-        import numpy as np
-        import onnxruntime as ort
-
-        package, buildings = sys.argv[1:]
-        manifest = json.load(open(f"{package}/manifest.json"))
-        session = ort.InferenceSession(f"{package}/{manifest['default_model']}")
-        inputs = dict(np.load(buildings))  # distance, slope, geometry, mask: columns and units in the manifest
-        names = [output["name"] for output in manifest["outputs"]]
-        answer = dict(zip(names, session.run(names, inputs)))
-        quadrant = [manifest["quadrants"][i] for i in answer["quadrant_probability"].argmax(1)]
-        for where, severity, novelty in zip(quadrant, answer["severity_permille"], answer["novelty"]):
-            print(where if novelty <= 1 else "unknown", f"{severity:.4f}")
-        assert "plumbline" not in sys.modules and "torch" not in sys.modules
-    """
-    said = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tiny.data("package")), str(tmp_path / "buildings.npz")],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin"},
-        check=True,
-    ).stdout.split()
-    answers = open_package(tiny.data("package"))[1].run(inputs)
-    assert [float(word) for word in said[1::2]] == pytest.approx(answers.severity_permille.tolist(), abs=1e-4)
-    order = np.array(["NE", "NW", "SW", "SE"])[answers.quadrant_probability.argmax(1)]
-    assert said[::2] == list(np.where(answers.novelty <= 1, order, "unknown"))

@@ -18,8 +18,6 @@ from flows.orchestration.services import FOLDER
 from flows.tidy import tidy
 from flows.versioning import checkout
 from flows.versioning.checkout import HOLDER, TIDYING, CheckoutBusyError, alone
-from plumbline.core.errors import InputError
-from plumbline.params import load_params, parse_params
 from tests.flows.conftest import ROOT
 
 LONG_AGO = 10.0
@@ -153,10 +151,3 @@ def test_a_run_waits_for_tidying_and_for_nothing_else(
         assert HOLDER.read_text() == str(os.getpid())
         with pytest.raises(CheckoutBusyError), alone(purpose=TIDYING):
             pass
-
-
-def test_settings_are_checked(place: Path) -> None:
-    content = yaml.safe_load(Path("params.yaml").read_text())
-    assert load_params().tidy.days == LONG_AGO
-    with pytest.raises(InputError, match=r"tidy\.former_champions: 0 found; Input should be greater"):
-        parse_params(content | {"tidy": {"former_champions": 0}})

@@ -155,23 +155,3 @@ def test_the_second_family_completes_and_comes_from_the_cache(system: System) ->
     assert (system.home("cpu") / "restoration/data/restore/field.tif").is_file()
     message = run_to_end(system, "restoration/restoration")
     assert message == "nothing was recomputed"
-
-
-def test_a_worker_without_the_page_refuses_before_it_computes_and_says_so_in_one_line(system: System) -> None:
-    home, project = system.home("cpu"), system.project
-    (project.folder / "params.yaml").write_text(yaml.safe_dump(SMALL | {"train": {**SMALL["train"], "seed": 5}}))
-    project.commit()
-    page = home / clones.PAGE
-    away = home.with_name("page")
-    page.rename(away)
-    try:
-        run = system.start("pipeline/nightly")
-        state = wait_for_end(system, run)["state"]
-    finally:
-        away.rename(page)
-    assert state["name"] == "BadInput", state
-    assert "make web" in state["message"]
-    assert not any("Traceback" in line for line in system.said(run))
-    log = (project.folder / ".plumbline/system/cpu.log").read_text()
-    assert "Traceback" not in log
-    assert "cannot be resolved into an exception" not in log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,12 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from plumbline.export.package import write_package
-from plumbline.params import Prepare
 from plumbline.release.registry import Registry
 from plumbline.release.signature import PASSWORD
 from tests.tiny import empty_registry
-from tests.words import write_words
+from tests.words import make_package as write_words_package
 
 MakePackage = Callable[..., Path]
-METRICS = {"int8": {"severity_mae": 0.25}, "pruned": {"severity_mae": 0.75, "quadrant_accuracy": 0.625}}
 
 
 @pytest.fixture(scope="session")
@@ -44,25 +42,8 @@ def registry(template_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def make_package(tmp_path: Path) -> MakePackage:
-    """Write a package whose model is a file with the given words."""
-
-    def make(words: str, verdict: str = "pass", **gate: int) -> Path:
-        folder = tmp_path / f"package_{words}"
-        model = tmp_path / "model.onnx"
-        write_words(model, words)
-        about = {
-            "name": "plumbline",
-            "default_model": "model.onnx",
-            "prepare": Prepare().model_dump(),
-            "hashes": {"data": "d" * 64},
-            "metrics": METRICS,
-            "gate": {"verdict": verdict, **gate},
-            "records": {"train": {"run_key": "c" * 64}, "validate": {"lock_md5": "e" * 32}},
-        }
-        write_package({"model.onnx": model}, about, "A card.", folder)
-        return folder
-
-    return make
+    """Write a package whose model is a file with the given words; see `tests.words.make_package`."""
+    return partial(write_words_package, tmp_path)
 
 
 class Pair:

@@ -16,9 +16,9 @@ from plumbline.release.promotion import is_champion, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.versions import figures
-from tests.release.conftest import METRICS, MakePackage
+from tests.release.conftest import MakePackage
 from tests.tiny import PARAMS, run_cli
-from tests.words import read_words
+from tests.words import METRICS, read_words
 
 
 def agree(candidate: Path, champion: Path) -> None:

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from distributed import LocalCluster
 
 import plumbline
-from flows.orchestration.portions import ForeignWorkerError, check_worker, on_dask, place_here
-from plumbline.core.errors import InputError
+from flows.orchestration.portions import ForeignWorkerError, check_worker, place_here
 from plumbline.core.files import sha256_folder
-from plumbline.core.jobs import ONE_THREAD, alone
+from plumbline.core.jobs import ONE_THREAD
 from plumbline.export.package import verify_package
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
@@ -170,29 +168,6 @@ def simulated(city: City, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     for name in ONE_THREAD:
         monkeypatch.setenv(name, "1")
     return tmp_path
-
-
-@pytest.fixture
-def local(simulated: Path, harness: None) -> Iterator[str]:
-    """The scheduler of two workers in this process."""
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=False,
-        protocol="tcp://",
-        host="127.0.0.1",
-        dashboard_address=None,
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
-@pytest.mark.slow
-def test_bad_input_and_a_second_run_are_refused_as_by_the_stage_itself(simulated: Path, local: str):
-    with alone("ingest"), pytest.raises(InputError, match="ingest: another process is at it"):
-        on_dask("ingest", local)
-    (simulated / "data/simulate/cities/c_band/labels.csv").write_text("building_id\n")
-    with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
-        on_dask("ingest", local)
 
 
 def test_a_worker_in_another_place_than_the_run_is_refused(simulated: Path, monkeypatch: pytest.MonkeyPatch):
