@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks.heldout.scores import MODEL, Scores, score, table
-from plumbline.validate.metrics import chance_calibration_error
+from benchmarks.heldout.scores import MODEL, Scores, chance_calibration_error, score, table
 
 
 def test_scores_count_what_they_say():

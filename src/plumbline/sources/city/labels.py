@@ -61,7 +61,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     if missing:
         raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
-    table = read_columns(product, header, columns, check_end=False)
+    table = read_columns(product, header, columns)
     if not len(table):
         raise InputError(f"{product}: it has a header, but no labels.")
     if not _has_last_line_end(product):
