@@ -117,11 +117,11 @@ class Alarm(Section):
 
     @field_validator("when")
     @classmethod
-    def _is_condition(cls, found: str) -> str:
-        parts = CONDITION.fullmatch(found)
+    def _is_condition(cls, condition: str) -> str:
+        parts = CONDITION.fullmatch(condition)
         if parts is None or not math.isfinite(float(parts[3])):
             raise ValueError('one column, one of > >= < <=, and one number needed, as "p_damaged > 0.5"')
-        return found
+        return condition
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
@@ -168,9 +168,9 @@ class Alarm(Section):
 
     @property
     def _parts(self) -> re.Match[str]:
-        found = CONDITION.fullmatch(self.when)
-        assert found is not None
-        return found
+        parts = CONDITION.fullmatch(self.when)
+        assert parts is not None
+        return parts
 
 
 class Score(Section):
