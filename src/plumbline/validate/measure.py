@@ -36,11 +36,6 @@ def size_figures(path: Path) -> Figures:
     return {"size_bytes": float(path.stat().st_size), "weight_bytes": float(weights)}
 
 
-def latency_ms(model: OnnxModel, sequences: SequenceSet) -> float:
-    """Measure the median ms for one building of median length, after warming up."""
-    return 1000 * float(np.median(run_seconds(model, [middle_building(sequences)])))
-
-
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
     """Return the largest difference between torch and the artifact over all buildings, in probability and permille.
 
