@@ -50,8 +50,6 @@ OUTPUTS = {
         "quadrant_confusion.csv",
         "coverage.csv",
         "intervals.csv",
-        "coverage.svg",
-        "reliability.svg",
     },
     "gate": {"gate.json", "report.json", "report.html"},
     "approve": {"approval.json"},
