@@ -232,19 +232,6 @@ def test_text_of_another_encoding_is_read_by_its_mark_or_refused_by_its_line(tmp
         load_ingest(path)
 
 
-def test_products_are_read_from_a_file_of_that_section_alone(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("ingest: {products: {'*.csv': {incidence_deg: 30.0, heading_deg: 350.0}}}\n")
-    assert load_ingest(path).products["*.csv"].incidence_deg == 30
-    path.write_text("train: {}\n")
-    assert load_ingest(path).products == {}
-    path.write_text("ingest: {products: {'*.csv': {incidence: 30.0}}}\n")
-    with pytest.raises(InputError, match=r"mine\.yaml: ingest\.products\.\*\.csv\.incidence: unknown key"):
-        load_ingest(path)
-    with pytest.raises(InputError, match="no such file"):
-        load_ingest(tmp_path / "other.yaml")
-
-
 def test_any_section_is_read_from_a_file_of_few(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("adapt: {rank: 8}\ningest:\n")
@@ -254,6 +241,11 @@ def test_any_section_is_read_from_a_file_of_few(tmp_path):
     path.write_text("adapt: {rank: 2}\n")
     with pytest.raises(InputError, match=r"mine\.yaml: adapt\.rank: 2 found; "):
         load_section(path, "adapt", Adapt)
+    path.write_text("ingest: {products: {'*.csv': {incidence: 30.0}}}\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: ingest\.products\.\*\.csv\.incidence: unknown key"):
+        load_ingest(path)
+    path.write_text("train: {}\n")
+    assert load_ingest(path).products == {}
     path.write_text("adept: {rank: 8}\n")
     with pytest.raises(InputError, match=r"mine\.yaml: adept: no section of a params file"):
         load_section(path, "adapt", Adapt)

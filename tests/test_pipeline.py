@@ -24,7 +24,7 @@ OUTPUTS = {
     "export": {f"{name}.onnx" for name in ARTIFACTS} | {"weights.safetensors", "network.json", "quantisation.csv"},
     "validate": {
         *("metrics.json", "measured.json", "figures.json", "answers.npz", "summary", "severity.csv", "intervals.csv"),
-        *("reliability.csv", "coverage.csv", "coverage.svg", "reliability.svg"),
+        *("reliability.csv", "coverage.csv"),
         *("category_confusion.csv", "quadrant_confusion.csv"),
     },
     "gate": {"gate.json", "report.json", "report.html"},

@@ -46,16 +46,16 @@ def main(parent: int | None = None) -> None:
         if is_interrupt(error):
             log.error("interrupted")
             sys.exit(INTERRUPTED)
-        told = _told(error)
-        if told is None:
+        message = _as_message(error)
+        if message is None:
             raise
-        if told is not error:
+        if message is not error:
             log.debug("", exc_info=error)
-        log.error("%s", told)
-        sys.exit(told.exit_code)
+        log.error("%s", message)
+        sys.exit(message.exit_code)
 
 
-def _told(error: BaseException) -> PlumblineError | None:
+def _as_message(error: BaseException) -> PlumblineError | None:
     """Return the error in words for the user; None for a fault of Plumbline, and for an ordinary end."""
     if isinstance(error, PlumblineError) or not isinstance(error, Exception):
         return error if isinstance(error, PlumblineError) else None
@@ -87,11 +87,11 @@ def _asked() -> str:
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     """Log one warning if a library's thread (TensorBoard's, for example) fails on a full disk."""
-    told = unwritten(failed.exc_value) if isinstance(failed.exc_value, Exception) else None
-    if told is None:
+    message = unwritten(failed.exc_value) if isinstance(failed.exc_value, Exception) else None
+    if message is None:
         threading.__excepthook__(failed)
     else:
-        log.warning("%s", told)
+        log.warning("%s", message)
 
 
 def _die_with_dvc(parent: int | None) -> None:

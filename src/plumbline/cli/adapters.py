@@ -22,11 +22,11 @@ def list_adapters() -> None:
     from plumbline.train.adapt.adapter import ADAPTERS, shown
     from plumbline.train.adapt.adapter import list_adapters as run
 
-    found = run(ADAPTERS)
-    if not found:
+    adapters = run(ADAPTERS)
+    if not adapters:
         log.info("%s: no adapter here; `plumbline adapt` makes one", ADAPTERS)
     table = Table(Column("name", overflow="fold"), "base", "labels", "quadrant accuracy", "severity error, permille")
-    for about in found:
+    for about in adapters:
         quadrant, error = (
             shown(None) if about.after[key] is None else f"{shown(about.before[key])} -> {shown(about.after[key])}"
             for key in ("quadrant_accuracy", "severity_mae")

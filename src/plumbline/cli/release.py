@@ -26,8 +26,6 @@ from plumbline.params import Tidy, load_params
 from plumbline.params.load import load_restoration
 
 FolderArgument = Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")]
-COMMIT_DIGITS = 12
-"""Digits of a commit in the list of versions."""
 LIST_WIDTH = 140
 """Columns of the list of versions where it is not printed on a terminal."""
 app = Commands(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
@@ -229,4 +227,4 @@ def list_versions(params: ParamsOption = PARAMS) -> None:
 def _short(commit: str) -> str:
     """Return the first digits of a commit, and `-dirty` if files differed from it."""
     digits, dash, dirty = commit.partition("-")
-    return f"{digits[:COMMIT_DIGITS]}{dash}{dirty}"
+    return f"{digits[:12]}{dash}{dirty}"

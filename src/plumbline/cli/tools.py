@@ -62,9 +62,6 @@ def tensorrt(
     run(resolve_model(package), output, artifact, through)
 
 
-GIB = 2**30
-
-
 @app.command(epilog="Example: `plumbline doctor`, or `plumbline doctor --json`")
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
@@ -78,7 +75,7 @@ def doctor(
     """
     from plumbline.doctor.examine import checks, count_faults, document, examine, lines
 
-    results = examine(checks(int(free * GIB)))
+    results = examine(checks(int(free * 2**30)))
     typer.echo(json.dumps(document(results), indent=2) if as_json else "\n".join(lines(results)))
     if count := count_faults(results):
         if not as_json:

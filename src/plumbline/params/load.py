@@ -174,8 +174,8 @@ def _explain(item: Any, section: str = "") -> str:
         return f"{key}: unknown key. Remove it, or check its spelling."
     if item["type"] == "missing":
         return f"{key}: missing."
-    found = "" if isinstance(item["input"], dict | list) else f"{item['input']!r} found; "
-    return f"{key}: {found}{item['msg'].removeprefix('Value error, ')}."
+    value = "" if isinstance(item["input"], dict | list) else f"{item['input']!r} found; "
+    return f"{key}: {value}{item['msg'].removeprefix('Value error, ')}."
 
 
 def load_restoration(path: Path = Path("params.yaml")) -> RestorationParams:

@@ -37,11 +37,11 @@ class Plugins(Mapping[str, Any]):
     def name(self, *others: str) -> BeforeValidator:
         """Return a validator: the value must be a name in the table at that time, or one of `others`."""
 
-        def check(found: object) -> object:
+        def check(value: object) -> object:
             names = (*self, *others)
-            if found not in names:
+            if value not in names:
                 raise ValueError(f"one of {', '.join(names)} needed")
-            return found
+            return value
 
         return BeforeValidator(check)
 

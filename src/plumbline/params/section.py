@@ -35,7 +35,7 @@ class Section(BaseModel):
         """Refuse yes and no where a number stands: Python counts them as 1 and 0."""
         kind = cls.model_fields[str(info.field_name)].annotation
         held = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-        among = _leaves(kind) & {int, float} and any(isinstance(one, bool) for one in held)
+        among = _leaves(kind) & {int, float} and any(isinstance(item, bool) for item in held)
         if among or (isinstance(value, bool) and kind not in (bool, str)):
             raise ValueError("neither yes nor no is meant here. Give a value as the documentation has it")
         return value

@@ -83,16 +83,16 @@ OF_BASELINE = tuple(name for name in OF_BUILDINGS if not name.startswith("interv
 """An engineer's least squares give no interval."""
 
 
-def _known(found: str, known: Collection[str]) -> str:
+def _known(name: str, names: Collection[str]) -> str:
     """Return `found` if it is known.
 
     Raises:
         ValueError: it is not; the message names those that are spelt most like it, or all where none is near.
     """
-    if found in known:
-        return found
-    near = get_close_matches(found, known, n=3, cutoff=0.5)
-    raise ValueError(f"no such name; nearest: {', '.join(near)}" if near else f"one of {', '.join(known)} needed")
+    if name in names:
+        return name
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    raise ValueError(f"no such name; nearest: {', '.join(near)}" if near else f"one of {', '.join(names)} needed")
 
 
 class Gate(Section):
@@ -113,13 +113,13 @@ class Gate(Section):
 
     @field_validator("metric")
     @classmethod
-    def _known_metric(cls, found: str) -> str:
-        return _known(found, HIGHER_IS_BETTER)
+    def _known_metric(cls, metric: str) -> str:
+        return _known(metric, HIGHER_IS_BETTER)
 
     @field_validator("slice")
     @classmethod
-    def _known_slice(cls, found: str) -> str:
-        return found if found.startswith(CITY) else _known(found, (*SLICES, f"{CITY}NAME"))
+    def _known_slice(cls, part: str) -> str:
+        return part if part.startswith(CITY) else _known(part, (*SLICES, f"{CITY}NAME"))
 
     def checks(self) -> Checks:
         """Return the rules between its keys: one that proves nothing or has no figure is refused before hours of work
@@ -178,13 +178,13 @@ class Gates(Section):
     min_worst_slice: int = Field(default=100, ge=1)
     """Smallest number of test buildings of a slice that a rule on `worst` or `city:*` looks at."""
 
-    def check_cities(self, known: Iterable[str]) -> None:
+    def check_cities(self, cities_of_run: Iterable[str]) -> None:
         """Refuse rules on a city that is not one of `known`.
 
         Raises:
             ParameterError: there is one; the message names the cities that are spelt most like it.
         """
-        cities = sorted(f"{CITY}{name}" for name in known)
+        cities = sorted(f"{CITY}{name}" for name in cities_of_run)
         for number, rule in enumerate(self.rules):
             try:
                 if rule.slice.startswith(CITY):

@@ -62,19 +62,23 @@ def _key(note: str) -> list[str]:
 
 def _panel(panel: Panel) -> list[str]:
     ends = [
-        end for one in panel.pairs for end in (one.x - one.across, one.x + one.across, one.y - one.down, one.y + one.up)
+        end
+        for pair in panel.pairs
+        for end in (pair.x - pair.across, pair.x + pair.across, pair.y - pair.down, pair.y + pair.up)
     ]
     low, high = round_range(max(min(ends, default=0.0), panel.least), max(ends, default=1.0))
 
     place, parts = axes(panel.title, (low, high), (low, high), panel.x_label, panel.y_label, LEFT)
     (x1, y1), (x2, y2) = place(low, low), place(high, high)
     parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {GRID} stroke-dasharray="5 4"/>')
-    for one in panel.pairs:
-        colour = COLOURS[0] if one.agrees else COLOURS[1]
-        x, y = place(one.x, one.y)
-        left, bottom = place(max(one.x - one.across, low), max(one.y - one.down, low))
-        right, top = place(one.x + one.across, one.y + one.up)
-        bars = f"M{left:.1f} {y:.1f}H{right:.1f}M{x:.1f} {bottom:.1f}V{top:.1f}"
+    for pair in panel.pairs:
+        colour = COLOURS[0] if pair.agrees else COLOURS[1]
+        x, y = place(pair.x, pair.y)
+        start, bottom = place(max(pair.x - pair.across, low), max(pair.y - pair.down, low))
+        right, top = place(pair.x + pair.across, pair.y + pair.up)
+        bars = f"M{start:.1f} {y:.1f}H{right:.1f}M{x:.1f} {bottom:.1f}V{top:.1f}"
         parts.append(f'<path d="{bars}" stroke="{colour}" stroke-opacity="0.6"/>')
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{say(one.name)}</title></circle>')
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{say(pair.name)}</title></circle>'
+        )
     return parts

@@ -296,22 +296,22 @@ def draw_histories(
     Args:
         names: of N points. epochs: (T,). displacement: (N, T) mm, NaN where missing. velocity: (N,) mm/yr.
     """
-    known = np.flatnonzero(np.isfinite(velocity))
-    if not len(known):
+    finite = np.flatnonzero(np.isfinite(velocity))
+    if not len(finite):
         return ""
-    ordered = known[np.argsort(velocity[known])]
+    ordered = finite[np.argsort(velocity[finite])]
     chosen = dict.fromkeys(int(ordered[round(share * (len(ordered) - 1))]) for share in SHARES)
     return "".join(_history(names[row], epochs, displacement[row], float(velocity[row])) for row in chosen)
 
 
 def _history(name: Any, epochs: NDArray[np.datetime64], displacement: Float, velocity: float) -> str:
     values = displacement.astype(float)
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     days = epochs.astype("datetime64[D]").astype(float)
-    low, high = float(values[known].min()), float(values[known].max())
+    low, high = float(values[finite].min()), float(values[finite].max())
     x = 4 + (CHART_WIDTH - 8) * (days - days[0]) / max(days[-1] - days[0], 1)
     y = 6 + (CHART_HEIGHT - 12) * (high - values) / max(high - low, 1e-9)
-    dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>' for a, b in zip(x[known], y[known], strict=True))
+    dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>' for a, b in zip(x[finite], y[finite], strict=True))
     title = f"{name}: {low:.1f} to {high:.1f} mm, {velocity:+.1f} mm a year"
     return (
         f'<figure><svg viewBox="0 0 {CHART_WIDTH:.0f} {CHART_HEIGHT:.0f}" width="{CHART_WIDTH:.0f}" role="img" '

@@ -79,14 +79,16 @@ def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
         )
     if recorded is None or stated is None:
         return recorded or stated or Prepare()
-    other = [
+    differences = [
         f"prepare.{key} {getattr(stated, key):g} (the model's {getattr(recorded, key):g})"
         for key in SEQUENCES
         if key in stated.model_fields_set and getattr(stated, key) != getattr(recorded, key)
     ]
-    if other:
+    if differences:
         log.warning(
-            "%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base, ", ".join(other)
+            "%s: prepared otherwise than the parameters file says: %s; as the model's is taken",
+            base,
+            ", ".join(differences),
         )
     keys = [*SEQUENCES, *(key for key in JUDGED if key not in stated.model_fields_set)]
     return stated.model_copy(update={key: getattr(recorded, key) for key in keys})
@@ -155,16 +157,16 @@ def adapt(
             base.preparation,
             PREPARATION,
         )
-    known = read_labels(labels, few=True)
+    labelled = read_labels(labels, few=True)
     city = read_city_files(points, buildings, reading, Say.OFFSET)
     tracks, footprints = city.points, city.footprints
-    known = match_footprints(known, footprints, labels, buildings)
+    labelled = match_footprints(labelled, footprints, labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)
-    sequences, has_label = label(prepared.sequences, known)
+    sequences, has_label = label(prepared.sequences, labelled)
     rows = np.flatnonzero(has_label)
-    if len(rows) < len(known):
-        log.info("%s: %d of %d labelled buildings have points enough", labels, len(rows), len(known))
+    if len(rows) < len(labelled):
+        log.info("%s: %d of %d labelled buildings have points enough", labels, len(rows), len(labelled))
     middle = footprints.geometry.centroid
     centre = np.column_stack([middle.x, middle.y])[prepared.footprint][rows]
     try:

@@ -289,8 +289,8 @@ def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Pr
     rate, most = LEAST_RATE, MOST_RATE
     for _ in range(HALVINGS):
         middle = (rate + most) / 2
-        found = float((middle * damaged / (middle * damaged + (1 - middle) * sound)).sum())
-        expected = (found + held) / (len(p) + of)
+        expected_damaged = float((middle * damaged / (middle * damaged + (1 - middle) * sound)).sum())
+        expected = (expected_damaged + held) / (len(p) + of)
         rate, most = (middle, most) if expected > middle else (rate, middle)
     best = likelihood(rate)
 

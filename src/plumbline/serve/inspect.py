@@ -291,9 +291,11 @@ def write_report(findings: Findings, path: Path) -> None:
 def print_text(findings: Findings, console: Console) -> None:
     """Print the findings for a person at a terminal."""
     for file in findings.files:
-        console.print(f"[bold]{escape(str(file.path))}[/bold]: {file.kind}")
-        for name, value in file.rows:
-            console.print(f"  {name}: {escape(value)}")
+        facts = (f"  {name}: {escape(_format_fact(value))}" for name, value in file.facts.items())
+        lines = [f"[bold]{escape(str(file.path))}[/bold]: {file.kind}", *facts]
+        if file.columns:
+            lines += ["  taken:", *(f"    {role}: {escape(column)}" for role, column in file.columns.items())]
+        console.print("\n".join(lines))
         for note in file.notes:
             console.print(f"  [dim]{escape(note)}[/dim]")
         for doubt in file.doubts:

@@ -126,8 +126,8 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
     judged = judge(
         asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
     )
-    found = moving_areas(city.points, city.footprints) if areas else None
-    return Answered(judged._replace(areas=found), prepared)
+    moving = moving_areas(city.points, city.footprints) if areas else None
+    return Answered(judged._replace(areas=moving), prepared)
 
 
 def where_of(options: Options, city: CityInMemory) -> Where:
@@ -151,9 +151,9 @@ def ask(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = Fal
         prepared: the buildings. model: who answers. limits: who is judged.
         shown: whether the user sees how far along it is.
     """
-    found = prepared.sequences
-    asked = Asked(prepared.footprint, prepared.n_points, has_few_points(found, limits), strain_error(found))
-    return asked, model.network.answer(found, shown)
+    sequences = prepared.sequences
+    asked = Asked(prepared.footprint, prepared.n_points, has_few_points(sequences, limits), strain_error(sequences))
+    return asked, model.network.answer(sequences, shown)
 
 
 def judge(
@@ -221,11 +221,11 @@ def _answer_columns(answers: Answers, adjusted: AtRate, footprint: NDArray[np.in
     return pd.DataFrame(columns, index=footprint)
 
 
-def _with_resolution(found: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
+def _with_resolution(status: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
     """Return (F,) explanations, with what the points of those that are not judged could show at best, permille."""
-    lack = np.isin(found.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
+    lack = np.isin(status.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
     at_best = [f". These points could show {permille:.2g} permille at best" for permille in resolution]
-    return np.where(lack, found.explanation + np.array(at_best, object), found.explanation)
+    return np.where(lack, status.explanation + np.array(at_best, object), status.explanation)
 
 
 def say_unjudged(judged: Judged, where: str = "") -> None:

@@ -93,8 +93,8 @@ def check_output(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
             not writable.
     """
     if path.suffix.lower() not in suffixes:
-        found = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
-        raise InputError(f"{path}: {found} found. The suffix chooses the format; use one of {', '.join(suffixes)}.")
+        suffix = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
+        raise InputError(f"{path}: {suffix} found. The suffix chooses the format; use one of {', '.join(suffixes)}.")
     check_writable(path)
 
 

@@ -97,9 +97,9 @@ def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -
     """Judge as of each date, with a line in the log."""
     city = opened.city
     ever = np.zeros(len(city.footprints), bool)
-    said: set[str] = set()
+    logged: set[str] = set()
     for day in track(dates, len(dates), "replay"):
-        with _without_repeats(said):
+        with _without_repeats(logged):
             judged = opened._replace(city=replace(city, points=until(city.points, day))).answer().judged
         p_damaged_F = judged.table["p_damaged"].where(has_answer(judged.table)).to_numpy(float)
         flagged = p_damaged_F >= threshold
@@ -115,14 +115,14 @@ def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -
 
 
 @contextmanager
-def _without_repeats(said: set[str]) -> Iterator[None]:
+def _without_repeats(logged: set[str]) -> Iterator[None]:
     """Leave out of the log what was `said` before, though with other figures; warnings by what they name first."""
 
     def is_new(record: logging.LogRecord) -> bool:
         named = record.args[:1] if record.levelno >= logging.WARNING and isinstance(record.args, tuple) else ()
-        count = len(said)
-        said.add(f"{record.msg} {named}")
-        return len(said) > count
+        count = len(logged)
+        logged.add(f"{record.msg} {named}")
+        return len(logged) > count
 
     log.addFilter(is_new)
     try:

@@ -36,21 +36,16 @@ def size_figures(path: Path) -> Figures:
     return {"size_bytes": float(path.stat().st_size), "weight_bytes": float(weights)}
 
 
-def latency_ms(model: OnnxModel, sequences: SequenceSet) -> float:
-    """Measure the median ms for one building of median length, after warming up."""
-    return 1000 * float(np.median(run_seconds(model, [middle_building(sequences)])))
-
-
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
     """Return the largest difference between torch and the artifact over all buildings, in probability and permille.
 
     Buildings unlike the training data are left out if there are others: int8 has no steps so far out, and `predict`
     abstains there.
     """
-    own = torch_answers(model, sequences)
-    known = ~(own.novelty > 1)  # where that is no number, the building counts
-    rows = known if known.any() else ~known
-    return difference_figures(*(Answers(*(values[rows] for values in one)) for one in (own, answers)))
+    reference = torch_answers(model, sequences)
+    is_known = ~(reference.novelty > 1)  # where that is no number, the building counts
+    rows = is_known if is_known.any() else ~is_known
+    return difference_figures(*(Answers(*(values[rows] for values in both)) for both in (reference, answers)))
 
 
 def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
@@ -61,8 +56,8 @@ def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) 
     import torch
 
     with torch.inference_mode():
-        own = model.novelty(torch.from_numpy(np.array(sequences.geometry, np.float32))).numpy()
-    return {"novelty_change": float((np.abs(answers.novelty - own) / np.maximum(1, own)).max())}
+        novelty = model.novelty(torch.from_numpy(np.array(sequences.geometry, np.float32))).numpy()
+    return {"novelty_change": float((np.abs(answers.novelty - novelty) / np.maximum(1, novelty)).max())}
 
 
 def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Figures:
@@ -106,8 +101,8 @@ def run_torch(model: Diagnosis, inputs: Inputs) -> Answers:
 
     ordered = [inputs[name] for name in ("distance", "slope", "geometry", "mask")]
     with torch.inference_mode():
-        own = model(*(torch.from_numpy(np.ascontiguousarray(part)) for part in ordered))
-    return Answers(*(value.numpy() for value in own))
+        outputs = model(*(torch.from_numpy(np.ascontiguousarray(part)) for part in ordered))
+    return Answers(*(value.numpy() for value in outputs))
 
 
 def middle_building(sequences: SequenceSet) -> Inputs:
@@ -155,8 +150,10 @@ def least_squares(sequences: SequenceSet) -> Judged:
     likelihood = np.exp(gain - gain.max(1, keepdims=True))
     best = gain.argmax(1)
     unknown = np.full(len(best), np.nan)
-    said = Judged(likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown)
-    return said._replace(accepted=np.asarray(sequences.accepted))
+    judged = Judged(
+        likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown
+    )
+    return judged._replace(accepted=np.asarray(sequences.accepted))
 
 
 POINT_BOUNDS = (10, 20, 50)

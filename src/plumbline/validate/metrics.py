@@ -27,8 +27,8 @@ def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = BIN
     Args:
         confidence: (B,) within 0 and 1; NaN is in no bin. right: (B,) whether the answer was.
     """
-    told = np.isfinite(confidence)
-    confidence, right = confidence[told], right[told]
+    is_number = np.isfinite(confidence)
+    confidence, right = confidence[is_number], right[is_number]
     place = bin_of(confidence, bins)
     return [
         {
@@ -158,12 +158,12 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
     figures["buildings_with_quadrant"] = float(defined.sum())
     # The largest of NaNs is the first, so that a broken model would seem to say NE.
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        said, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
-        figures["quadrant_accuracy"] = float((said == true).mean())
-        figures["quadrant_macro_f1"] = macro_f1(said, true)
+        chosen, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
+        figures["quadrant_accuracy"] = float((chosen == true).mean())
+        figures["quadrant_macro_f1"] = macro_f1(chosen, true)
         confidence = judged.sure[defined]
-        figures["expected_calibration_error"] = expected_calibration_error(confidence, said == true)
-        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, said == true, COVERED)
+        figures["expected_calibration_error"] = expected_calibration_error(confidence, chosen == true)
+        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, chosen == true, COVERED)
     severe = severity_true >= SEVERE_PERMILLE
     if severe.any() and np.isfinite(judged.severity).all():
         figures["missed_share"] = float((category(judged.severity[severe]) == 0).mean())
@@ -183,18 +183,18 @@ def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
     for rate in RATES:
         odds = p / np.maximum(1 - p, 1e-12) * rate / (1 - rate) * (1 - judged.share) / judged.share
         weight = np.where(damaged, rate / damaged.mean(), (1 - rate) / (1 - damaged.mean())) / len(p)
-        own = odds / (1 + odds)
-        gap = np.bincount(bin_of(own, BINS), weight * (damaged - own), minlength=BINS)
+        probability = odds / (1 + odds)
+        gap = np.bincount(bin_of(probability, BINS), weight * (damaged - probability), minlength=BINS)
         figures[f"damage_calibration_{100 * rate:.0f}"] = float(np.abs(gap).sum())
     return figures
 
 
-def macro_f1(said: NDArray[np.int64], true: NDArray[np.int64]) -> float:
+def macro_f1(chosen: NDArray[np.int64], true: NDArray[np.int64]) -> float:
     """Return the mean F1 over the quadrants, except those neither true nor predicted of any building."""
     values = []
     for code in range(4):
-        hit = int(((said == code) & (true == code)).sum())
-        total = int((said == code).sum() + (true == code).sum())
+        hit = int(((chosen == code) & (true == code)).sum())
+        total = int((chosen == code).sum() + (true == code).sum())
         if total:
             values.append(2 * hit / total)
     return float(np.mean(values))

@@ -25,10 +25,11 @@ from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
 from plumbline.validate.evidence import FILE, Evidence, write_answers
 from plumbline.validate.measure import (
     judged_figures,
-    latency_ms,
     least_squares,
+    middle_building,
     novelty_figures,
     parity_figures,
+    run_seconds,
     size_figures,
     slices,
 )
@@ -112,7 +113,8 @@ def judge_test(
         everyone[name] = as_judged(answers[name], model.category_share, test)
         fixed[name] = size_figures(path)
         fixed[name]["size_ratio"] = fixed[name]["size_bytes"] / fixed[ARTIFACTS[0]]["size_bytes"]
-        log.info("latency of %s: %.3g ms for one building", name, latency_ms(model, test))
+        latency_ms = 1000 * float(np.median(run_seconds(model, [middle_building(test)])))
+        log.info("latency of %s: %.3g ms for one building", name, latency_ms)
     for part, inside in parts.items():
         table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
     least = max(params.min_slice, params.min_interval_slice)  # smaller ones have no figures, whatever the answers

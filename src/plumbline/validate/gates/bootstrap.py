@@ -47,14 +47,14 @@ def of_buildings(judged: Judged, severity_true: Float) -> dict[str, OfResamples]
         judged: answers for B buildings. severity_true: (B,) permille.
     """
     error = judged.severity - severity_true
-    said, severe = category(judged.severity), severity_true >= SEVERE_PERMILLE
+    categories, severe = category(judged.severity), severity_true >= SEVERE_PERMILLE
     return {
         "severity_mae": _mean(np.abs(error)),
         "severity_r2": _r2(error, severity_true),
-        "category_accuracy": _mean(said == category(severity_true)),
+        "category_accuracy": _mean(categories == category(severity_true)),
         "interval_coverage": _mean((judged.low <= severity_true) & (severity_true <= judged.high)),
         "interval_width": _mean(judged.high - judged.low),
-        "missed_share": _share(severe & (said == 0), severe),
+        "missed_share": _share(severe & (categories == 0), severe),
     }
 
 
@@ -64,11 +64,11 @@ def of_quadrants(judged: Judged, quadrant_true: NDArray[np.int64]) -> dict[str, 
     Args:
         judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.
     """
-    said, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
-    right = said == truth
+    chosen, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
+    right = chosen == truth
     return {
         "quadrant_accuracy": _mean(right),
-        "quadrant_macro_f1": _macro_f1(said, truth),
+        "quadrant_macro_f1": _macro_f1(chosen, truth),
         "expected_calibration_error": _calibration_error(judged.sure, right),
         "quadrant_accuracy_at_70": _accuracy_at(judged.sure, right, COVERED),
     }
@@ -175,11 +175,11 @@ def resampled_figures(
         to every building, or where there is no building.
     """
     defined = np.asarray(quadrant_true) >= 0
-    found: Resampled = {}
+    resampled: Resampled = {}
     for of_quadrant in (False, True):
         inside = defined if of_quadrant else np.ones(len(defined), dtype=bool)
         ways: dict[tuple[str, str], OfResamples] = {}
-        for metric, name in sorted(one for one in wanted if (one[0] in OF_QUADRANTS) is of_quadrant):
+        for metric, name in sorted(key for key in wanted if (key[0] in OF_QUADRANTS) is of_quadrant):
             way = _way(metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true))
             if way is not None:
                 ways[metric, name] = way
@@ -189,11 +189,11 @@ def resampled_figures(
         for weights_RB in resamples(int(inside.sum())):
             for key, way in ways.items():
                 figures[key].append(way(weights_RB))
-        found |= {key: np.concatenate(parts) for key, parts in figures.items()}
-    return found
+        resampled |= {key: np.concatenate(parts) for key, parts in figures.items()}
+    return resampled
 
 
-def drops_in(found: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
+def drops_in(resampled: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
     """Return how much worse each pair's artifact is than its reference, in each resample.
 
     Returns:
@@ -202,9 +202,9 @@ def drops_in(found: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
     """
     drops: dict[Pair, Float] = {}
     for pair in pairs:
-        own, other = (pair.metric, pair.artifact), (pair.metric, pair.reference)
-        if own in found and other in found:
-            gain = found[own] - found[other]
+        of_artifact, of_reference = (pair.metric, pair.artifact), (pair.metric, pair.reference)
+        if of_artifact in resampled and of_reference in resampled:
+            gain = resampled[of_artifact] - resampled[of_reference]
             drops[pair] = 0 - gain if HIGHER_IS_BETTER[pair.metric] else gain  # no -0
     return drops
 
@@ -222,8 +222,8 @@ def upper_bound(drops: Float, confidence: float) -> float:
 
     A resample without a figure counts as the worst drop of all.
     """
-    known = np.where(np.isfinite(drops), drops, np.inf)
-    return float(np.quantile(known, confidence, method="higher"))
+    finite = np.where(np.isfinite(drops), drops, np.inf)
+    return float(np.quantile(finite, confidence, method="higher"))
 
 
 def resamples(count: int, number: int = RESAMPLES, seed: int = SEED) -> Iterator[Float]:

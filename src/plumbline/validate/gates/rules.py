@@ -37,7 +37,7 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Gates) -
     Returns:
         `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes the fields of a rule.
     """
-    results = [_one(rule, table, drops, params) for rule in rules]
+    results = [_evaluate_rule(rule, table, drops, params) for rule in rules]
     passed = bool(results) and all(result["passed"] for result in results)
     return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
 
@@ -47,10 +47,10 @@ def covers(rule: Gate, part: str) -> bool:
     return rule.slice in (part, WORST) or (rule.slice.endswith(EACH) and part.startswith(rule.slice.removesuffix("*")))
 
 
-def _one(rule: Gate, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
+def _evaluate_rule(rule: Gate, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
     judge = _absolute if rule.max_drop_vs is None else _compared
     if rule.slice != WORST and not rule.slice.endswith(EACH):
-        return _told(judge(rule, rule.slice, table, drops, params))
+        return _with_sentence(judge(rule, rule.slice, table, drops, params))
     counted = "buildings_with_quadrant" if rule.metric in OF_QUADRANTS else "buildings"
     least = params.min_worst_slice
     large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= least]
@@ -58,9 +58,9 @@ def _one(rule: Gate, table: Table, drops: Drops, params: Gates) -> dict[str, Any
     if not results:
         nothing = judge(rule, rule.slice, table, drops, params)
         few = f"no such slice has {least} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
-        return _told({**nothing, "words": f"{nothing['words']}; {few}"})
+        return _with_sentence({**nothing, "words": f"{nothing['words']}; {few}"})
     worst = max(results, key=lambda result: result["excess"])
-    return _told({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
+    return _with_sentence({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
 
 
 def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def _result(rule: Gate, part: str, about: Mapping[str, Any], excess: float, pass
     return {**same, **about, "passed": passed, "words": words, "excess": excess}
 
 
-def _told(result: dict[str, Any]) -> dict[str, Any]:
+def _with_sentence(result: dict[str, Any]) -> dict[str, Any]:
     """Return the result for gate.json: with its sentence, without the keys that served to find the worst slice."""
-    told = {key: value for key, value in result.items() if key not in ("words", "excess")}
+    fields = {key: value for key, value in result.items() if key not in ("words", "excess")}
     where = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
     text = f"{result['metric']} of {result['artifact']} on {where}: {_show(result['value'])} found, {result['words']}"
-    return {**told, "text": text}
+    return {**fields, "text": text}
 
 
 def _figure(table: Table, part: str, who: str, metric: str) -> float | None:
@@ -134,6 +134,6 @@ def drops_of(rules: Sequence[Gate], evidence: Evidence) -> Drops:
             if rule.max_drop_vs and rule.metric in OF_BUILDINGS and covers(rule, part)
         }
         if pairs and inside.any():
-            said = {name: one.take(inside) for name, one in evidence.everyone.items()}
-            drops[part] = resampled_drops(sorted(pairs), said, evidence.quadrant[inside], evidence.severity[inside])
+            answers = {name: judged.take(inside) for name, judged in evidence.everyone.items()}
+            drops[part] = resampled_drops(sorted(pairs), answers, evidence.quadrant[inside], evidence.severity[inside])
     return drops

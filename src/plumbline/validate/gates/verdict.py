@@ -27,10 +27,10 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
     Raises:
         InputError: it is of another format than 1 or 2.
     """
-    found = gate.get("format", 1)
-    if isinstance(found, bool) or found not in (1, FORMAT):
+    version = gate.get("format", 1)
+    if isinstance(version, bool) or version not in (1, FORMAT):
         raise InputError(
-            f"{path}: gate of format {found!r} found, 1 to {FORMAT} are known. Use the version of "
+            f"{path}: gate of format {version!r} found, 1 to {FORMAT} are known. Use the version of "
             "Plumbline that wrote it, or run `plumbline gate` again."
         )
 

@@ -52,17 +52,17 @@ def intervals(
         The figures' intervals, and those of the figures less the reference's; without those that cannot be told.
     """
     wanted = [(metric, name) for metric in OF_BUILDINGS for name in everyone]
-    found = resampled_figures(wanted, everyone, quadrant_true, severity_true)
-    own: Intervals = {name: {} for name in everyone}
+    resampled = resampled_figures(wanted, everyone, quadrant_true, severity_true)
+    of_each: Intervals = {name: {} for name in everyone}
     less: Intervals = {name: {} for name in everyone if name != reference}
-    for (metric, name), figures in found.items():
-        own[name] |= _told(metric, figures, (1 + SHARE) / 2)
-        if name != reference and (metric, reference) in found:
-            less[name] |= _told(metric, figures - found[metric, reference], SHARE)
-    return own, less
+    for (metric, name), figures in resampled.items():
+        of_each[name] |= _bounds(metric, figures, (1 + SHARE) / 2)
+        if name != reference and (metric, reference) in resampled:
+            less[name] |= _bounds(metric, figures - resampled[metric, reference], SHARE)
+    return of_each, less
 
 
-def _told(metric: str, values: Float, confidence: float) -> dict[str, Interval]:
+def _bounds(metric: str, values: Float, confidence: float) -> dict[str, Interval]:
     """Return both one-sided bounds; empty if too many resamples lack a figure, as for a gate."""
     low, high = 0 - upper_bound(-values, confidence), upper_bound(values, confidence)
     return {metric: Interval(low, high)} if np.isfinite((low, high)).all() else {}
@@ -110,7 +110,7 @@ def report_figures(
             one is known. reference: the contender from which differences are told.
     """
     everyone, quadrant, severity = evidence.everyone, evidence.quadrant, evidence.severity
-    own, less = intervals(everyone, quadrant, severity, reference)
+    of_each, less = intervals(everyone, quadrant, severity, reference)
     names = sorted(table["all"], key=(BASELINE, CHAMPION).__contains__)  # stable: artifacts first
     return {
         "contenders": names,
@@ -118,7 +118,7 @@ def report_figures(
         "confidence": SHARE,
         "metrics": {
             metric: {
-                name: _with_ends(table["all"][name][metric], own.get(name, {}).get(metric))
+                name: _with_ends(table["all"][name][metric], of_each.get(name, {}).get(metric))
                 for name in names
                 if metric in table["all"][name]
             }
@@ -171,24 +171,24 @@ def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:
 
 def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
     """Return confusions (rows are the truth), reliability, and accuracy against coverage, without NaN answers."""
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     if np.isfinite(judged.severity).all():
         categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
-        found["category"] = _confusion(category(severity), category(judged.severity), categories)
+        tables["category"] = _confusion(category(severity), category(judged.severity), categories)
     defined = quadrant >= 0
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        said, confidence = judged.probability[defined].argmax(1), judged.sure[defined]
-        true = judged.truth(quadrant)[defined]
-        right = said == true
-        found["quadrant"] = _confusion(true, said, 4)
-        found["reliability"] = confidence_bins(confidence, right, bins=10)
-        found["coverage"] = accuracy_by_coverage(confidence, right)
-    return found
+        chosen, confidence = judged.probability[defined].argmax(1), judged.sure[defined]
+        truth = judged.truth(quadrant)[defined]
+        right = chosen == truth
+        tables["quadrant"] = _confusion(truth, chosen, 4)
+        tables["reliability"] = confidence_bins(confidence, right, bins=10)
+        tables["coverage"] = accuracy_by_coverage(confidence, right)
+    return tables
 
 
-def _confusion(true: NDArray[np.integer], said: NDArray[np.integer], size: int) -> list[list[int]]:
+def _confusion(truth: NDArray[np.integer], chosen: NDArray[np.integer], size: int) -> list[list[int]]:
     counts = np.zeros((size, size), int)
-    np.add.at(counts, (np.asarray(true), np.asarray(said)), 1)
+    np.add.at(counts, (np.asarray(truth), np.asarray(chosen)), 1)
     return [[int(count) for count in row] for row in counts]
 
 
@@ -207,18 +207,18 @@ def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping
     Args:
         folder: is there. evidence: answers for B buildings. table: slice -> artifact -> figures. name: of the artifact.
     """
-    said = evidence.everyone[name]
+    judged = evidence.everyone[name]
     # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
-    defined = (evidence.quadrant >= 0) & np.isfinite(said.probability).all(1)
-    truth, chosen = said.truth(evidence.quadrant)[defined], said.probability[defined].argmax(1)
-    confidence, right = said.sure[defined], chosen == truth
-    severity, is_number = evidence.severity, np.isfinite(said.severity)
+    defined = (evidence.quadrant >= 0) & np.isfinite(judged.probability).all(1)
+    truth, chosen = judged.truth(evidence.quadrant)[defined], judged.probability[defined].argmax(1)
+    confidence, right = judged.sure[defined], chosen == truth
+    severity, is_number = evidence.severity, np.isfinite(judged.severity)
     tables: dict[str, Any] = {
-        "category_confusion": {"true": category(severity[is_number]), "said": category(said.severity[is_number])},
+        "category_confusion": {"true": category(severity[is_number]), "said": category(judged.severity[is_number])},
         "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[chosen]},
         "severity": {
             "true_permille": severity.round(4).astype(float),
-            "said_permille": said.severity.round(4).astype(float),
+            "said_permille": judged.severity.round(4).astype(float),
         },
         "reliability": confidence_bins(confidence, right, bins=10),
         "coverage": accuracy_by_coverage(confidence, right),

@@ -48,7 +48,9 @@ def report_page(content: Mapping[str, Any]) -> str:
 
 
 def _interval_chart(metric: str, by_name: Mapping[str, Any]) -> str:
-    estimates = [Estimate(name, one["value"], one.get("low"), one.get("high")) for name, one in by_name.items()]
+    estimates = [
+        Estimate(name, figure["value"], figure.get("low"), figure.get("high")) for name, figure in by_name.items()
+    ]
     return interval_chart(metric, estimates, paper="none")
 
 
@@ -69,11 +71,11 @@ def _slice_rows(content: Mapping[str, Any], metric: str) -> list[list[Any]]:
 
 def _confidence_charts(judged: Mapping[str, Any]) -> list[str]:
     """Draw how often quadrants of a confidence are right, and accuracy against coverage; nothing without any."""
-    told = {name: curves for name, curves in judged.items() if "reliability" in curves}
-    if not told:
+    drawn = {name: curves for name, curves in judged.items() if "reliability" in curves}
+    if not drawn:
         return []
     reliability, covered = (
-        [Line(name, [(row[x], row["accuracy"]) for row in curves[kind]]) for name, curves in told.items()]
+        [Line(name, [(row[x], row["accuracy"]) for row in curves[kind]]) for name, curves in drawn.items()]
         for kind, x in (("reliability", "confidence"), ("coverage", "coverage"))
     )
     title, y_label = "How often the quadrant is right", "quadrant accuracy"
