@@ -13,11 +13,10 @@ from plumbline.prepare.abstention import STATUSES
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import DTYPES, OPTIONAL
-from plumbline.serve.layers import REASON_GROUPS
+from plumbline.serve.layers import REASON_GROUPS, colour_limit
 from plumbline.serve.map import document as making
 from plumbline.serve.map import histories as chosen
-from plumbline.serve.map.content import MapPoints
-from plumbline.serve.map.document import as_json, make_document, velocity_limit
+from plumbline.serve.map.document import as_json, make_document
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, NORTH, house, town, track
 
@@ -201,9 +200,8 @@ def test_one_building_without_points_has_a_document(status: str) -> None:
 
 
 def test_the_ends_of_the_velocity_colours_are_those_of_most_points() -> None:
-    points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101, np.arange(101))
-    assert velocity_limit([points]) == 3
-    assert velocity_limit([]) == 2
+    assert colour_limit(np.append(np.linspace(-3, 3, 100), [-40.0, np.nan])) == 3
+    assert colour_limit(np.zeros(0)) == 2
 
 
 def test_a_city_on_both_sides_of_180_degrees_is_in_one_piece() -> None:
