@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.params import Prepare
 from plumbline.prepare.abstention import STATUSES
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.base_rate import DamageRate
@@ -164,30 +163,6 @@ def test_texts_name_version_period_share_and_counts() -> None:
     assert "All 300 points near the buildings can be shown." in said["footer"]
     share = "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.6 %)."
     assert f"Severities and probabilities are for a city like this: {share}" in said["footer"]
-
-
-def test_why_a_building_was_not_judged_is_said_in_words() -> None:
-    footprints = [house(0, 0), shapely.box(50, 0, 51, 20), shapely.box(100, 0, 500, 50), house(0, 50), house(0, 90)]
-    table = table_of(
-        geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=footprints, crs="EPSG:32633"),
-        ["ok", *["insufficient_points"] * 4],
-        [9, 3, 400, 0, 2],
-        [[0.25] * 4] * 5,
-        [0.1] * 5,
-        [0.1] * 5,
-        [2.0] * 5,
-        "1",
-    )
-    prepare = Prepare(min_side_m=3.0)
-    reason = np.array(["ok", "too_small", "too_large", "no_points", "unsure_where"], object)
-    features = made(table, reason=reason, prepare=prepare)["buildings"]["features"]
-    said = {one["properties"]["building_id"]: one["properties"] for one in features}
-    assert [said[name].get("reason_group") for name in "abcde"] == [None, "size", "size", "points", "unsure"]
-    assert [said[name]["reason"] for name in "bcde"] == reason[1:].tolist()
-    assert "shorter side is below 3 m" in said["b"]["why"]
-    assert "longer side is above 300 m" in said["c"]["why"]
-    assert said["d"]["why"] == "no usable point is on it"
-    assert "it may be damaged" in said["e"]["why"]
 
 
 @pytest.mark.parametrize("status", STATUSES)

@@ -132,16 +132,6 @@ def test_limits_that_are_possible_beside_category_0_are_explained(whole):
         assert (POSSIBLY in page["kind"]) == is_sound
 
 
-def test_a_missing_figure_against_neighbours_has_its_reason(answered, city, whole):
-    assert [one.means for one in whole[UNSEEN]["whole"] if one.name == "Against neighbours"] == [
-        "Its own settlement is not known."
-    ]
-    rows = list_order(answered).tolist()
-    full, without = (make_report(answered, city, own, "f", date(2024, 5, 1))["notes"] for own in (rows, rows[:1]))
-    assert "fewer than 3 buildings around it" in full[-1]
-    assert not without
-
-
 def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
     boxes = np.array([shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(7)], object)
     drawn = city_map(boxes, np.array([0.01, 0.02, 0.19, 0.49, 0.5, 0.95, np.nan]), range(7))[0]
