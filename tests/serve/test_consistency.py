@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.abstention import ABSTENTIONS, OK, UNSURE_WHERE
-from plumbline.serve.columns import LIST_ORDER, VERTICAL, format_share, has_answer
+from plumbline.serve.columns import LIST_ORDER, VERTICAL, format_permille, format_share, has_answer
 from plumbline.serve.map.content import description
 from plumbline.serve.map.document import make_document
 from plumbline.serve.report.listing import Listed, list_cells, sheet_cells
@@ -71,7 +71,8 @@ def test_one_building_has_one_answer_wherever_it_is_shown(table: geopandas.GeoDa
         if not is_answered:
             assert "Not judged" in panel
             continue
-        assert f"Severity {building.severity_permille:.2f} permille (90 % interval {building.severity_low:.2f}" in panel
+        severity, low = (format_permille(building[f"severity_{end}"]) for end in ("permille", "low"))
+        assert f"Severity {severity} permille (90 % interval {low}" in panel
         is_placed = building.p_damaged >= SURE_DAMAGE and building.reason == OK
         assert ("Quadrant " in panel) == is_placed
         facts = {fact.name: fact.value for fact in facts_of(building)}

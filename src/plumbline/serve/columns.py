@@ -6,6 +6,7 @@ The types of the table, the names and descriptions in a GeoPackage, the decimals
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -373,16 +374,18 @@ def format_share(share: float) -> str:
     return "< 1 %" if share < 0.01 else "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
-def round_strain(strain: float, decimals: int = PERMILLE_DECIMALS) -> float:
-    """Round a strain, permille; down where the nearest value is of the next category, as 0.4996 to 0.49."""
+def round_strain(
+    strain: float, decimals: int = PERMILLE_DECIMALS, bounds: Sequence[float] = CATEGORY_BOUNDS_PERMILLE
+) -> float:
+    """Round a strain, permille; down where the nearest value is the next of `bounds`, as 0.4996 to 0.49."""
     rounded = round(strain, decimals)
-    step = 10**-decimals if strain < rounded and rounded in CATEGORY_BOUNDS_PERMILLE else 0
+    step = 10**-decimals if strain < rounded and rounded in bounds else 0
     return round(rounded - step, decimals)
 
 
-def format_permille(strain: float) -> str:
+def format_permille(strain: float, bounds: Sequence[float] = CATEGORY_BOUNDS_PERMILLE) -> str:
     """Return a strain, permille, with its decimals, see `round_strain`."""
-    return f"{round_strain(strain):.{PERMILLE_DECIMALS}f}"
+    return f"{round_strain(strain, bounds=bounds):.{PERMILLE_DECIMALS}f}"
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,13 +1,10 @@
 """Misread heights are found, and damage is not taken for one."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from plumbline.serve.compare.levelled import Period
 from plumbline.serve.compare.misread import misread
-from plumbline.sources.levelling import Levelling
 
 DAYS = np.array(["2020-01-01", "2023-01-01"], "datetime64[D]")
 RING = np.array([(0, 0), (5, 0), (10, 0), (10, 6), (10, 12), (5, 12), (0, 12), (0, 6)], float)
@@ -48,28 +45,16 @@ def test_one_point_of_a_building_is_held_against_all():
     assert not found([900.0], RING[:1])
 
 
-@pytest.mark.parametrize("count", [4, 8])
-def test_a_corner_that_breaks_off_is_damage(count):
-    corner = RING if count == 8 else RING[::2]
-    assert not found(np.where(np.arange(count) == 0, -110.0, -5.0), corner)
-
-
-def test_points_on_one_line_or_without_a_place_are_taken():
-    assert not found([-5.0] * 6, np.column_stack([np.arange(6.0), np.zeros(6)]))
-    assert not found([-5.0] * 6, np.full((6, 2), np.nan))
-
-
-def test_the_message_has_both_heights():
-    change = np.array([-5.0, -35_900.0, -5.0])
-    heights = np.column_stack([np.full(3, 40_000.0), 40_000 + change])
-    nothing = np.full((3, 2), np.nan)
-    read = Levelling(
-        Path("l.csv"), np.array(["A", "B", "C"], object), np.array([""] * 3), RING[:3], DAYS, heights, nothing
-    )
-    (one,) = found(change, RING[[0, 2, 4]])
-    said = one.say(read, Period(*DAYS, change, change))
-    assert said == "point B changed by -35,900.0 mm, the others by -5.0 mm: its heights are 40,000.0 and 4,100.0 mm"
-
-
-def test_an_end_that_falls_with_several_points_is_damage():
-    assert not found(np.where(RING[:, 0] > 9, -400.0, -5.0))
+@pytest.mark.parametrize(
+    ("change", "xy"),
+    [
+        (np.where(np.arange(8) == 0, -110.0, -5.0), RING),
+        (np.where(np.arange(4) == 0, -110.0, -5.0), RING[::2]),
+        (np.where(RING[:, 0] > 9, -400.0, -5.0), RING),
+        (np.full(6, -5.0), np.column_stack([np.arange(6.0), np.zeros(6)])),
+        (np.full(6, -5.0), np.full((6, 2), np.nan)),
+    ],
+    ids=["a corner of 8 points", "a corner of 4 points", "an end", "on one line", "without a place"],
+)
+def test_what_breaks_off_is_damage_and_no_place_is_no_fault(change, xy):
+    assert not found(change, xy)

@@ -22,6 +22,7 @@ from plumbline.serve.explain import page as explain_page
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.run import FIGURES, PARTS, QUESTIONS
 from tests.browser import TEXTS, framed, in_browser
+from tests.serve.made import table_of
 
 RATE = DamageRate(0.031, 0.014, 0.066, True)
 ROUND = shapely.Point(0, 0).buffer(9)
@@ -156,34 +157,14 @@ EVIL = '<script>alert("1")</script>&\'x'
 def tables(count, category=2):
     """Buildings in a row with four scatterers each; the first is called by what a page must not take literally."""
     ids = [EVIL, *(f"b{i}" for i in range(1, count))]
-    footprints = geopandas.GeoDataFrame(
-        {"building_id": ids}, geometry=[shapely.box(30 * i, 0, 30 * i + 20, 10) for i in range(count)], crs="EPSG:3035"
-    )
-    buildings = pd.DataFrame(
-        {
-            "building_id": ids,
-            "status": "ok",
-            "reason": "ok",
-            "n_points": 4,
-            "quadrant": "NE",
-            "quadrant_confidence": 0.7,
-            "quadrants": "NE|NW",
-            "p_ne": 0.7,
-            "p_nw": 0.1,
-            "p_sw": 0.1,
-            "p_se": 0.1,
-            "severity_permille": np.arange(count) + 1.0,
-            "severity_low": 0.5,
-            "severity_high": 9.0,
-            "burland_category": category,
-            "p_damaged": 0.9 if category else 0.1,
-            "mechanism": None,
-            **dict.fromkeys(("begins", "begins_early", "begins_late")),
-            **dict.fromkeys(("severity_rate", "severity_rate_low", "severity_rate_high", "p_accelerating"), np.nan),
-            "model_version": "v1",
-            **{f"{question}_{part}": 0.01 for question in QUESTIONS for part in PARTS},
-        }
-    )
+    boxes = [shapely.box(30 * i, 0, 30 * i + 20, 10) for i in range(count)]
+    footprints = geopandas.GeoDataFrame({"building_id": ids}, geometry=boxes, crs="EPSG:3035")
+    severity = np.arange(count) + (1.0 if category == 2 else 0.6)
+    figures = [[0.7, 0.1, 0.1, 0.1]] * count, severity, [0.5] * count, [9.0] * count
+    table = table_of(footprints, ["ok"] * count, [4] * count, *figures, "v1", p_damaged=0.9)
+    names = [f"{question}_{part}" for question in QUESTIONS for part in PARTS]
+    attributions = pd.DataFrame(0.01, index=range(count), columns=names)
+    buildings = pd.concat([pd.DataFrame(table.drop(columns="geometry")), attributions], axis=1)
     scatterers = pd.DataFrame(dict.fromkeys(FIGURES, 1.0), index=range(4 * count))
     scatterers["building_id"], scatterers["point_id"], scatterers["track"] = np.repeat(ids, 4), EVIL, EVIL
     return buildings, footprints, scatterers

@@ -250,7 +250,6 @@ def test_nobody_judged_is_an_empty_table_and_a_reason(city, tmp_path, predicted)
         (["--building", "{near}x"], ["--building {near}x", "no such building_id", "{near}"]),
         (["--plan", "plan.png"], ["plan.png", "the plan is an HTML file"]),
         (["--output", "{package}/e.csv"], ["e.csv", "inside the model package"]),
-        (["--id-column", "gone"], ["column gone is missing", "building_id"]),
     ],
     ids=lambda value: value[0],
 )

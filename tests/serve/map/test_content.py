@@ -69,30 +69,19 @@ def test_points_of_another_crs_land_in_the_map() -> None:
 
 
 def test_descriptions() -> None:
-    table = table_of(
-        geopandas.GeoDataFrame({"building_id": list("abc<")}, geometry=[house(0, 0)] * 4, crs="EPSG:32633"),
-        ["ok", "ok", *STATUSES[1:]],
-        [14, 1200, 1, 30],
-        [[0.15, 0.1, 0.05, 0.7]] * 4,
-        [1.84, 0.3, 0, 0],
-        [1.1, 0.2, 0, 0],
-        [2.94, 0.4, 0, 0],
-        "1",
-        [0.93, 0.31, 0, 0],
-        [[0.05, 0.9, 0.05, 0, 0, 0]] * 4,
+    """With the name of the category and the number of points; see also `test_consistency`."""
+    buildings = geopandas.GeoDataFrame({"building_id": ["a", "<"]}, geometry=[house(0, 0)] * 2, crs="EPSG:32633")
+    figures = [[0.15, 0.1, 0.05, 0.7]] * 2, [1.84, 0], [1.1, 0], [2.94, 0], "1", [0.93, 0]
+    mechanism = [[0.05, 0.9, 0.05, 0, 0, 0]] * 2
+    table = table_of(buildings, ["ok", STATUSES[1]], [1400, 1], *figures, mechanism)
+    judged, abstained = (
+        re.findall("<div>(.*?)</div>", description(row, why))
+        for row, why in zip(table.itertuples(), ["", "1 < 2"], strict=True)
     )
-    said = [
-        re.findall("<div>(.*?)</div>", description(row, said))
-        for row, said in zip(table.itertuples(), ["", "", "no point", "1 < 2"], strict=True)
-    ]
     severity = "Severity 1.84 permille (90 % interval 1.10 to 2.94)"
     where = ["Quadrant NE or SE", "Fails like: end"]
-    assert said[0] == ["<b>a</b>", "Damaged with 93 %", "Category 3, moderate", severity, *where, "14 points"]
-    sound = ["Damaged with 31 %", "Category 0, negligible", "Severity 0.30 permille (90 % interval 0.20 to 0.40)"]
-    assert said[1] == ["<b>b</b>", *sound, "1,200 points"]
-    assert said[2] == ["<b>c</b>", "Damaged with &lt; 1 %", "Not judged: no point", "1 point"]
-    assert said[3][0] == "<b>&lt;</b>"
-    assert "Not judged: 1 &lt; 2" in said[3]
+    assert judged == ["<b>a</b>", "Damaged with 93 %", "Category 3, moderate", severity, *where, "1,400 points"]
+    assert abstained == ["<b>&lt;</b>", "Damaged with &lt; 1 %", "Not judged: 1 &lt; 2", "1 point"]
 
 
 def test_directions_are_given_against_true_north() -> None:

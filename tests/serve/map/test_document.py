@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.params import Prepare
 from plumbline.prepare.abstention import STATUSES
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import DTYPES, OPTIONAL
-from plumbline.serve.layers import REASON_GROUPS
+from plumbline.serve.layers import REASON_GROUPS, colour_limit
 from plumbline.serve.map import document as making
 from plumbline.serve.map import histories as chosen
-from plumbline.serve.map.content import MapPoints
-from plumbline.serve.map.document import as_json, make_document, velocity_limit
+from plumbline.serve.map.document import as_json, make_document
 from tests.serve.made import judged_of, table_of
 from tests.serve.map.town import EAST, EPOCHS, NORTH, house, town, track
 
@@ -167,30 +165,6 @@ def test_texts_name_version_period_share_and_counts() -> None:
     assert f"Severities and probabilities are for a city like this: {share}" in said["footer"]
 
 
-def test_why_a_building_was_not_judged_is_said_in_words() -> None:
-    footprints = [house(0, 0), shapely.box(50, 0, 51, 20), shapely.box(100, 0, 500, 50), house(0, 50), house(0, 90)]
-    table = table_of(
-        geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=footprints, crs="EPSG:32633"),
-        ["ok", *["insufficient_points"] * 4],
-        [9, 3, 400, 0, 2],
-        [[0.25] * 4] * 5,
-        [0.1] * 5,
-        [0.1] * 5,
-        [2.0] * 5,
-        "1",
-    )
-    prepare = Prepare(min_side_m=3.0)
-    reason = np.array(["ok", "too_small", "too_large", "no_points", "unsure_where"], object)
-    features = made(table, reason=reason, prepare=prepare)["buildings"]["features"]
-    said = {one["properties"]["building_id"]: one["properties"] for one in features}
-    assert [said[name].get("reason_group") for name in "abcde"] == [None, "size", "size", "points", "unsure"]
-    assert [said[name]["reason"] for name in "bcde"] == reason[1:].tolist()
-    assert "shorter side is below 3 m" in said["b"]["why"]
-    assert "longer side is above 300 m" in said["c"]["why"]
-    assert said["d"]["why"] == "no usable point is on it"
-    assert "it may be damaged" in said["e"]["why"]
-
-
 @pytest.mark.parametrize("status", STATUSES)
 def test_one_building_without_points_has_a_document(status: str) -> None:
     one = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[house(12.5, 41.9)], crs="EPSG:32633")
@@ -201,9 +175,8 @@ def test_one_building_without_points_has_a_document(status: str) -> None:
 
 
 def test_the_ends_of_the_velocity_colours_are_those_of_most_points() -> None:
-    points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101, np.arange(101))
-    assert velocity_limit([points]) == 3
-    assert velocity_limit([]) == 2
+    assert colour_limit(np.append(np.linspace(-3, 3, 100), [-40.0, np.nan])) == 3
+    assert colour_limit(np.zeros(0)) == 2
 
 
 def test_a_city_on_both_sides_of_180_degrees_is_in_one_piece() -> None:

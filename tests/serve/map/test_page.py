@@ -82,26 +82,22 @@ def test_its_policy_allows_its_own_script_and_no_network(page: Path) -> None:
     assert "'self'" not in policy
 
 
-def test_the_page_of_the_service_may_ask_its_own_server_alone(small: Path) -> None:
-    policy = Tags(page_html()).policy()
-    assert "connect-src data: blob: 'self';" in policy
-    assert "http" not in policy
-    assert 'id="document"' not in page_html()
-
-
 @pytest.mark.parametrize(
-    ("basemap", "host"),
+    ("document", "allowed"),
     [
-        ("https://tiles.example.org:8443/{z}/{x}/{y}.png", " https://tiles.example.org:8443;"),
-        ("javascript:alert(1)", " blob:;"),
-        ("https://a.example; script-src *", " blob:;"),
-        (None, " blob:;"),
+        (None, " 'self'"),  # the page of the service asks its own server alone
+        ({"basemap": "https://tiles.example.org:8443/{z}/{x}/{y}.png"}, " https://tiles.example.org:8443"),
+        ({"basemap": "javascript:alert(1)"}, ""),
+        ({"basemap": "https://a.example; script-src *"}, ""),
+        ({"basemap": None}, ""),
     ],
 )
-def test_a_base_map_is_allowed_by_its_host(small: Path, basemap: str | None, host: str) -> None:
-    policy = Tags(page_html({"title": "t", "basemap": basemap})).policy()
-    assert f"connect-src data: blob:{host.removeprefix(' blob:')}" in policy
-    assert policy.count("script-src") == 1
+def test_a_base_map_is_allowed_by_its_host(small: Path, document: dict[str, object] | None, allowed: str) -> None:
+    page = page_html(document)
+    policy = Tags(page).policy()
+    assert f"connect-src data: blob:{allowed};" in policy
+    assert (policy.count("script-src"), policy.count("http")) == (1, 2 * allowed.count("http"))
+    assert ('id="document"' in page) == (document is not None)
 
 
 def test_nothing_ends_a_script_before_its_end(small: Path) -> None:

@@ -103,15 +103,6 @@ def test_where_no_more_is_damaged_a_cause_changes_nothing(reach_m, caplog):
     assert f"the {told.judged_buildings} judged buildings within {told.reach_m:g} m" in caplog.text
 
 
-def test_few_buildings_tell_nothing(caplog):
-    place, _, odds = town(3000)
-    well = Cause("well", shapely.Point(SIDE_M / 2, 0), 1.0)
-    with caplog.at_level("INFO", "plumbline"):
-        found = by_cause([well], place, odds)
-    assert len(np.unique(found.rate)) == 1
-    assert "well: no judged building is within 1 m" in caplog.text
-
-
 def test_a_building_belongs_to_the_nearest_cause_that_reaches_it():
     place = np.column_stack([np.repeat([0.0, 40.0, 500.0], 60), np.tile(np.linspace(0, 1, 60), 3)])
     odds = np.where(np.arange(180) % 60 < np.repeat([30, 20, 0], 60), 1e8, 1e-8)

@@ -78,15 +78,6 @@ def test_readers_of_the_first_layer_still_find_the_predictions(tmp_path):
         assert len(geopandas.read_file(path)) == len(written)
 
 
-def test_gdal_reads_the_styles_without_complaint(tmp_path):
-    path = tmp_path / "out.gpkg"
-    write_predictions(table(), path)
-    with warnings.catch_warnings(action="error"):
-        styles = pyogrio.read_dataframe(path, layer="layer_styles")
-    assert styles["f_table_name"].tolist() == ["predictions"]
-    assert bool(styles["useAsDefault"].iloc[0])
-
-
 def test_our_own_file_may_be_written_again_and_another_with_such_layers_not(tmp_path):
     path = tmp_path / "out.gpkg"
     written = table()

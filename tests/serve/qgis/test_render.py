@@ -117,21 +117,30 @@ def drawn(tmp_path_factory):
     return table, dict(zip(("scatterers", "not_judged", "predictions", "field"), render(folder, *sources), strict=True))
 
 
-def test_buildings_have_the_colours_of_their_probabilities_and_hatches_where_not_judged(drawn):
-    colours = drawn[1]["predictions"]["colours"]
-    for p_damaged in (0.25, 0.9):
-        assert colours.get(probability_colour(p_damaged), 0) > 300, p_damaged
-    # Lines on the colour: an area of four houses, of which the lines are a part.
-    assert 300 < colours[GREY] < 5000
-    assert drawn[1]["predictions"]["renderer"] == "RuleRenderer"
-    legend = [*PROBABILITY_NAMES, *(said[0] for said in NOT_JUDGED.values())]
-    assert drawn[1]["predictions"]["legend"] == [*legend, UNSURE_LABEL, QUADRANT_LABEL]
+OF_PREDICTIONS = [*PROBABILITY_NAMES, *(said[0] for said in NOT_JUDGED.values()), UNSURE_LABEL, QUADRANT_LABEL]
+
+
+@pytest.mark.parametrize(
+    ("layer", "renderer", "colours", "least", "legend"),
+    [
+        ("predictions", "RuleRenderer", list(map(probability_colour, (0.25, 0.9))), 300, OF_PREDICTIONS),
+        ("not_judged", "RuleRenderer", [ORANGE, GREY], 50, [label for label, _ in REASON_GROUPS.values()]),
+        ("scatterers", "graduatedSymbol", DIVERGING, 20, None),
+    ],
+)
+def test_each_layer_has_its_colours_and_its_legend(drawn, layer, renderer, colours, least, legend):
+    said = drawn[1][layer]
+    assert said["renderer"] == renderer
+    for colour in colours:
+        assert said["colours"].get(colour, 0) > least, colour
+    assert legend in (None, said["legend"])
 
 
 def test_the_quadrants_of_damaged_buildings_are_dark(drawn):
     """Black with 60 % of opacity over the colour of their probability."""
     table, said = drawn
     assert ((table["status"] == "ok") & (table["p_damaged"] > 0.5)).any()
+    assert 300 < said["predictions"]["colours"][GREY] < 5000  # lines on the colour of four houses
     wanted = 0.4 * np.array([int(probability_colour(0.9)[place : place + 2], 16) for place in (1, 3, 5)])
     found = sum(
         count
@@ -178,6 +187,8 @@ def test_every_field_has_an_alias_and_the_sld_is_read_too(drawn, layer):
     said = drawn[1][layer]
     assert all(said["fields"].values()), said["fields"]
     assert said["sld"]["read"], said["sld"]["message"]
+    if layer == "scatterers":
+        assert said["fields"]["D20200101"] == "Displacement 2020-01-01 (mm)"
     assert len(said["sld"]["legend"]) >= len(said["legend"]) - 1  # its quadrant is a label, which has no symbol
 
 
@@ -191,24 +202,10 @@ def test_map_tips_say_the_judgement_its_interval_or_why_there_is_none(drawn):
     assert "Not judged: its points are too few" in tips["b10"] + tips["b11"]
     assert "unlike anything the model was trained on" in tips["b12"] + tips["b13"]
     assert all("12 points" in tip for tip in tips.values())
-
-
-def test_what_may_be_damaged_is_orange_and_says_so(drawn):
-    said = drawn[1]["not_judged"]
-    assert said["colours"][ORANGE] > 50
-    assert said["colours"][GREY] > 50
-    assert said["legend"] == [label for label, _ in REASON_GROUPS.values()]
-    assert set(said["tips"]) == {"b10", "b11", "b12", "b13"}
-    assert "<b>b10</b><br>Not judged: it may be damaged" in said["tips"]["b10"]
-    assert "12 points" in said["tips"]["b10"]
-
-
-def test_scatterers_have_the_colours_of_their_velocities(drawn):
-    said = drawn[1]["scatterers"]
-    assert said["renderer"] == "graduatedSymbol"
-    for colour in DIVERGING:
-        assert said["colours"].get(colour, 0) > 20, colour
-    assert said["fields"]["D20200101"] == "Displacement 2020-01-01 (mm)"
+    left = drawn[1]["not_judged"]["tips"]
+    assert set(left) == {"b10", "b11", "b12", "b13"}
+    assert "<b>b10</b><br>Not judged: it may be damaged" in left["b10"]
+    assert "12 points" in left["b10"]
 
 
 def test_a_field_has_its_colours_about_zero(drawn):

@@ -21,6 +21,7 @@ from plumbline.serve.qgis.styles import (
     SHOWS_QUADRANT,
     STRAIN,
     UNSURE_LABEL,
+    Hatching,
     areas_style,
     causes_style,
     field_style,
@@ -74,21 +75,6 @@ def test_every_symbol_of_the_legend_is_there_once(layer, style):
     assert named == [line.get("label") for line in lines]
 
 
-def test_every_field_has_an_alias():
-    found = {one.get("field"): one.get("name") for one in parsed(predictions_style("p").qml).iter("alias")}
-    assert set(found) == {"fid", *COLUMNS} - {"geometry"}
-    assert all(found.values())
-    assert found["severity_permille"] == "Severity (permille)"
-    found = {one.get("field"): one.get("name") for one in parsed(scatterers_style("s", 2, EPOCHS).qml).iter("alias")}
-    assert list(found) == [*SCATTERER_ALIASES, *EPOCHS]
-    assert found["D20200103"] == "Displacement 2020-01-03 (mm)"
-    assert found["velocity"].endswith("(mm/yr)")
-    found = [one.get("field") for one in parsed(areas_style("a", 2).qml).iter("alias")]
-    assert set(found) == {"fid", *AREAS} - {"geometry"}
-    found = [one.get("field") for one in parsed(causes_style("c").qml).iter("alias")]
-    assert set(found) == {"fid", *FoundCause._fields} - {"geometry"}
-
-
 def test_causes_of_all_kinds_have_one_style():
     """With the code of one geometry, QGIS would refuse it for the others."""
     root = parsed(causes_style("causes").qml)
@@ -119,30 +105,50 @@ def test_a_map_tip_has_the_decimals_of_the_report_and_a_quadrant_by_the_rule_of_
     assert "'&lt; 1'" in tip
 
 
-def test_what_is_not_judged_is_hatched_grey_and_each_status_otherwise():
+OF_PREDICTIONS = [
+    Hatching("b_diagonal", "slash", GREY),
+    Hatching("diagonal_x", "x", GREY),
+    Hatching("f_diagonal", "backslash", ORANGE),
+]
+
+
+@pytest.mark.parametrize(
+    ("style", "first", "hatchings"),
+    [(predictions_style("p"), 6, OF_PREDICTIONS), (unjudged(), 0, list(HATCHINGS.values()))],
+    ids=["predictions", "not_judged"],
+)
+def test_what_is_not_judged_is_hatched_by_status_or_reason(style, first, hatchings):
+    symbols = list(parsed(style.qml).find("renderer-v2/symbols"))[first : first + len(hatchings)]
+    shapes = [one.text for one in parsed(style.sld).iterfind(".//se:WellKnownName", SLD)]
+    looks = [(option(one, "style")[-1], option(one, "color")[-1]) for one in symbols]
+    assert looks == [(one.brush, qml.rgba(one.colour)) for one in hatchings]
+    assert shapes == [one.shape for one in hatchings]
+
+
+def test_who_is_not_judged_is_told_by_status_and_reason():
+    """One that is unsure where has the colour of its probability, and orange lines."""
     assert tuple(NOT_JUDGED) == STATUSES[1:]
-    symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))[6:8]
-    brushes = [option(one, "style")[-1] for one in symbols]
-    assert brushes == ["b_diagonal", "diagonal_x"]
-    assert all(option(one, "color")[-1] == qml.rgba(GREY) for one in symbols)
-    shapes = [one.text for one in parsed(predictions_style("p").sld).iterfind(".//se:WellKnownName", SLD)]
-    assert shapes == ["slash", "x", "backslash"]
+    rules = {rule.get("label"): rule.get("filter") for rule in parsed(predictions_style("p").qml).iter("rule")}
+    assert rules[UNSURE_LABEL] == f"\"reason\" = '{UNSURE_WHERE}'"
+    assert "IS NULL" in rules[NOT_JUDGED["insufficient_points"][0]]
 
 
-def test_a_building_that_is_unsure_where_has_the_colour_of_its_probability_and_orange_lines():
-    rules = {rule.get("label"): rule for rule in parsed(predictions_style("p").qml).iter("rule")}
-    assert rules[UNSURE_LABEL].get("filter") == f"\"reason\" = '{UNSURE_WHERE}'"
-    assert "IS NULL" in rules[NOT_JUDGED["insufficient_points"][0]].get("filter")
-    symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))
-    assert option(symbols[8], "color") == [qml.rgba(ORANGE)]
-
-
-def test_each_group_of_reasons_has_a_hatching():
-    symbols = list(parsed(unjudged().qml).find("renderer-v2/symbols"))
-    assert [option(one, "style")[-1] for one in symbols] == [one.brush for one in HATCHINGS.values()]
-    assert [option(one, "color")[-1] for one in symbols] == [qml.rgba(one.colour) for one in HATCHINGS.values()]
-    shapes = [one.text for one in parsed(unjudged().sld).iterfind(".//se:WellKnownName", SLD)]
-    assert shapes == [one.shape for one in HATCHINGS.values()]
+@pytest.mark.parametrize(
+    ("style", "fields"),
+    [
+        (predictions_style("p"), {"fid", *COLUMNS} - {"geometry"}),
+        (scatterers_style("s", 2, EPOCHS), {*SCATTERER_ALIASES, *EPOCHS}),
+        (areas_style("a", 2), {"fid", *AREAS} - {"geometry"}),
+        (causes_style("c"), {"fid", *FoundCause._fields} - {"geometry"}),
+    ],
+    ids=["predictions", "scatterers", "areas", "causes"],
+)
+def test_every_field_has_an_alias_with_its_unit(style, fields):
+    aliases = {one.get("field"): one.get("name") for one in parsed(style.qml).iter("alias")}
+    assert set(aliases) == fields
+    assert all(aliases.values())
+    units = {"severity_permille": "permille", "D20200103": "mm", "velocity": "mm/yr"}
+    assert all(aliases[name].endswith(f"({unit})") for name, unit in units.items() if name in aliases)
 
 
 def test_the_ranges_of_velocity_leave_none_out_and_are_alike_about_zero():

@@ -1,13 +1,14 @@
 """Published limits: what is above them, and for which buildings they are."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import principal_tensile_strain
-from plumbline.serve.report.limits import SOURCES, VERDICTS, Found, applies, distortion, kinds_of, verdict
+from plumbline.serve.report.limits import SOURCES, VERDICTS, Found, applies, distortion, kinds_of, limit_rows, verdict
 
 STRAIN = st.floats(0, 20)
 
@@ -19,6 +20,14 @@ def test_a_verdict_counts_what_of_the_interval_is_above(bounds, limit):
     assert (said == "exceeded") == (low >= limit)
     assert (said == "below") == (high < limit)
     assert (said in VERDICTS[2:]) == (value >= limit)
+
+
+@pytest.mark.parametrize(("severity", "shown"), [(0.4996, "0.49"), (0.5, "0.50"), (1.6699, "1.66")])
+def test_a_strain_below_a_limit_is_not_shown_as_the_limit(severity, shown):
+    figures = dict.fromkeys(("severity_permille", "severity_low", "severity_high"), severity)
+    building = SimpleNamespace(reason="ok", **figures, tilt_mm_m=math.nan, tilt_std_mm_m=math.nan)
+    _, son_and_cording, *_ = limit_rows(building, {})
+    assert son_and_cording["found"] == f"{shown} ({shown} to {shown})"
 
 
 def test_what_is_not_known_has_no_verdict():
@@ -60,6 +69,6 @@ KINDS = [
 @pytest.mark.parametrize(("attributes", "kinds"), KINDS, ids=str)
 def test_attributes_tell_the_kind_of_a_building(attributes, kinds):
     found = kinds_of(attributes)
-    assert {name: told.holds for name, told in found.items()} == kinds
+    assert {name: holds for name, (holds, _) in found.items()} == kinds
     for limits in SOURCES:
         assert applies(limits, found) == kinds.get(limits.made_for, True)

@@ -8,7 +8,7 @@ definition of severity on the triangles between the points, of the vertical alon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
@@ -47,18 +47,6 @@ class Period(NamedTuple):
     """(P,) mm."""
 
 
-class Bending(NamedTuple):
-    """The definition of severity on levels."""
-
-    severity: float
-    """permille."""
-    severity_std: float
-    quadrant: str
-    accepted: str
-    spacing: float
-    """Mean distance from a point to the next, m: what bends between two points is not seen."""
-
-
 class House(NamedTuple):
     """What levelling says of a building; NaN where its points do not tell."""
 
@@ -75,11 +63,12 @@ class House(NamedTuple):
     covariance: Array
     """(2, 2) of it."""
     severity: float = np.nan
-    """See `Bending`."""
+    """permille, by the definition of severity on levels."""
     severity_std: float = np.nan
     quadrant: str = ""
     accepted: str = ""
     spacing: float = np.nan
+    """Mean distance from a point to the next, m: what bends between two points is not seen."""
 
 
 def common_period(read: Levelling, first: np.datetime64, last: np.datetime64, std_mm: float) -> Period:
@@ -134,7 +123,7 @@ def houses_of(period: Period, row: NDArray[np.intp], xy: Array, footprints: geop
     if bent:
         parts = [(xy[owned[number]], period.change[owned[number]], period.std[owned[number]]) for number in bent]
         for number, one in zip(bent, bending(shapes[rows[bent]], parts), strict=True):
-            found[number] = found[number]._replace(**one._asdict())
+            found[number] = found[number]._replace(**one)
     return found
 
 
@@ -168,8 +157,8 @@ def _spread(design: Array, change: Array, std: Array) -> float:
     return float(np.sqrt(variance) * stdtrit(freedom + COUNTS, 0.95) / ndtri(0.95))
 
 
-def bending(shapes: NDArray[np.object_], parts: Sequence[tuple[Array, Array, Array]]) -> list[Bending]:
-    """Return severity, its standard error by levelling, and quadrants of K buildings.
+def bending(shapes: NDArray[np.object_], parts: Sequence[tuple[Array, Array, Array]]) -> list[dict[str, Any]]:
+    """Return the fields of a `House` from `severity` on, of K buildings.
 
     Args:
         shapes: (K,) footprints. parts: of each its points (n, 2) in their CRS, and (n,) changes and errors, mm.
@@ -185,7 +174,13 @@ def bending(shapes: NDArray[np.object_], parts: Sequence[tuple[Array, Array, Arr
     spacing = [float(cKDTree(xy).query(xy, 2)[0][:, 1].mean()) for xy, _, _ in parts]
     which = zip(found.severity_permille, np.sqrt(variance), found.quadrant, found.accepted, spacing, strict=True)
     return [
-        Bending(float(one), float(std), QUADRANTS[int(code)], join_quadrants(own), apart)
+        {
+            "severity": float(one),
+            "severity_std": float(std),
+            "quadrant": QUADRANTS[int(code)],
+            "accepted": join_quadrants(own),
+            "spacing": apart,
+        }
         for one, std, code, own, apart in which
     ]
 

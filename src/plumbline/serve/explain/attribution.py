@@ -49,7 +49,7 @@ def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
     done = 0
     moved = [Moved(np.zeros(rows), np.zeros((buildings, len(GEOMETRY))), np.zeros(buildings)) for _ in range(2)]
     for index in batches(sequences.length, CELLS, "fill"):
-        inputs = _inputs(sequences, index)
+        inputs = {name: torch.from_numpy(values) for name, values in sequences.pad(index).items()}
         mask = inputs["mask"].numpy()
         # Row by row, the mask holds the scatterers of one building after another.
         own = np.concatenate([np.arange(*sequences.offsets[[i, i + 1]]) for i in index])
@@ -62,7 +62,3 @@ def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
         done += len(index)
         log.info("%d of %d buildings", done, buildings)
     return Reasons(attention, *moved)
-
-
-def _inputs(sequences: Sequences, index: NDArray[np.intp]) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(values) for name, values in sequences.pad(index).items()}

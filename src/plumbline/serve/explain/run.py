@@ -24,7 +24,7 @@ from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.columns import ANSWERED_REASONS, has_answer
-from plumbline.serve.explain.attribution import Moved, Reasons, reasons
+from plumbline.serve.explain.attribution import Reasons, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.judgement import Judged, say_damaged
 from plumbline.serve.options import rows_named
@@ -36,37 +36,21 @@ from plumbline.sources.points.track import Track
 Float = NDArray[np.floating[Any]]
 
 
-class ProductPoints(NamedTuple):
-    """Product points of the N rows of sequences."""
+def product_points(prepared: Prepared, place: NDArray[np.intp], tracks: Sequence[Track]) -> pd.DataFrame:
+    """Return the points of all N rows of the sequences `place`, from the tracks that were prepared.
 
-    point_id: NDArray[np.object_]
-    """(N,) as in the product."""
-    track: NDArray[np.object_]
-    """(N,) name."""
-    easting: Float
-    """(N,) m."""
-    northing: Float
-    """(N,) m."""
-    height: Float
-    """(N,) m, as in the product."""
-
-
-def product_points(prepared: Prepared, place: NDArray[np.intp], tracks: Sequence[Track]) -> ProductPoints:
-    """Return the points of all rows of the sequences `place`, from the tracks that were prepared."""
+    Returns:
+        (N,) `point_id` and `height` (m) as in the product, name of the `track`, `easting` and `northing` (m).
+    """
     wanted = np.isin(np.repeat(np.arange(len(prepared.sequences)), prepared.sequences.length), place)
     number, row = prepared.track[wanted], prepared.point[wanted]
-
-    def of_point(values: Sequence[NDArray[Any]], kind: Any) -> NDArray[Any]:
-        found = np.zeros(len(row), kind)
-        for index, own in enumerate(values):
-            found[number == index] = own[row[number == index]]
-        return found
-
-    return ProductPoints(
-        of_point([track.point_id for track in tracks], object),
-        np.array([track.name for track in tracks], object)[number],
-        *(of_point([getattr(track, name) for track in tracks], float) for name in ("easting", "northing", "height")),
-    )
+    parts = []
+    for index, track in enumerate(tracks):
+        own = np.flatnonzero(number == index)
+        names = ("point_id", "easting", "northing", "height")
+        columns = {name: getattr(track, name)[row[own]] for name in names}
+        parts.append(pd.DataFrame({**columns, "track": track.name}, index=own))
+    return pd.concat(parts).sort_index()
 
 
 QUESTIONS = ("quadrant", "severity")
@@ -87,7 +71,7 @@ PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETR
 """Of each question: what is explained, then what adds up to it."""
 
 
-def scatterer_table(sequences: Sequences, points: ProductPoints, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
+def scatterer_table(sequences: Sequences, points: pd.DataFrame, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
     """Return a table with one row per scatterer of `sequences`, in their order, at the place of its point.
 
     Args:
@@ -102,15 +86,15 @@ def scatterer_table(sequences: Sequences, points: ProductPoints, found: Reasons,
 
     values = {
         "building_id": np.repeat(sequences.building_id.astype(object), sequences.length),
-        **points._asdict(),
+        **{name: points[name].to_numpy() for name in points},
         **{name: column(name) for name in ("x", "y", "differential_displacement", "differential_displacement_se")},
         "attention_share": found.attention,
         "quadrant_attribution": found.quadrant.by_scatterer,
         "severity_attribution": found.severity.by_scatterer,
     }
-    frame = pd.DataFrame({name: values[name] for name in (*TEXTS, *FIGURES)})
-    place = shapely.points(points.easting, points.northing)
-    return geopandas.GeoDataFrame(_typed(frame), geometry=place, crs=crs)
+    types = {**dict.fromkeys(TEXTS, "str"), **dict.fromkeys(FIGURES, "float64")}
+    frame = pd.DataFrame({name: values[name] for name in types}).astype(types)
+    return geopandas.GeoDataFrame(frame, geometry=shapely.points(points["easting"], points["northing"]), crs=crs)
 
 
 def building_table(judged: pd.DataFrame, sequences: Sequences, found: Reasons) -> pd.DataFrame:
@@ -121,20 +105,12 @@ def building_table(judged: pd.DataFrame, sequences: Sequences, found: Reasons) -
         sequences: the B buildings that were explained. found: what moved the answers to them.
     """
     parts: dict[str, NDArray[np.float64]] = {}
+    owner = np.repeat(np.arange(len(sequences)), sequences.length)
     for question, moved in zip(QUESTIONS, (found.quadrant, found.severity), strict=True):
-        columns = [moved.difference, _sums(moved, sequences), *moved.by_geometry.T]
+        by_scatterers = np.bincount(owner, moved.by_scatterer, len(sequences)).astype(float)
+        columns = [moved.difference, by_scatterers, *moved.by_geometry.T]
         parts |= {f"{question}_{part}": values for part, values in zip(PARTS, columns, strict=True)}
     return judged.join(pd.DataFrame(parts, index=sequences.building_id.astype(object)), on="building_id")
-
-
-def _sums(moved: Moved, sequences: Sequences) -> NDArray[np.float64]:
-    """Return (B,) the summed attribution of all scatterers of each building."""
-    owner = np.repeat(np.arange(len(sequences)), sequences.length)
-    return np.asarray(np.bincount(owner, moved.by_scatterer, len(sequences)), float)
-
-
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.astype({**dict.fromkeys(TEXTS, "str"), **dict.fromkeys(FIGURES, "float64")})
 
 
 def buildings_path(output: Path) -> Path | None:

@@ -30,7 +30,7 @@ from plumbline.serve.columns import (
     round_strain,
 )
 from plumbline.serve.judgement import Judged
-from plumbline.serve.layers import REASON_GROUPS
+from plumbline.serve.layers import REASON_GROUPS, colour_limit
 from plumbline.serve.map.content import (
     WGS84,
     MapPoints,
@@ -107,7 +107,7 @@ def make_document(
         "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
         "buildings": _buildings(shown),
         "points": _points(points, shown.crs),
-        "velocity_limit": velocity_limit(points),
+        "velocity_limit": colour_limit(np.concatenate([np.zeros(0), *(part.velocity for part in points)])),
         "histories": histories(
             shown,
             tracks,
@@ -208,13 +208,6 @@ def _points(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
             }
         )
     return entries
-
-
-def velocity_limit(points: Sequence[MapPoints]) -> float:
-    """Choose the velocity, mm/yr, at which the points' colours end: 98 % of the points are slower."""
-    speeds = np.concatenate([np.zeros(0), *(np.abs(part.velocity) for part in points)])
-    speeds = speeds[np.isfinite(speeds)]
-    return max(2.0, float(np.ceil(np.percentile(speeds, 98)))) if len(speeds) else 2.0
 
 
 def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:

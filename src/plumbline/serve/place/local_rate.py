@@ -89,8 +89,6 @@ class Shares(NamedTuple):
     """(B,)"""
     gain: float
     """In log likelihood over the shares that hold without neighbours; below `LEAST_GAIN`, `rate` holds those."""
-    neighbours: int
-    firmness: float
 
 
 def shares_by_place(odds: Array, place: Array, rate: Array, most: float) -> Shares:
@@ -102,7 +100,7 @@ def shares_by_place(odds: Array, place: Array, rate: Array, most: float) -> Shar
         rate: (B,) share that holds without neighbours.
         most: no share is larger.
     """
-    best = Shares(rate, 0.0, 0, 0.0)
+    best = Shares(rate, 0.0)
     if len(odds) <= NEIGHBOURS[0]:
         return best
     before = np.log1p(rate * (odds - 1))
@@ -112,18 +110,18 @@ def shares_by_place(odds: Array, place: Array, rate: Array, most: float) -> Shar
     likelihood = np.log1p(tried * (odds[:, None] - 1))
     held = rate[:, None] * np.log(tried) + (1 - rate)[:, None] * np.log1p(-tried)
     rows = np.arange(len(odds))
-    for number, kernel in _kernels(place):
+    for kernel in _kernels(place):
         of_others = kernel @ likelihood
         for firmness in FIRMNESS:
             found = tried[rows, (of_others + firmness * held).argmax(axis=1)]
             gain = float((np.log1p(found * (odds - 1)) - before).sum())
             if gain > best.gain:
-                best = Shares(found, gain, number, firmness)
+                best = Shares(found, gain)
     return best if best.gain >= LEAST_GAIN else best._replace(rate=rate)
 
 
-def _kernels(place: Array) -> Iterator[tuple[int, csr_matrix]]:
-    """Yield numbers of neighbours, and the weights (B, B) that they have; a building has none for itself."""
+def _kernels(place: Array) -> Iterator[csr_matrix]:
+    """Yield the weights (B, B) of each of `NEIGHBOURS`; a building has none for itself."""
     count = len(place)
     most = min(NEIGHBOURS[-1], count - 1)
     distance, index = cKDTree(place).query(place, most + 1)
@@ -136,4 +134,4 @@ def _kernels(place: Array) -> Iterator[tuple[int, csr_matrix]]:
         width = np.maximum(distance[:, number - 1 : number] / 2, 1e-6)
         weight = np.exp(-0.5 * (distance[:, :number] / width) ** 2)
         ends = np.arange(0, count * number + 1, number)
-        yield number, csr_matrix((weight.ravel(), index[:, :number].ravel(), ends), (count, count))
+        yield csr_matrix((weight.ravel(), index[:, :number].ravel(), ends), (count, count))

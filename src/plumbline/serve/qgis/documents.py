@@ -289,14 +289,12 @@ def _filter(field: str, operator: str, value: Any) -> ET.Element:
 
 def polygon(fill: ET.Element, outline: str, width_px: float = 0.7) -> ET.Element:
     """Make a symbol for polygons. `fill`: see `solid` and `hatched`. `outline`: as `#ffffb2`."""
-    line = node("se:Stroke", {}, _value("stroke", outline), _value("stroke-width", f"{width_px:g}"))
-    return node("se:PolygonSymbolizer", {}, fill, line)
+    return node("se:PolygonSymbolizer", {}, fill, _stroke(outline, width_px))
 
 
 def stroke(colour: str, width_px: float = 2.5) -> ET.Element:
     """Make a symbol for lines."""
-    line = node("se:Stroke", {}, _value("stroke", colour), _value("stroke-width", f"{width_px:g}"))
-    return node("se:LineSymbolizer", {}, line)
+    return node("se:LineSymbolizer", {}, _stroke(colour, width_px))
 
 
 def solid(colour: str) -> ET.Element:
@@ -306,16 +304,14 @@ def solid(colour: str) -> ET.Element:
 
 def hatched(shape: str, colour: str) -> ET.Element:
     """Make a filling of lines. `shape`: `slash`, `backslash`, `horline` or `x`."""
-    mark = node("se:Mark", {}, node("se:WellKnownName", text=shape))
-    mark.append(node("se:Stroke", {}, _value("stroke", colour), _value("stroke-width", "0.7")))
+    mark = node("se:Mark", {}, node("se:WellKnownName", text=shape), _stroke(colour, 0.7))
     size = node("se:Size", text="6")
     return node("se:Fill", {}, node("se:GraphicFill", {}, node("se:Graphic", {}, mark, size)))
 
 
 def point(colour: str, outline: str, size_px: float = 6.0) -> ET.Element:
     """Make a symbol for points: a disc."""
-    line = node("se:Stroke", {}, _value("stroke", outline), _value("stroke-width", "0.3"))
-    mark = node("se:Mark", {}, node("se:WellKnownName", text="circle"), solid(colour), line)
+    mark = node("se:Mark", {}, node("se:WellKnownName", text="circle"), solid(colour), _stroke(outline, 0.3))
     return node("se:PointSymbolizer", {}, node("se:Graphic", {}, mark, node("se:Size", text=f"{size_px:g}")))
 
 
@@ -339,6 +335,10 @@ def document(layer: str, entries: Sequence[Entry]) -> str:
     root = node("StyledLayerDescriptor", SPACES, node("NamedLayer", {}, node("se:Name", text=layer), style))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _stroke(colour: str, width_px: float) -> ET.Element:
+    return node("se:Stroke", {}, _value("stroke", colour), _value("stroke-width", f"{width_px:g}"))
 
 
 def _value(name: str, value: str) -> ET.Element:

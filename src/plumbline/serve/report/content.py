@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -18,12 +17,13 @@ from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
+from plumbline.reporting.charts import course_chart
 from plumbline.reporting.colours import CATEGORY_NAMES, GREY, PROBABILITY_COLOURS, PROBABILITY_NAMES
 from plumbline.serve.columns import format_counts, has_answer
 from plumbline.serve.judgement import Answered, Judged
 from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_ABOUT, About
-from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, LimitRow, kind_sentence, kinds_of, limit_rows
+from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, kind_sentence, kinds_of, limit_rows
 from plumbline.serve.report.listing import LONGEST_EXPLANATION, Listed, list_cells, list_notes
 from plumbline.serve.report.words import (
     INTERVALS,
@@ -58,67 +58,10 @@ POSSIBLY = (
 )
 
 
-@dataclass(frozen=True)
-class BuildingPage:
-    """All that a report says of a building."""
-
-    number: int
-    row: int
-    """Of the predictions."""
-    name: str
-    judged: bool
-    """Whether it has a severity."""
-    headline: str
-    colour: str
-    category: str
-    """Beside the headline; empty where there is none."""
-    in_list: list[str]
-    """Cells of its row of the list, behind the number."""
-    facts: list[Fact]
-    why: list[str]
-    plan: str
-    legend: str
-    histories: list[str]
-    histories_legend: str
-    course: str
-    whole: list[Fact]
-    limits: list[LimitRow]
-    kind: str
-    unseen: list[str]
-    attributes: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that a report says."""
-
-    title: str
-    """Project; without one, the file of the footprints."""
-    about: list[Fact]
-    """Client, author and address, as far as they are given."""
-    day: str
-    program: str
-    model: str
-    rate: str
-    counts: str
-    intervals: str
-    footprints: str
-    tracks: list[list[str]]
-    colours: list[tuple[str, str]]
-    """Classes of probability in the map, and the colour of each."""
-    categories: list[tuple[str, str]]
-    """Name, and what is seen of the damage."""
-    references: list[str]
-    words: list[tuple[str, str]]
-    """How to read it."""
-    notes: list[str]
-    """What marks and empty cells of the list mean."""
-    cut: str
-    """Which buildings list and map hold, and where the others are."""
-    unjudged: list[str]
-    """How many buildings are not judged for each reason."""
-    map: str
-    pages: list[BuildingPage]
+Page = dict[str, Any]
+"""All that a report says of a building, by the names that its templates use."""
+Report = dict[str, Any]
+"""All that a report says, by the names that its templates use; its `pages` are of `Page`."""
 
 
 def make_report(
@@ -140,31 +83,31 @@ def make_report(
     """
     table, writer = answered.judged.table, _Writer(answered, city)
     pages = [writer.page(number, row) for number, row in enumerate(progress(rows, len(rows), "report"), 1)]
-    drawn = drawings.city(table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows)
+    svg, drawn = drawings.city(table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows)
     texts = {name: plain(", ".join(text.splitlines())) for name, text in about.model_dump().items()}
-    return Report(
-        title=texts.pop("project") or plain(footprints),
-        about=[Fact(name.capitalize(), text) for name, text in texts.items() if text],
-        day=today.isoformat(),
-        program=f"Plumbline {__version__}",
-        model=", ".join(sorted(set(table["model_version"]))),
-        rate=rate_sentence(answered.judged.rate),
-        counts=f"{format_counts(table)}; {_observed(city)}",
-        intervals=INTERVALS,
-        footprints=f"{plain(footprints)} ({city.points[0].crs})",
-        tracks=[_track_row(track) for track in city.points],
-        colours=[*zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, strict=True), ("not known", GREY)],
-        categories=[
+    return {
+        "title": texts.pop("project") or plain(footprints),
+        "about": [Fact(name.capitalize(), text) for name, text in texts.items() if text],
+        "day": today.isoformat(),
+        "program": f"Plumbline {__version__}",
+        "model": ", ".join(sorted(set(table["model_version"]))),
+        "rate": rate_sentence(answered.judged.rate),
+        "counts": f"{format_counts(table)}; {_observed(city)}",
+        "intervals": INTERVALS,
+        "footprints": f"{plain(footprints)} ({city.points[0].crs})",
+        "tracks": [_track_row(track) for track in city.points],
+        "colours": [*zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, strict=True), ("not known", GREY)],
+        "categories": [
             (f"{number} {name}", seen) for number, (name, seen) in enumerate(zip(CATEGORY_NAMES, CRACKS, strict=True))
         ],
-        references=list(REFERENCES),
-        words=list(WORDS),
-        notes=list_notes([page.in_list for page in pages]),
-        cut=_cut(rows, list_order(answered), drawn.buildings, sheet),
-        unjudged=_unjudged(answered.judged),
-        map=drawn.svg,
-        pages=pages,
-    )
+        "references": list(REFERENCES),
+        "words": list(WORDS),
+        "notes": list_notes([page["in_list"] for page in pages]),
+        "cut": _cut(rows, list_order(answered), drawn, sheet),
+        "unjudged": _unjudged(answered.judged),
+        "map": svg,
+        "pages": pages,
+    }
 
 
 def list_order(answered: Answered) -> Index:
@@ -207,7 +150,7 @@ class _Writer:
         courses = answered.judged.courses
         self._courses = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
 
-    def page(self, number: int, row: int) -> BuildingPage:
+    def page(self, number: int, row: int) -> Page:
         """Write the page of a building. `number`: in the list. `row`: in the buildings table."""
         building = self._judged.table.iloc[row]
         explanation = plain(self._judged.explanation[row], LONGEST_EXPLANATION)
@@ -221,33 +164,33 @@ class _Writer:
         probability = np.array([building[name] if is_placed else np.nan for name in PROBABILITIES], float)
         limit = _limit(seen)
         limits = limit_rows(building, kinds)
-        possible = any(cell.value == "possibly" for row in limits if not row.note for cell in row.cells)
+        possible = any(cell.value == "possibly" for row in limits if not row["note"] for cell in row["cells"])
         title = f"Plan of building {plain(building.building_id)}"
         possible &= judged and building.burland_category == 0
-        return BuildingPage(
-            number=number,
-            row=row,
-            name=plain(building.building_id),
-            judged=judged,
-            headline=headline_of(building),
-            colour=drawings.probability_colour(building.p_damaged),
-            category=_beside(building),
-            in_list=list_cells(Listed(building, explanation)),
-            facts=facts_of(building) if judged else [],
-            why=reading_of_it(building, explanation),
-            plan=drawings.plan(shape, frame, seen, probability, decided, limit, title),
-            legend=LEGEND.format(LIKELY if is_placed else NAMED, limit)
+        return {
+            "number": number,
+            "row": row,
+            "name": plain(building.building_id),
+            "judged": judged,
+            "headline": headline_of(building),
+            "colour": drawings.probability_colour(building.p_damaged),
+            "category": _beside(building),
+            "in_list": list_cells(Listed(building, explanation)),
+            "facts": facts_of(building) if judged else [],
+            "why": reading_of_it(building, explanation),
+            "plan": drawings.plan(shape, frame, seen, probability, decided, limit, title),
+            "legend": LEGEND.format(LIKELY if is_placed else NAMED, limit)
             if len(seen.row)
             else "No usable point is on the building: no histories.",
-            histories=self._histories(seen, decided),
-            histories_legend=HISTORIES.format(MARKED if decided else ""),
-            course=self._course(building),
-            whole=whole_facts(building, seen, self._city.points),
-            limits=limits,
-            kind=" ".join([kind_sentence(kinds), *([POSSIBLY] if possible else [])]),
-            unseen=unseen_of(seen, self._city.points, building),
-            attributes="; ".join(f"{name}: {value}" for name, value in attributes.items()),
-        )
+            "histories": self._histories(seen, decided),
+            "histories_legend": HISTORIES.format(MARKED if decided else ""),
+            "course": self._course(building),
+            "whole": whole_facts(building, seen, self._city.points),
+            "limits": limits,
+            "kind": " ".join([kind_sentence(kinds), *([POSSIBLY] if possible else [])]),
+            "unseen": unseen_of(seen, self._city.points, building),
+            "attributes": "; ".join(f"{name}: {value}" for name, value in attributes.items()),
+        }
 
     def _seen(self, row: int, frame: Frames) -> drawings.Seen:
         """Return the points that the model was asked about; else those that are on the building."""
@@ -291,8 +234,10 @@ class _Writer:
         course = self._courses.get(building.building_id)
         if course is None or not is_answered(building):
             return ""
-        columns = (course[name].tolist() for name in ("date", "severity_low", "severity_permille", "severity_high"))
-        return drawings.course("Strain over time, permille, with its interval", *columns)
+        columns = ("date", "severity_low", "severity_permille", "severity_high")
+        days, low, value, high = (course[name].tolist() for name in columns)
+        title = "Strain over time, permille, with its interval"
+        return drawings.document(course_chart(title, days, low, value, high, drawings.CHART_PX), 13)
 
 
 def _beside(building: Any) -> str:

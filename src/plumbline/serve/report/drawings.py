@@ -13,7 +13,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames
-from plumbline.reporting.charts import course_chart, over_time, svg_document, svg_text
+from plumbline.reporting.charts import over_time, svg_document, svg_text
 from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS, PROBABILITY_EDGES
 from plumbline.reporting.plans import DrawnBuilding, draw_building, north_arrow, outline_path, scale_bar
 from plumbline.serve.columns import format_share
@@ -127,11 +127,6 @@ def _history(one: History, values: Float, period: tuple[str, str], levels: Seque
     return document(svg_document(one.title, 190, "none", parts, CHART_PX), 13)
 
 
-def course(title: str, days: Sequence[str], low: Any, value: Any, high: Any) -> str:
-    """Draw strain over time, permille, with its interval."""
-    return document(course_chart(title, days, low, value, high, CHART_PX), 13)
-
-
 def probability_colour(p_damaged: float) -> str:
     """Return the colour of a probability of damage; grey where there is none."""
     if math.isnan(p_damaged):
@@ -139,20 +134,15 @@ def probability_colour(p_damaged: float) -> str:
     return PROBABILITY_COLOURS[int(np.searchsorted(PROBABILITY_EDGES, p_damaged, side="right"))]
 
 
-class CityMap(NamedTuple):
-    """The map of the list."""
-
-    svg: str
-    buildings: int
-    """How many are drawn: those of the list, and others around them."""
-
-
-def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> CityMap:
+def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> tuple[str, int]:
     """Draw the map of the list: footprints coloured by probability of damage, those of the list with their numbers.
 
     Args:
         outlines: (F,) polygons, m. p_damaged: (F,) NaN where there is none.
         listed: rows of the F, in the order of the list.
+
+    Returns:
+        The map, and how many buildings are drawn: those of the list, and others around them.
     """
     rows = list(listed)
     west, south, east, top = _extent(outlines[rows])
@@ -169,7 +159,9 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     # The most probable damage last: where enlarged footprints overlap, it is seen.
     drawn = [*thinned[np.argsort(np.nan_to_num(p_damaged[thinned], nan=-1.0), kind="stable")].tolist(), *rows[::-1]]
     named = set(rows)
-    shapes = _enlarged(outlines[drawn], MIN_FOOTPRINT_PX / scale)
+    # Small ones are as large as a square of the smallest size.
+    missing = np.maximum(MIN_FOOTPRINT_PX / scale - np.sqrt(shapely.area(outlines[drawn])), 0)
+    shapes = np.where(missing > 0, shapely.buffer(outlines[drawn], missing / 2, join_style="mitre"), outlines[drawn])
     parts = [
         f'<path d="{outline_path(shape, at)}" fill="{probability_colour(p_damaged[row])}" '
         f'fill-rule="evenodd" stroke="{"#000" if row in named else "#6b5a3a"}" '
@@ -184,14 +176,7 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     below = scale_bar(scale, 12, height + SCALE_PX - 10, 160)  # not over the buildings
     body = f'{clip}<g clip-path="url(#map)">{"".join(parts)}</g>{below}'
     svg = f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>'
-    return CityMap(document(svg, 17), len(drawn))
-
-
-def _enlarged(outlines: NDArray[np.object_], least_m: float) -> NDArray[np.object_]:
-    """Return polygons of which the small ones are as large as a square with sides of `least_m`."""
-    missing = np.maximum(least_m - np.sqrt(shapely.area(outlines)), 0)
-    grown = shapely.buffer(outlines, missing / 2, join_style="mitre")
-    return np.where(missing > 0, grown, outlines)
+    return document(svg, 17), len(drawn)
 
 
 def _extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, float]:

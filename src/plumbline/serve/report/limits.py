@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.serve.columns import format_permille
 from plumbline.serve.rules import is_answered
 
 REFERENCES = (
@@ -62,19 +62,6 @@ class Fact(NamedTuple):
     means: str = ""
 
 
-@dataclass(frozen=True)
-class LimitRow:
-    """Limits of one source, compared with a building."""
-
-    source: str
-    quantity: str
-    found: str
-    cells: list[Fact]
-    """Limit, verdict, and what begins at it."""
-    note: str
-    """Why they do not count for this building; empty if they do."""
-
-
 class Limits(NamedTuple):
     """Limits of one source for one quantity."""
 
@@ -122,61 +109,62 @@ def distortion(strain: Found) -> Found:
     return Found(*(2 * part for part in strain))
 
 
-class Told(NamedTuple):
-    """An answer to whether a building is of a kind, with the attribute that it comes from."""
-
-    holds: bool
-    by: str
+Kinds = dict[str, tuple[bool, str]]
+"""Kind of building -> whether a building is of it, and the attribute that tells so."""
 
 
-def kinds_of(attributes: Mapping[str, str]) -> dict[str, Told]:
+def kinds_of(attributes: Mapping[str, str]) -> Kinds:
     """Return what the attributes of a footprint tell of the kinds `masonry` and `tall`; what they do not is missing."""
-    kinds = {}
+    kinds: Kinds = {}
     for name, value in attributes.items():
         column, text = re.sub(r"\W", "_", name.lower()), value.lower()
         by = f"{name} = {value}"
         is_masonry, is_frame = bool(MASONRY.search(text)), bool(FRAME.search(text))
         if MATERIAL.search(column) and is_masonry != is_frame:
-            kinds["masonry"] = Told(is_masonry, by)
+            kinds["masonry"] = (is_masonry, by)
         height = re.fullmatch(r"(\d+(?:\.\d+)?)(?: ?m)?", text.strip())
         if column in HEIGHTS and height:
-            kinds["tall"] = Told(float(height[1]) >= HEIGHTS[column], by)
+            kinds["tall"] = (float(height[1]) >= HEIGHTS[column], by)
     return kinds
 
 
-def applies(limits: Limits, kinds: Mapping[str, Told]) -> bool:
+def applies(limits: Limits, kinds: Kinds) -> bool:
     """Return whether limits are for a building of these kinds; True where its kind is not known."""
-    return limits.made_for is None or limits.made_for not in kinds or kinds[limits.made_for].holds
+    return limits.made_for is None or limits.made_for not in kinds or kinds[limits.made_for][0]
 
 
-def limit_rows(one: Any, kinds: Mapping[str, Told]) -> list[LimitRow]:
-    """Compare a building, a row of the predictions, with the published limits."""
+def limit_rows(building: Any, kinds: Kinds) -> list[dict[str, Any]]:
+    """Compare a building, a row of the predictions, with the published limits.
+
+    Returns:
+        Of each source: its name, the quantity, what was `found`, `cells` with a limit, the verdict and what begins at
+        it, and a `note` where its limits do not count for this building.
+    """
     strain = UNKNOWN
-    if is_answered(one):
-        strain = Found(one.severity_permille, one.severity_low, one.severity_high)
-    wide = NINETY * one.tilt_std_mm_m
-    found = {
-        "strain": strain,
-        "distortion": distortion(strain),
-        "tilt": Found(one.tilt_mm_m, max(one.tilt_mm_m - wide, 0.0), one.tilt_mm_m + wide),
-    }
-    return [
-        LimitRow(
-            own.source,
-            UNITS[own.quantity],
-            "not known" if math.isnan(has.value) else f"{has.value:.2f} ({has.low:.2f} to {has.high:.2f})",
-            [
-                Fact(f"{limit:.3g}", verdict(has, limit), means)
-                for limit, means in zip(own.values, own.means, strict=True)
-            ],
-            "" if applies(own, kinds) else f"made for {own.made_for} buildings",
+    if is_answered(building):
+        strain = Found(building.severity_permille, building.severity_low, building.severity_high)
+    wide, tilt = NINETY * building.tilt_std_mm_m, building.tilt_mm_m
+    found = {"strain": strain, "distortion": distortion(strain), "tilt": Found(tilt, max(tilt - wide, 0), tilt + wide)}
+    rows = []
+    for limits in SOURCES:
+        value, low, high = (format_permille(part, limits.values) for part in found[limits.quantity])
+        is_known = not math.isnan(found[limits.quantity].value)
+        rows.append(
+            {
+                "source": limits.source,
+                "quantity": UNITS[limits.quantity],
+                "found": f"{value} ({low} to {high})" if is_known else "not known",
+                "cells": [
+                    Fact(f"{limit:.3g}", verdict(found[limits.quantity], limit), means)
+                    for limit, means in zip(limits.values, limits.means, strict=True)
+                ],
+                "note": "" if applies(limits, kinds) else f"made for {limits.made_for} buildings",
+            }
         )
-        for own in SOURCES
-        for has in (found[own.quantity],)
-    ]
+    return rows
 
 
-def kind_sentence(kinds: Mapping[str, Told]) -> str:
+def kind_sentence(kinds: Kinds) -> str:
     """Say what the attributes tell of the kind of building."""
     if not kinds:
         return "The footprint does not tell the kind of building: all limits are shown."
@@ -186,6 +174,4 @@ def kind_sentence(kinds: Mapping[str, Told]) -> str:
         ("tall", True): "tall",
         ("tall", False): "low",
     }
-    return (
-        "Kind of building: " + "; ".join(f"{words[name, told.holds]} ({told.by})" for name, told in kinds.items()) + "."
-    )
+    return "Kind of building: " + "; ".join(f"{words[name, holds]} ({by})" for name, (holds, by) in kinds.items()) + "."

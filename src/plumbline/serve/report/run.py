@@ -7,9 +7,9 @@ import io
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -100,7 +100,7 @@ def write_report(made: Report, output: Path) -> None:
     with told_unwritten(output):
         write_bytes(output, content)
     took = time.monotonic() - begin
-    log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(made.pages), len(content) / 1e6, took)
+    log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(made["pages"]), len(content) / 1e6, took)
 
 
 def outputs_of(output: Path) -> Outputs:
@@ -119,7 +119,9 @@ def write_sheet(answered: Answered, made: Report, path: Path) -> None:
     Raises:
         NotWritable: the disk refused.
     """
-    rows = sheet_rows(answered.judged, list_order(answered).tolist(), {page.row: page.number for page in made.pages})
+    rows = sheet_rows(
+        answered.judged, list_order(answered).tolist(), {page["row"]: page["number"] for page in made["pages"]}
+    )
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     with told_unwritten(path):
@@ -135,11 +137,9 @@ def as_pdf(made: Report) -> bytes:
         HERE.joinpath("report.typ").read_bytes(),
         root=HERE,
         ignore_system_fonts=True,
-        sys_inputs={"report": json.dumps(asdict(made))},
+        sys_inputs={"report": json.dumps(made)},
     )
-    pdf = compiler.compile(format="pdf", pdf_tags=False)  # tags would double its size
-    assert isinstance(pdf, bytes)
-    return pdf
+    return cast(bytes, compiler.compile(format="pdf", pdf_tags=False))  # one file; tags would double its size
 
 
 def as_html(made: Report) -> str:

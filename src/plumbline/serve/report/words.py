@@ -85,11 +85,6 @@ def side_of(track: Track) -> str:
     return "east" if np.median(track.los[:, 0]) > 0 else "west"
 
 
-def sides_of(seen: Seen, tracks: Sequence[Track]) -> set[str]:
-    """Return from where the points of a building are seen."""
-    return {side_of(tracks[number]) for number in np.unique(seen.track).tolist()}
-
-
 def longest_gap(track: Track) -> int:
     """Return the longest time without an image, days."""
     return int(np.diff(track.epochs.astype("datetime64[D]").astype(int)).max(initial=0))
@@ -272,7 +267,7 @@ def unseen_of(seen: Seen, tracks: Sequence[Track], building: Any) -> list[str]:
         "North-south: the satellites look from east and west, and hardly see a movement to the north or south."
     ]
     counts = np.bincount(seen.track, minlength=len(tracks))
-    sides = sides_of(seen, tracks)
+    sides = {side_of(tracks[number]) for number in np.unique(seen.track).tolist()}
     if len(sides) == 1:
         sentences.append(
             f"Seen from the {sides.pop()} only: a movement to the east or west cannot be told from sinking or rising."

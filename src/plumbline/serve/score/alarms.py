@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, read_json, sha256_file, write_json
+from plumbline.core.files import atomic_file, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.params.serve import Alarm
 from plumbline.serve.columns import ASKED, has_answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score.changes import same_ground
-from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, results
+from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, read_record, results
 from plumbline.serve.score.rules import chosen_by, hash_area, read_area, warn_of_unmet
 
 NEW, GOES_ON, ENDED = "new", "goes_on", "ended"
@@ -94,7 +94,7 @@ def update_alarms(params: Params, place: str) -> None:
         "rules": [{**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules],
         "results": [[one.folder, one.observed["to"], one.made, one.files.get(PREDICTIONS)] for one in known],
     }
-    if path.is_file() and _read(record) == {**derived, "sha256": sha256_file(path)}:
+    if path.is_file() and read_record(record) == {**derived, "sha256": sha256_file(path)}:
         return
     table = derive(rules, known, params)
     with atomic_file(path) as temporary:
@@ -166,13 +166,6 @@ def _join(tables: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
     return joined.drop_duplicates("building_id", keep="last").set_index("building_id")
 
 
-def _read(record: Path) -> Any:
-    try:
-        return read_json(record)
-    except InputError:
-        return None
-
-
 class Alarms(NamedTuple):
     """Alarms of a place, as they were derived last."""
 
@@ -195,7 +188,7 @@ class Alarms(NamedTuple):
 
 def read_alarms(out: Path, place: str) -> Alarms | None:
     """Read the alarms of a place; None if it has none, or a killed run has left them to the next."""
-    path, derived = out / place / ALARMS, _read(out / DERIVED / f"{place}.json")
+    path, derived = out / place / ALARMS, read_record(out / DERIVED / f"{place}.json")
     if derived is None or not path.is_file() or sha256_file(path) != derived["sha256"]:
         return None
     rules = [Alarm(**{key: value for key, value in rule.items() if key != "area"}) for rule in derived["rules"]]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import read_json, sha256_file, write_json
+from plumbline.core.files import sha256_file, write_json
 from plumbline.params.serve import Score
+from plumbline.serve.score.results import read_record
 
 UNFINISHED = (".part", ".partial", ".filepart", ".crdownload", ".tmp", ".temp", ".download")
 """Suffixes under which browsers, rsync, lftp and others write what is not whole yet."""
@@ -62,7 +63,8 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
 
     Args:
         params: section `score`.
-        notes: file that remembers what was seen, and the hashes of files that have not changed since.
+        notes: file that remembers what was seen, and the hashes of files that have not changed since; where it is
+            unreadable, all files are hashed again.
         clock: seconds since 1970.
 
     Raises:
@@ -73,11 +75,12 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
             f"score.source: no folder {params.source} found. Make it, with a folder a place in it and a folder a "
             "delivery in that, or name another in params.yaml."
         )
-    before = _remembered(notes)
+    before = read_record(notes) or {}
     seen: dict[str, Any] = {}
     complete = []
-    for place, folder in _folders(params.source):
-        key = f"{place}/{folder.name}"
+    # Names with `_` in front are the records of results.
+    for folder in sorted(path for path in params.source.glob("[!._]*/[!._]*") if path.is_dir()):
+        key = f"{folder.parent.name}/{folder.name}"
         try:
             state = state_of(folder)
             note: dict[str, Any] | None = before.get(key)
@@ -91,7 +94,7 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
         except (FileNotFoundError, PermissionError) as error:  # renamed meanwhile, or to be permitted
             log.warning("%s: left for the next time, a file cannot be read (%s)", folder, error)
             continue
-        complete.append(Delivery(place, folder.name, folder, note["files"], tuple(map(tuple, state))))
+        complete.append(Delivery(folder.parent.name, folder.name, folder, note["files"], tuple(map(tuple, state))))
     write_json(notes, seen)
     return complete
 
@@ -111,17 +114,6 @@ def state_of(folder: Path) -> State:
 
 def _refuse(error: OSError) -> None:
     raise error
-
-
-def _folders(source: Path) -> Iterator[tuple[str, Path]]:
-    for place in sorted(path for path in source.iterdir() if path.is_dir() and _counts(path)):
-        for folder in sorted(path for path in place.iterdir() if path.is_dir() and _counts(path)):
-            yield place.name, folder
-
-
-def _counts(folder: Path) -> bool:
-    """Return whether a folder may be a delivery; names with `_` in front are the records of results."""
-    return not folder.name.startswith((".", "_"))
 
 
 def _unfinished(folder: Path, state: State, since: float, params: Score, now: float) -> str | None:
@@ -147,12 +139,3 @@ def _listed(name: str) -> bool:
 def _hashes(folder: Path, state: State) -> Files:
     names = [str(row[0]) for row in state if _listed(str(row[0]))]
     return {name: {"sha256": sha256_file(folder / name), "bytes": (folder / name).stat().st_size} for name in names}
-
-
-def _remembered(notes: Path) -> Mapping[str, Any]:
-    """Read the notes of earlier looks. If they are unreadable, all files are hashed again."""
-    try:
-        content = read_json(notes)
-        return content if all({"state", "since", "files"} <= set(note) for note in content.values()) else {}
-    except (InputError, AttributeError, TypeError):
-        return {}

@@ -29,7 +29,7 @@ from scipy import stats
 from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.params.serve import Drift, Score
-from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues, shift, stability_index
+from plumbline.prepare.audit.distributions import ColumnValues, shift, stability_index
 from plumbline.serve.judgement import Judged
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.changes import compare_predictions
@@ -95,16 +95,13 @@ def _feature(name: str, found: ColumnValues, reference: Mapping[str, ColumnValue
     one = shifts[nearest]
     chance = by_chance(beside[nearest].buildings, found.buildings, (1 - params.confidence) / columns)
     surely = one.ks - chance > params.max_distance and one.psi > max(params.max_psi, one.psi_chance)
-    return {"drifted": bool(surely), "nearest": nearest, "distance": one.ks, "distance_by_chance": chance, **_rest(one)}
+    figures = {"psi": one.psi, "psi_by_chance": one.psi_chance, "wasserstein_sd": one.wasserstein_sd}
+    return {"drifted": bool(surely), "nearest": nearest, "distance": one.ks, "distance_by_chance": chance, **figures}
 
 
 def by_chance(n: int, m: int, probability: float) -> float:
     """Return the Kolmogorov-Smirnov distance that samples of n and m cases exceed with this probability by chance."""
     return math.sqrt(math.log(math.e / probability) / 2 * (1 / n + 1 / m))
-
-
-def _rest(one: ColumnShift) -> dict[str, Any]:
-    return {"psi": one.psi, "psi_by_chance": one.psi_chance, "wasserstein_sd": one.wasserstein_sd}
 
 
 def _told(name: str, one: Mapping[str, Any]) -> str:

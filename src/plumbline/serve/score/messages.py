@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.params.serve import Alarm
 from plumbline.serve.columns import ANSWERED_REASONS, format_permille
@@ -32,6 +31,7 @@ from plumbline.serve.score.results import (
     SENT,
     DeliveryResult,
     now,
+    read_record,
     results,
 )
 
@@ -219,11 +219,10 @@ def _reported(out: Path, place: str) -> dict[str, list[str]]:
 
 def _of_aside(out: Path) -> Iterator[Message]:
     for path in sorted((out / ASIDE).glob("*/*.json")):
-        try:
-            told = read_json(path)
-            place, delivery, reason = (str(told[key]) for key in ("place", "delivery", "reason"))
-        except (InputError, KeyError, TypeError):
-            continue  # a record that is damaged holds up no news
+        record = read_record(path)
+        if record is None:
+            continue  # one that is damaged holds up no news
+        place, delivery, reason = (record[key] for key in ("place", "delivery", "reason"))
         key = path.relative_to(out).with_suffix("").as_posix()
         body = (
             f"{place}: delivery {delivery} cannot be judged and was set aside:\n\n{reason}\n\n"

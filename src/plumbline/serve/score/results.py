@@ -125,7 +125,7 @@ def note_latest(out: Path, place: str) -> None:
     }
     path = out / place / LATEST
     # All of it: a delivery that is judged again, by another model, has the folder that it had.
-    if not _has(path, told):
+    if read_record(path) != told:
         write_json(path, told)
 
 
@@ -143,12 +143,12 @@ def read_drifts(out: Path) -> dict[str, dict[str, Any]]:
     return drifts
 
 
-def _has(path: Path, told: dict[str, str]) -> bool:
-    """Return whether a file has this content; False if it cannot be read."""
+def read_record(path: Path) -> Any:
+    """Read a record that a killed run may have left incomplete, or not have written; None in both cases."""
     try:
-        return bool(read_json(path) == told)
+        return read_json(path)
     except InputError:
-        return False
+        return None
 
 
 def listed(folder: Path) -> dict[str, dict[str, Any]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
-from plumbline.core.files import read_json, sha256_path, write_json
+from plumbline.core.files import sha256_path, write_json
 from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
@@ -22,7 +22,7 @@ from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.drift import shadow
 from plumbline.serve.score.messages import places_with_results
 from plumbline.serve.score.publish import publish
-from plumbline.serve.score.results import ASIDE, LOOKS, MANIFEST, note_latest, now
+from plumbline.serve.score.results import ASIDE, LOOKS, MANIFEST, note_latest, now, read_record
 from plumbline.serve.score.rules import check_rules
 from plumbline.serve.score.tiles import (
     STAGE,
@@ -63,9 +63,9 @@ def is_of_the_machine(error: BaseException | None) -> bool:
     return False
 
 
-def set_aside(delivery: Delivery, error: InputError, params: Params) -> dict[str, Any]:
+def set_aside(delivery: Delivery, error: InputError, params: Params) -> None:
     """Record why a delivery cannot be judged; its files stay where they are."""
-    told = {
+    record = {
         "format": 1,
         "place": delivery.place,
         "delivery": delivery.name,
@@ -75,21 +75,13 @@ def set_aside(delivery: Delivery, error: InputError, params: Params) -> dict[str
         "tried_with": _settings(delivery, params),
         "made": now(),
     }
-    write_json(_path(delivery, params), told)
-    return told
+    write_json(_path(delivery, params), record)
 
 
 def is_aside(delivery: Delivery, params: Params) -> bool:
     """Return whether these files were tried with this code and these settings, and could not be judged."""
-    try:
-        return bool(read_json(_path(delivery, params))["tried_with"] == _settings(delivery, params))
-    except (InputError, KeyError, TypeError):
-        return False
-
-
-def bring_back(delivery: Delivery, params: Params) -> None:
-    """Remove the record that a delivery was set aside, after it has been judged."""
-    _path(delivery, params).unlink(missing_ok=True)
+    record = read_record(_path(delivery, params))
+    return record is not None and bool(record["tried_with"] == _settings(delivery, params))
 
 
 def _path(delivery: Delivery, params: Params) -> Path:
@@ -145,8 +137,11 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
             package, challenger = find_models()
             open_package(package)
             for delivery in deliveries:
-                _one(delivery, params, package, workers, outcome, challenger)
-        _derive_alarms(params, outcome)
+                _judge(delivery, params, package, workers, outcome, challenger)
+        for place in places_with_results(params.score.out):
+            if place not in outcome.failed:
+                with _holding_up_no_other(place, outcome, "alarms were not derived"):
+                    update_alarms(params, place)
         return outcome
 
 
@@ -190,99 +185,78 @@ def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
     """
     section = params.score
     section.out.mkdir(parents=True, exist_ok=True)
-    found, damaged = find_deliveries(section, section.out / LOOKS), dict[str, str]()
+    outcome = Outcome()
+    found = find_deliveries(section, section.out / LOOKS)
     for place in sorted({delivery.place for delivery in found}):
-        try:
+        with _holding_up_no_other(place, outcome, "left for the next time"):
             note_latest(section.out, place)
+    new = [
+        one
+        for one in found
+        if one.place not in outcome.failed
+        and not (section.out / one.place / one.result / MANIFEST).is_file()
+        and not is_aside(one, params)
+    ]
+    return new, outcome.failed
+
+
+def _judge(
+    delivery: Delivery, params: Params, package: Path, workers: int | None, outcome: Outcome, challenger: Path | None
+) -> None:
+    """Judge and publish a delivery, or set it aside; note in `outcome` what became of it."""
+    name = f"{delivery.place}/{delivery.result}"
+    log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
+    with _holding_up_no_other(name, outcome):
+        refused = None
+        try:
+            reading = plan_reading(delivery, params.score.footprints, params.ingest)
+            read(reading, workers)
+            tiles = cut_tiles(reading, package)
+            judge_tiles(tiles, workers)
         except InputError as error:
             if is_of_the_machine(error):
                 raise
-            damaged[place] = str(error)
-            log.error("%s: left for the next time: %s", place, error)
-    sound = [one for one in found if one.place not in damaged]
-    return [one for one in sound if not _is_done(one, section.out) and not is_aside(one, params)], damaged
-
-
-def _is_done(delivery: Delivery, out: Path) -> bool:
-    return (out / delivery.place / delivery.result / MANIFEST).is_file()
-
-
-def _one(
-    delivery: Delivery,
-    params: Params,
-    package: Path,
-    workers: int | None,
-    outcome: Outcome,
-    challenger: Path | None,
-) -> None:
-    name = f"{delivery.place}/{delivery.result}"
-    log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
-    try:
-        reading = plan_reading(delivery, params.score.footprints, params.ingest)
-        read(reading, workers)
-        tiles = cut_tiles(reading, package)
-        judge_tiles(tiles, workers)
-    except InputError as error:
-        if is_of_the_machine(error):
-            raise
+            refused = error
         if not delivery.unchanged():
             log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
             return
-        outcome.aside[name] = str(error)
-        set_aside(delivery, error, params)
-        log.error("%s: set aside: %s", name, error)
+        if refused is not None:
+            outcome.aside[name] = str(refused)
+            set_aside(delivery, refused, params)
+            log.error("%s: set aside: %s", name, refused)
+            return
+    if name in outcome.failed:
         return
-    except Exception as error:
-        _note_bug(name, error, outcome)
-        return
-    if not delivery.unchanged():
-        log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
-        return
-    try:
+    with _holding_up_no_other(name, outcome, "judged, and not published"):
         causes = read_place_causes(params, delivery.place)
         judged = judge_delivery(reading, tiles, params.score, causes)
         if challenger is not None:
             shadow(reading, judged, challenger, workers, params.score, causes)
         publish(reading, tiles, judged, params.score, causes)
-        bring_back(delivery, params)
+        _path(delivery, params).unlink(missing_ok=True)
         note_latest(params.score.out, delivery.place)
         clear(reading.work)
-    except InputError as error:  # of what is published already: the delivery is not at fault
-        told = f"judged, and not published: {error}"
-        if is_of_the_machine(error):
-            raise PlumblineError(f"{name}: {told}") from error
-        outcome.failed[name] = told
-        log.error("%s: %s", name, told)
-    except Exception as error:
-        _note_bug(name, error, outcome)
-    else:
         outcome.published.append(name)
 
 
-def _derive_alarms(params: Params, outcome: Outcome) -> None:
-    """Update the alarms of every place with results; what fails holds up neither another place nor a judgement."""
-    for place in places_with_results(params.score.out):
-        if place in outcome.failed:
-            continue
-        try:
-            update_alarms(params, place)
-        except InputError as error:
-            if is_of_the_machine(error):
-                raise
-            told = f"alarms were not derived: {error}"
-            outcome.failed[place] = told
-            log.error("%s: %s", place, told)
-        except Exception as error:
-            _note_bug(place, error, outcome)
+@contextmanager
+def _holding_up_no_other(name: str, outcome: Outcome, what: str = "") -> Iterator[None]:
+    """Note in `outcome` what goes wrong with a place or a delivery, so that the others go on; it is tried again.
 
-
-def _note_bug(name: str, error: Exception, outcome: Outcome) -> None:
-    """Record a bug on one delivery and let the others continue; the delivery is tried again next time.
+    Args:
+        name: of it. what: state in which an error leaves it; empty if the error says enough.
 
     Raises:
-        Exception: `error`, where it is none.
+        InputError, OSError, PlumblineError, MemoryError: the error is not its own, but of this machine.
     """
-    if is_of_the_machine(error) or isinstance(error, PlumblineError | MemoryError):
-        raise error
-    outcome.failed[name] = f"{type(error).__name__}: {error}"
-    log.error("%s: failed", name, exc_info=error)
+    try:
+        yield
+    except Exception as error:
+        is_own = isinstance(error, InputError) or not isinstance(error, PlumblineError | MemoryError)
+        if is_of_the_machine(error) and what and isinstance(error, InputError):
+            raise PlumblineError(f"{name}: {what}: {error}") from error
+        if is_of_the_machine(error) or not is_own:
+            raise
+        is_bug = not isinstance(error, InputError)
+        outcome.failed[name] = f"{type(error).__name__}: {error}" if is_bug else f"{what}: {error}"
+        log.error("%s: %s", name, "failed" if is_bug else outcome.failed[name], exc_info=error if is_bug else None)
