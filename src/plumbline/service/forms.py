@@ -110,7 +110,7 @@ def table_schemas() -> dict[str, Any]:
 
 
 def geojson_schema(name: str) -> dict[str, Any]:
-    """Return the schema of a table of buildings as GeoJSON, whose properties have the schema of this name."""
+    """Return the schema of a table as GeoJSON; properties of its features have the schema of this name."""
     feature = {
         "type": {"const": "Feature"},
         "geometry": {"type": "object"},
