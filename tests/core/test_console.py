@@ -1,6 +1,4 @@
 import logging
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -67,12 +65,3 @@ def test_what_other_processes_have_done_counts_when_it_comes(plain, monkeypatch,
 )
 def test_a_time_is_rounded_as_people_say_it(seconds, said):
     assert console.rounded_time(seconds) == said
-
-
-def test_importing_says_nothing_and_sets_nothing_up():
-    code = "import plumbline.core.console as c; print(len(c.log.handlers), c.log.level)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
-    )
-    assert done.stdout.split() == ["0", "0"]
-    assert done.stderr == ""

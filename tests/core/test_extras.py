@@ -127,6 +127,7 @@ def test_the_base_works_without_any_extra(tmp_path):
     commands = {
         "predict": ["predict", *points, *buildings, "--model", package, "--output", "o.csv", "--map", "m.html"],
         "score of the champion": ["score", "--workers", "1"],
+        "score": ["score", "--model", "pretrained", "--workers", "1"],
         "help": ["--help"],
         "help of explain": ["explain", "--help"],
     }
@@ -136,6 +137,7 @@ def test_the_base_works_without_any_extra(tmp_path):
     assert install("pipeline") in refused[2]
     assert {name: code for name, (code, _, _) in ended.items()} == dict.fromkeys(ended, 0), ended
     assert (tmp_path / "o.csv").read_text().count("\n") > 20
+    assert list(tmp_path.glob("data/score/town/*/predictions.gpkg"))
 
 
 def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tmp_path):

@@ -144,7 +144,7 @@ class Reader:
         ended = subprocess.run(
             words,
             cwd=self._here(),
-            env=self._environment(),
+            env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -161,7 +161,8 @@ class Reader:
     def _here(self) -> Path:
         return Path(self._place.read_text(encoding="utf-8").strip()) if self._place.exists() else self.folder
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return what commands are started with."""
         tools = self.folder / ".tools"
         tools.mkdir(exist_ok=True)
         for name, words in (("plumbline", "-m plumbline"), ("python", "")):
@@ -170,12 +171,7 @@ class Reader:
             script.chmod(0o755)
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
         source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-        return os.environ | {
-            "PATH": path,
-            "PYTHONPATH": source,
-            "OMP_NUM_THREADS": "1",
-            "COLUMNS": "200",
-        }
+        return os.environ | {"PATH": path, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 
 def main() -> int:

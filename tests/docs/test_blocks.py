@@ -6,7 +6,6 @@ A block that no test can run says why, in a comment right behind it: `<!-- not r
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
 import shutil
@@ -169,10 +168,9 @@ def test_wrong_commands_are_found():
 
 @dataclass(frozen=True)
 class Place:
-    """A folder with what a reader of a page has in it, and a `plumbline` on the path."""
+    """A folder with what a reader of a page has in it."""
 
     folder: Path
-    tools: Path
     port: int
 
     def run(self, key: str, cwd: str = ".", **change: str) -> str:
@@ -184,7 +182,9 @@ class Place:
         (block,) = (block for block in BLOCKS if block.key == key)
         text = self.here(block.text, change)
         words = ["bash", "-e", "-u", "-c", text] if block.language == "bash" else [sys.executable, "-c", text]
-        ended = subprocess.run(words, cwd=self.folder / cwd, env=self.environment(), capture_output=True, text=True)
+        ended = subprocess.run(
+            words, cwd=self.folder / cwd, env=Reader(self.folder).environment(), capture_output=True, text=True
+        )
         assert ended.returncode == 0, (key, ended.stdout[-2000:], ended.stderr[-2000:])
         return ended.stdout + ended.stderr
 
@@ -194,27 +194,11 @@ class Place:
             text = text.replace(was, now)
         return text
 
-    def environment(self) -> dict[str, str]:
-        """Return what commands are started with."""
-        path = os.pathsep.join([str(self.tools), os.environ["PATH"]])
-        python = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-        return os.environ | {"PATH": path, "PYTHONPATH": python, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the command `plumbline` of this checkout."""
-    folder = tmp_path_factory.mktemp("tools")
-    script = folder / "plumbline"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m plumbline "$@"\n')
-    script.chmod(0o755)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def place(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """One folder for all pages, so that the second tutorial finds what the first has made."""
-    return Place(tmp_path_factory.mktemp("reader"), tools, free_port())
+    return Place(tmp_path_factory.mktemp("reader"), free_port())
 
 
 def _yaml(page: str, number: int) -> str:
@@ -259,7 +243,7 @@ def test_the_tutorials_run(place: Place):
     service = subprocess.Popen(
         [*shlex.split(serve), "--port", str(place.port)],
         cwd=place.folder / city,
-        env=place.environment(),
+        env=reader.environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -47,7 +47,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _try(temporary)
     try:
-        with _full_disk_told(path):
+        with told_unwritten(path, disk_alone=True):
             yield temporary
             check_closed(path)
             os.replace(temporary, path)
@@ -84,7 +84,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
     try:
-        with _full_disk_told(path):
+        with told_unwritten(path, disk_alone=True):
             yield temporary
             _put(temporary, path)
     finally:
@@ -92,20 +92,28 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def told_unwritten(path: Path) -> Iterator[None]:
-    """Turn an `OSError` in the block into a message about the given output.
+def told_unwritten(path: Path, disk_alone: bool = False) -> Iterator[None]:
+    """Turn what stops a writer in the block into a message about the given output.
 
     For a full disk, the message names the file in the error, which may lie on another disk.
 
+    Args:
+        path: the output.
+        disk_alone: turn only what a full or read-only disk causes, not every `OSError`.
+
     Raises:
-        NotWritable: in the place of every `OSError`.
+        NotWritable: in the place of the error.
     """
     try:
         yield
-    except OSError as error:
-        raise unwritten(error, path) or NotWritable(
-            f"{path}: could not be written ({why_unwritten(error, path)}). Make room, or give another output."
-        ) from error
+    except Exception as error:
+        refusal = unwritten(error, path)
+        if refusal is None and isinstance(error, OSError) and not disk_alone:
+            why = why_unwritten(error, path)
+            refusal = NotWritable(f"{path}: could not be written ({why}). Make room, or give another output.")
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
@@ -172,18 +180,6 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically, with the rights that every other file gets."""
     with atomic_file(path) as temporary:
         temporary.write_bytes(content)
-
-
-@contextmanager
-def _full_disk_told(path: Path) -> Iterator[None]:
-    """Turn any error that a full disk causes in the block into one about the given name."""
-    try:
-        yield
-    except Exception as error:
-        told = unwritten(error, path)
-        if told is None:
-            raise
-        raise told from error
 
 
 @contextmanager

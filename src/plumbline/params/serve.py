@@ -99,7 +99,7 @@ CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[e
 
 
 class Condition(NamedTuple):
-    """Condition of a rule: buildings whose `column` compares so with `limit` meet it."""
+    """Condition of a rule: a comparison of a column of the predictions with a number."""
 
     column: str
     comparison: str

@@ -50,7 +50,6 @@ BEARER = {
     "scheme": "bearer",
     "description": "A token of the service. One that was started without tokens needs none.",
 }
-FILE = "application/octet-stream"
 API_PAGE = Environment(autoescape=True).from_string(
     """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{{ info.title }}: operations</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
@@ -168,7 +167,6 @@ class Documented(FastAPI):
         parts["schemas"] |= {"Details": Details.model_json_schema(), **table_schemas()}
         for unused in ("HTTPValidationError", "ValidationError"):
             parts["schemas"].pop(unused, None)
-        _name_files(parts["schemas"])
         for path, methods in document["paths"].items():
             for about in methods.values():
                 responses = about["responses"]
@@ -178,11 +176,3 @@ class Documented(FastAPI):
                     about["security"] = [{"bearer": []}]
                     responses |= {str(status): refused for status, refused in refusals(401).items()}
         return document
-
-
-def _name_files(part: Any) -> None:
-    """Write `format: binary` at each file: FastAPI writes `contentMediaType` alone, which makers of clients pass by."""
-    if isinstance(part, dict) and part.get("contentMediaType") == FILE:
-        part["format"] = "binary"
-    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _name_files(inner)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_origin
 
 from fastapi import Form, Request, UploadFile
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler
 
 from plumbline.fields.restore.field import FORM
 from plumbline.fields.restore.footprints import FIGURES
@@ -15,24 +16,35 @@ from plumbline.serve.report.about import About
 from plumbline.service.problems import Problem
 
 
+class SentFile(UploadFile):
+    """A file of a form."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Mapping[str, Any], handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return FastAPI's schema with `format: binary`: makers of clients pass `contentMediaType` by."""
+        return super().__get_pydantic_json_schema__(core_schema, handler) | {"format": "binary"}
+
+
 class PointsForm(PointsOptions):
     """Points, and how they are read; another field is refused."""
 
     model_config = ConfigDict(extra="forbid")
-    points: list[UploadFile] = Field(description="Point products, each one track.")
-    params: UploadFile | None = Field(None, description="Section `ingest` as YAML.")
+    points: list[SentFile] = Field(description="Point products, each one track.")
+    params: SentFile | None = Field(None, description="Section `ingest` as YAML.")
 
 
 class BuildingsForm(PointsForm, ReadingOptions):
     """Points and the footprints of buildings: the form of `tensors`."""
 
-    buildings: list[UploadFile] = Field(description="Footprints; of a Shapefile all parts.")
+    buildings: list[SentFile] = Field(description="Footprints; of a Shapefile all parts.")
 
 
 class PredictForm(BuildingsForm, JudgingOptions, About):
     """Form of `predict`; its last fields are the texts of the report's first page."""
 
-    causes: UploadFile | None = Field(None, description="What may have caused damage: one vector file.")
+    causes: SentFile | None = Field(None, description="What may have caused damage: one vector file.")
     artifact: Literal["pruned", "fp16", "int8"] | None = None
     building: list[str] = Field([], description="`building_id` in the report (PDF); else the first 20 of the list.")
 
@@ -40,7 +52,7 @@ class PredictForm(BuildingsForm, JudgingOptions, About):
 class RestoreForm(PointsForm):
     """Form of `restore`."""
 
-    buildings: list[UploadFile] = Field([], description="Footprints, to read the field off.")
+    buildings: list[SentFile] = Field([], description="Footprints, to read the field off.")
     layer: str | None = Field(None, max_length=200, description="Layer of the footprints' file, where it has several.")
     num_inference_steps: int | None = Field(
         None, ge=1, le=50, description="Without it, as the model was calibrated; so for `samples`."
@@ -110,7 +122,7 @@ def table_schemas() -> dict[str, Any]:
 
 
 def geojson_schema(name: str) -> dict[str, Any]:
-    """Return the schema of a table of buildings as GeoJSON, whose properties have the schema of this name."""
+    """Return the schema of a table as GeoJSON; properties of its features have the schema of this name."""
     feature = {
         "type": {"const": "Feature"},
         "geometry": {"type": "object"},

@@ -204,25 +204,25 @@ def answer(served: Served, body: bytes, json_length: str | None, meters: Meters)
     """
     head, rest = _split(body, json_length)
     try:
-        asked = InferRequest.model_validate_json(head)
-        answers = served.model.run(_inputs(asked.inputs, rest))._asdict()
+        request = InferRequest.model_validate_json(head)
+        answers = served.model.run(_inputs(request.inputs, rest))._asdict()
     except ValidationError as error:
         raise Problem(400, in_words(error.errors())) from None
     except InputError as error:
         raise Problem(400, str(error)) from None
     meters.inferred.observe(len(answers["severity_permille"]))
     about = {"model_name": served.manifest.name, "model_version": served.manifest.version}
-    if asked.id is not None:
-        about["id"] = asked.id
+    if request.id is not None:
+        about["id"] = request.id
     outputs: list[dict[str, Any]] = []
     parts: list[bytes] = []
-    for output in asked.outputs or [InferOutput(name=name) for name in answers]:
+    for output in request.outputs or [InferOutput(name=name) for name in answers]:
         if output.name not in answers:
             raise Problem(400, f"outputs: there is no {output.name[:50]!r}; there are {', '.join(answers)}.")
         values = np.ascontiguousarray(answers[output.name], "<f4")
         tensor: dict[str, Any] = {"name": output.name, "datatype": "FP32", "shape": list(values.shape)}
         is_binary = output.parameters and output.parameters.binary_data
-        if (asked.parameters and asked.parameters.binary_data_output) if is_binary is None else is_binary:
+        if (request.parameters and request.parameters.binary_data_output) if is_binary is None else is_binary:
             parts.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(parts[-1])}
         else:

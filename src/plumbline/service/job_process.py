@@ -96,19 +96,19 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.report.about import About
     from plumbline.serve.report.run import TOP, report_of, write_report
 
-    given = task["options"]
+    form = task["options"]
     city, buildings = _read_city(folder, task)
     causes = next((folder / CAUSES).iterdir(), None) if (folder / CAUSES).is_dir() else None
-    options = make_options(JudgingOptions.model_validate(given), _params(folder), causes)
-    model = open_model(Path(task["package"]), given.get("artifact"))
-    chosen = given["building"]
+    options = make_options(JudgingOptions.model_validate(form), _params(folder), causes)
+    model = open_model(Path(task["package"]), form.get("artifact"))
+    chosen = form["building"]
     if chosen:
         rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     note_progress(folder, "judge", 0, 1)
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
     if is_installed("typst"):
-        about = About(**{name: given[name] for name in About.model_fields})
+        about = About(**{name: form[name] for name in About.model_fields})
         write_report(report_of(answered, city, buildings, chosen, TOP, about=about), folder / RESULTS / REPORT)
         note_progress(folder, "write", 0, 1)
     title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
@@ -143,18 +143,18 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.fields.restore.plan import STAGE, Asked, plan_windows
     from plumbline.fields.restore.restore import finish, restore_windows
 
-    given = task["options"]
-    points, buildings, reading = _inputs(folder, given)
-    asked = Asked(
-        given["num_inference_steps"],
-        given["samples"],
-        given["cell"],
-        tuple(given["adapter"]),
-        bbox=Box(*given["bbox"]) if given.get("bbox") else None,
+    form = task["options"]
+    points, buildings, reading = _inputs(folder, form)
+    settings = Asked(
+        form["num_inference_steps"],
+        form["samples"],
+        form["cell"],
+        tuple(form["adapter"]),
+        bbox=Box(*form["bbox"]) if form.get("bbox") else None,
     )
     note_progress(folder, "read", 0, 1)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(points, Path(task["package"]), asked, reading, partial(_check_size, task=task))
+        plan = plan_windows(points, Path(task["package"]), settings, reading, partial(_check_size, task=task))
         note_progress(folder, STAGE, 0, len(plan.jobs))
         restore_windows(plan.jobs)
         if buildings is not None:
@@ -194,13 +194,13 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
     return city, buildings
 
 
-def _inputs(folder: Path, given: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
+def _inputs(folder: Path, form: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
     """Return points, footprints and how they are read; strangers have sent them."""
     from plumbline.serve.options import make_reading
     from plumbline.sources.points.formats.hdf5 import probe_first
 
     probe_first()
-    reading = make_reading(ReadingOptions.model_validate(given), _params(folder))
+    reading = make_reading(ReadingOptions.model_validate(form), _params(folder))
     return sorted((folder / POINTS).iterdir()), buildings_file(folder), reading
 
 

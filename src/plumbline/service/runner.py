@@ -92,10 +92,10 @@ def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict
     request = urllib.request.Request(address, body, headers, method=method)  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
-            found: dict[str, Any] = json.load(answer)
+            answered: dict[str, Any] = json.load(answer)
     except (OSError, ValueError) as error:
         raise PoolUnreachable(f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).") from error
-    return found
+    return answered
 
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -112,11 +112,11 @@ class LocalJob:
 
     def __init__(self, folder: Path) -> None:
         """Start the job in `folder`."""
-        with (folder / job_files.LOG).open("ab") as said:
+        with (folder / job_files.LOG).open("ab") as log_file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, str(folder), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -133,12 +133,12 @@ class LocalJob:
 
     def memory_mb(self) -> float:
         """Return the resident memory of the process and its children, MB."""
-        total = 0
+        total_bytes = 0
         with suppress(psutil.Error):
             whole = psutil.Process(self._process.pid)
-            for one in (whole, *whole.children(recursive=True)):
-                total += one.memory_info().rss
-        return total / 1e6
+            for process in (whole, *whole.children(recursive=True)):
+                total_bytes += process.memory_info().rss
+        return total_bytes / 1e6
 
 
 @dataclass
