@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from plumbline.prepare.response.decompose import decompose
+from plumbline.prepare.response.decompose import solve_units, track_means
 from plumbline.prepare.series.trend import estimate_trend
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
@@ -52,7 +52,7 @@ def compare(folder: Path) -> pd.DataFrame:
     )
     track = points.index.get_level_values(0).to_numpy()
     cell = points["cell"].to_numpy()
-    found = decompose(
+    means = track_means(
         cell,
         track,
         points[["east", "north", "up"]].to_numpy(),
@@ -62,6 +62,7 @@ def compare(folder: Path) -> pd.DataFrame:
         len(grid),
         len(tracks),
     )
+    found = solve_units(means)
     theirs = {
         name: velocities(other, start, end, grid.get_indexer(cells_of(other))).set_index("cell")["velocity"]
         for name, other in service.items()

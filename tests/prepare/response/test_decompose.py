@@ -5,12 +5,17 @@ from hypothesis import strategies as st
 
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.owners import collect_scatterers, find_owners
-from plumbline.prepare.response.decompose import building_means, decompose, motion_table, solve_units, track_means
+from plumbline.prepare.response.decompose import building_means, motion_table, solve_units, track_means
 from tests.prepare.made import ASCENDING, DESCENDING, EPOCHS, ORIGIN, box, los_of, make_track, series
 
 STEEPER = (-0.40, -0.09, 0.91)  # another ascending track
 LOS = los_of(ASCENDING, DESCENDING, STEEPER)
 UNITS = 1500
+
+
+def decompose(*points):
+    """Up and east of units, with all of their points at once."""
+    return solve_units(track_means(*points))
 
 
 def observe(rng, motion, tracks=2, points=6, sd=0.5, common=0.0, between=0.0, constants=(0, 0, 0)):

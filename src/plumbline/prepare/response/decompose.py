@@ -73,20 +73,6 @@ class TrackMeans(NamedTuple):
     """(U, T) number of points."""
 
 
-def decompose(
-    unit: NDArray[np.intp],
-    track: NDArray[np.intp],
-    los: Float,
-    rate: Float,
-    rate_se: Float,
-    common_se: Float,
-    units: int,
-    tracks: int,
-) -> Decomposition:
-    """Decompose by `track_means`, then `solve_units`, with all units in memory."""
-    return solve_units(track_means(unit, track, los, rate, rate_se, common_se, units, tracks))
-
-
 def track_means(
     unit: NDArray[np.intp],
     track: NDArray[np.intp],
