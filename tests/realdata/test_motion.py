@@ -9,6 +9,7 @@ import pytest
 
 from plumbline.params import Audit, Prepare, Product
 from plumbline.prepare.audit.figures import FAST, noise_counts, quantile, speeds
+from plumbline.prepare.audit.rules import MAX_NOISE_MM, MAX_SPEED_MM_YR, MIN_NOISE_MM
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
@@ -42,7 +43,7 @@ def noise_mm(track: Track) -> float:
 def test_the_noise_of_real_files_is_believable_and_that_of_another_unit_is_not(name, about):
     track = read_points(DATA / name, {"*": about})
     found = noise_mm(track)
-    assert BOUNDS.min_noise_mm < found < BOUNDS.max_noise_mm
+    assert MIN_NOISE_MM < found < MAX_NOISE_MM
     assert found / 1000 < BOUNDS.refuse_noise_below_mm
     assert found * 1000 > BOUNDS.refuse_noise_above_mm
 
@@ -53,4 +54,4 @@ def test_the_speed_of_real_buildings_is_believable(town, files):
     buildings = read_buildings(DATA / town / "footprints_synthetic.geojson", tracks[0].crs)
     counts = speeds(prepare_buildings(tracks, buildings, Prepare()).means)
     found = [quantile(own, FAST) for own in counts]
-    assert all(value is not None and value < BOUNDS.max_speed_mm_yr for value in found)
+    assert all(value is not None and value < MAX_SPEED_MM_YR for value in found)

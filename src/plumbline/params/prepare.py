@@ -16,54 +16,16 @@ JUDGED = ("max_strain_error_permille", "min_quadrant_confidence")
 
 
 class Audit(Section):
-    """Bounds of the audit: a figure beyond `min_` or `max_` warns, beyond `refuse_` it stops the pipeline."""
+    """Bounds of the audit beyond which a figure stops the pipeline; from where one warns: `prepare.audit.rules`."""
 
-    sample: int = Field(default=20_000, ge=1000, le=1_000_000)
-    """Buildings and scatterers of a split that drift is taken from."""
-    max_speed_mm_yr: Positive = 100.0
-    """Along LOS, of one building in a hundred, less three standard errors. Few cities sink faster."""
     refuse_speed_mm_yr: Positive = 1000.0
     """Twice the fastest sinking known of a city, 500 mm/yr (Chaussard et al. 2021, JGR Solid Earth 126)."""
-    min_noise_mm: float = Field(default=0.3, ge=0)
-    """Median over a track's points, from epoch to epoch. Corner reflectors were measured to 0.75 mm (Ferretti et al.
-    2007, IEEE TGRS 45: 1142-1153); means over cells and smoothed series have less."""
     refuse_noise_below_mm: float = Field(default=0.03, ge=0)
     """At C band, 0.4 degrees of phase. Metres read as mm have some 0.002 mm; 0: never."""
-    max_noise_mm: Positive = 20.0
-    """Random phase has `wavelength / (4 sqrt(3))`: 8 mm at C band, 34 mm at L band."""
     refuse_noise_above_mm: Positive = 100.0
     """Three times that of random phase at L band. Millimetres read as metres have some 2000 mm."""
-    min_split: int = Field(default=30, ge=1)
-    """Buildings of a split."""
-    max_severity_permille: Positive = 20.0
     refuse_severity_permille: Positive = 100.0
     """A tenth of length: no standing structure, but a wrong unit."""
-    min_damage_share: Fraction = 0.05
-    """Of `train`: the rarer of damaged and undamaged."""
-    min_category_share: Fraction = 0.02
-    """Of `train`, each Burland category."""
-    min_quadrant_share: Fraction = 0.1
-    """Of the damaged buildings of `train`, each quadrant."""
-    max_skew: Positive = 20.0
-    """Skewness of a column."""
-    max_psi: Positive = 0.25
-    """Population stability index of a column; in small data, what chance alone would give counts if it is more."""
-
-    def checks(self) -> Checks:
-        """Return the rules between its keys."""
-        noise = (self.refuse_noise_below_mm, self.min_noise_mm, self.max_noise_mm, self.refuse_noise_above_mm)
-        return [
-            (
-                self.refuse_severity_permille < self.max_severity_permille,
-                "refuse_severity_permille must not be below max_severity_permille",
-            ),
-            (self.refuse_speed_mm_yr < self.max_speed_mm_yr, "refuse_speed_mm_yr must not be below max_speed_mm_yr"),
-            (
-                sorted(noise) != list(noise),
-                "refuse_noise_below_mm, min_noise_mm, max_noise_mm and refuse_noise_above_mm must ascend, "
-                f"{', '.join(f'{bound:g}' for bound in noise)} found",
-            ),
-        ]
 
 
 class Prepare(Section):

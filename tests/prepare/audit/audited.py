@@ -13,7 +13,6 @@ from plumbline.prepare.audit import AuditResult, audit
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from tests.prepare.features.test_sequences import make
 
-PARAMS = Audit()
 SIZES = {"train": 400, "test": 120}
 
 
@@ -68,10 +67,10 @@ class Shards:
     parts: list[Sequences]
 
 
-def run(splits: Any = None, report: Any = None, **params: Any) -> AuditResult:
+def run(splits: Any = None, report: Any = None) -> AuditResult:
     """The audit of good splits and a good report, but for what is given."""
     splits = make_splits() if splits is None else splits
-    return audit(splits, make_report() if report is None else report, PARAMS.model_copy(update=params))
+    return audit(splits, make_report() if report is None else report, Audit())
 
 
 def rule(result: AuditResult, name: str):

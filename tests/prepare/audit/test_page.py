@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.params import parse_params
 from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.features.sequences import UNDEFINED
-from tests.browser import framed, in_browser
 from tests.prepare.audit.audited import make_report, make_split, make_splits, make_track, rule, run
-from tests.tiny import PARAMS
 
 VOID = {"meta", "br", "path"}
 
@@ -127,42 +124,3 @@ def test_no_split_and_no_report_fail_with_a_page_all_the_same():
     assert result.verdict == "fail"
     assert rule(result, "split_size").where == "train"
     Page(result.html())
-
-
-BOUNDS = [
-    ({"refuse_severity_permille": 1}, "refuse_severity_permille must not be below"),
-    ({"max_speed_mm_yr": 2000.0}, "refuse_speed_mm_yr must not be below"),
-    *(({key: value}, "must ascend") for key, value in (("min_noise_mm", 30.0), ("refuse_noise_above_mm", 10.0))),
-    ({"sample": 10}, "sample"),
-    ({"psi": 1}, "unknown key"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "said"), BOUNDS)
-def test_bounds_that_cannot_be_are_refused(wrong, said):
-    with pytest.raises(InputError, match=f"prepare.audit.*{said}"):
-        parse_params({**PARAMS, "prepare": {**PARAMS["prepare"], "audit": wrong}})
-
-
-TABLES = """
-onload = () => parent.postMessage({
-    wide: [...document.querySelectorAll(".scroll")].map(one => one.scrollWidth - one.clientWidth),
-    names: [...document.querySelectorAll(".scroll td:first-child")].map(cell => {
-        const range = document.createRange()
-        range.selectNodeContents(cell)
-        return [cell.textContent, new Set([...range.getClientRects()].map(line => line.top)).size]
-    })}, "*")
-"""
-
-
-@pytest.mark.browser
-@in_browser
-@pytest.mark.parametrize("width", [1400, 390])
-def test_names_in_tables_can_be_read_on_every_screen(tmp_path, width):
-    report = make_report(tracks=[make_track(f"EGMS_L2b_00{i}_0332_IW3_VV_2019_2021_1") for i in range(2)])
-    report["cities"] = {"sentinel_a": report["cities"]["a"]}
-    (tmp_path / "audit.html").write_text(run(report=report).html(), encoding="utf-8")
-    said = framed(tmp_path / "audit.html", tmp_path, TABLES, width, 844)
-    lines = dict(said["names"])
-    assert lines["sentinel_a, EGMS_L2b_000_0332_IW3_VV_2019_2021_1"] <= 4
-    assert width < 1100 or max(said["wide"]) == 0

@@ -9,6 +9,8 @@ from plumbline.prepare.audit.judge import Bounds, Case, Facts
 from plumbline.prepare.audit.summary import TABLES, Leak, Summary
 
 Cases = Iterator[Case]
+MAX_PSI = 0.25
+"""Largest population stability index of a column; what chance alone would give counts if it is more."""
 
 
 # --- the reports of tracks and cities ---
@@ -140,5 +142,5 @@ def from_train(facts: Facts) -> Cases:
     for name, shifts in facts.shifts.items():
         for key, shift in shifts.items():
             text = f"population stability index {shift.psi:.3g} (by chance up to {shift.psi_chance:.2g})"
-            bounds = (max(facts.params.max_psi, shift.psi_chance), None)
+            bounds = (max(MAX_PSI, shift.psi_chance), None)
             yield Case(f"{name} from train, {key}", shift.psi, text, bounds)

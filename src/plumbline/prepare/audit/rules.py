@@ -27,6 +27,15 @@ def silent(key: str, stage: str = "ingest") -> str:
     return f"not looked at: the report of `{stage}` has no {key}"
 
 
+MAX_SPEED_MM_YR = 100.0
+"""Largest speed along LOS of one building in a hundred, less three standard errors: few cities sink faster."""
+MIN_NOISE_MM = 0.3
+"""Smallest median noise from epoch to epoch. Corner reflectors were measured to 0.75 mm (Ferretti et al. 2007, IEEE
+TGRS 45: 1142-1153); means over cells and smoothed series have less."""
+MAX_NOISE_MM = 20.0
+"""Largest median noise. Random phase has `wavelength / (4 sqrt(3))`: 8 mm at C band, 34 mm at L band."""
+MIN_SPLIT = 30
+"""Smallest number of buildings of a split."""
 noise = in_tracks("noise_mm", "mm of noise from epoch to epoch")
 CHECK_UNIT = (
     "Look at the unit of the displacements: a file in m or cm that was read as mm, or the other way round. Tables of "
@@ -40,16 +49,16 @@ RULES = (
         advice="Read what was decided, and correct the file if it is not what you meant."),
     AuditRule("speed",
         in_tracks("speed_p99_mm_yr", "mm/yr along LOS is surely exceeded by one building in a hundred"),
-        warn="max_speed_mm_yr", fail="refuse_speed_mm_yr", nothing=silent("speed_p99_mm_yr", "prepare"),
+        warn=MAX_SPEED_MM_YR, fail="refuse_speed_mm_yr", nothing=silent("speed_p99_mm_yr", "prepare"),
         advice=CHECK_UNIT),
-    AuditRule("noise_low", noise, warn="min_noise_mm", fail="refuse_noise_below_mm", low=True,
+    AuditRule("noise_low", noise, warn=MIN_NOISE_MM, fail="refuse_noise_below_mm", low=True,
         nothing=silent("noise_mm", "prepare"),
         advice=CHECK_UNIT
                + " Series that were smoothed, or that hold a model's fit, look so as well: take the measured ones."),
-    AuditRule("noise_high", noise, warn="max_noise_mm", fail="refuse_noise_above_mm",
+    AuditRule("noise_high", noise, warn=MAX_NOISE_MM, fail="refuse_noise_above_mm",
         nothing=silent("noise_mm", "prepare"),
         advice=CHECK_UNIT + " Series that were not unwrapped, or of points without coherence, look so as well."),
-    AuditRule("split_size", split_sizes, warn="min_split", fail=1, low=True,
+    AuditRule("split_size", split_sizes, warn=MIN_SPLIT, fail=1, low=True,
         advice="Give more labelled buildings, lower `prepare.min_points`, or change `prepare.split`. Figures of a "
                "small split are uncertain."),
     AuditRule("severity_known",
@@ -57,7 +66,7 @@ RULES = (
         advice="Correct the labels."),
     AuditRule("severity_range",
         in_splits(lambda split: split.severity_max, "largest severity {} permille"),
-        warn="max_severity_permille", fail="refuse_severity_permille",
+        warn=20.0, fail="refuse_severity_permille",
         advice="Check the unit (permille, so 0.001 of strain is 1) and the buildings with the largest values."),
     AuditRule("quadrant_codes",
         in_splits(lambda split: split.wrong["quadrant"] + split.wrong["quadrant_of_undamaged"],
@@ -69,12 +78,12 @@ RULES = (
         advice="Add the quadrants to the labels where they are known."),
     AuditRule("damage_present", damage, low=True,
         advice="Both are needed to tell them apart: add buildings of the other kind."),
-    AuditRule("damage_balance", rarer_kind, warn="min_damage_share", low=True,
+    AuditRule("damage_balance", rarer_kind, warn=0.05, low=True,
         advice="Add buildings of the rarer kind, or weigh them."),
     AuditRule("category_balance", shares(lambda train: train.categories, [f"category {i}" for i in range(5)]),
-        warn="min_category_share", low=True,
+        warn=0.02, low=True,
         advice="Add buildings of that category, or weigh them."),
-    AuditRule("quadrant_balance", shares(lambda train: train.quadrants, QUADRANTS), warn="min_quadrant_share", low=True,
+    AuditRule("quadrant_balance", shares(lambda train: train.quadrants, QUADRANTS), warn=0.1, low=True,
         advice="Keep `train.augment` on: it turns every quadrant into every other."),
     AuditRule("building_leak", lambda facts: leaks(facts.buildings_shared, "buildings"), fail=0,
         advice="Give each building once, by one identifier."),
@@ -85,8 +94,8 @@ RULES = (
         advice="One building was given twice, under two names or cities: keep one."),
     AuditRule("finite", not_finite, fail=0,
         advice="A fault of the stage, or a product with values that cannot be: report it."),
-    AuditRule("skew", skews, warn="max_skew", advice="A few values set its mean and spread: look at the largest ones."),
-    AuditRule("drift_splits", from_train, warn="max_psi",
+    AuditRule("skew", skews, warn=20.0, advice="A few values set its mean and spread: look at the largest ones."),
+    AuditRule("drift_splits", from_train,
         advice="The splits differ in kind: figures of that split are not those of buildings like the training ones."),
 )
 # fmt: on

@@ -24,6 +24,9 @@ from plumbline.prepare.audit.page import audit_page
 from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.audit.summary import building_name, find_leaks, summarise
 
+SAMPLE = 20_000
+"""Buildings and scatterers of a split that drift is taken from."""
+
 
 @dataclass(frozen=True)
 class AuditResult:
@@ -80,7 +83,7 @@ class AuditResult:
 def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -> AuditResult:
     """Audit the prepared splits before training.
 
-    Every building is read once, in chunks. What stays in memory: two samples of `params.sample` rows a split, the
+    Every building is read once, in chunks. What stays in memory: two samples of `SAMPLE` rows a split, the
     moments, and 16 bytes a building to find those given twice (160 MB for 10 million).
 
     Args:
@@ -92,7 +95,7 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
             - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
         params: section `prepare.audit`.
     """
-    summaries = {name: summarise(name, sequences, params.sample) for name, sequences in splits.items()}
+    summaries = {name: summarise(name, sequences, SAMPLE) for name, sequences in splits.items()}
     columns = {name: columns_of(summary) for name, summary in summaries.items()}
     train = columns.get("train")
     others = {name: values for name, values in columns.items() if name != "train"}
