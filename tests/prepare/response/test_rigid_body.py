@@ -118,23 +118,3 @@ def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error()
         shifts.append(tilts[1] - tilts[0])
         errors.append(2.0 * np.sqrt(np.diag(np.linalg.inv(design.T @ design))[:2]))
     assert np.mean(np.abs(shifts) < np.array(errors)) > 0.9
-
-
-def test_buildings_of_one_rectangle_do_not_meddle():
-    """Neither padding nor the tracks of a neighbour change a building's answer."""
-    rng = np.random.default_rng(2)
-    xy, height, los, track = (
-        np.concatenate(part) for part in zip(*(arrange(rng, 9, 3) for _ in range(5)), strict=True)
-    )
-    track[0] = 0
-    mask = np.arange(9) < np.array([9, 5, 7, 9, 6])[:, None]
-    change, se = rng.normal(0, 5, (5, 9)), rng.uniform(0.5, 2, (5, 9))
-    together = remove_rigid(xy, height, los, change, se, track, mask)
-    for b in range(5):
-        own = (slice(b, b + 1), slice(0, mask[b].sum()))
-        alone = remove_rigid(xy[own], height[own], los[own], change[own], se[own], track[own], mask[own])
-        np.testing.assert_allclose(together.residual[own], alone.residual, atol=1e-6)
-        np.testing.assert_allclose(together.spread[b], alone.spread[0], atol=1e-6)
-        np.testing.assert_allclose(together.weight[own], alone.weight, atol=1e-6)
-    assert (together.residual[~mask] == 0).all()
-    assert (together.weight[~mask] == 0).all()

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,17 +75,3 @@ def test_errors_are_honest_for_draws_from_the_prior():
     # Neighbours count less with distance, so the errors are on the safe side.
     assert (np.std(scaled, axis=0) < 1.15).all()
     assert (np.std(scaled, axis=0) > 0.5).all()
-
-
-@pytest.mark.parametrize("garbage", [1e6, -1e12])
-def test_padding_neither_counts_nor_answers(garbage):
-    rng = np.random.default_rng(1)
-    xy, up = rng.uniform(-5, 5, (1, 9, 2)), rng.normal(0, 3, (1, 9))
-    mask = np.arange(9)[None] < 6
-    los = los_of(ASCENDING, DESCENDING)[np.arange(9) % 2]
-    alone = observe(xy[:, :6], los[:6], up[:, :6])
-    padded = observe(xy, los, np.where(mask, up, garbage), mask=mask)
-    for one, other in zip(alone, padded, strict=True):
-        np.testing.assert_allclose(other[:, :6], one, atol=1e-9)
-    np.testing.assert_array_equal(padded.estimate[:, 6:], 0)
-    np.testing.assert_array_equal(padded.standard_error[:, 6:], np.broadcast_to(PRIOR_SD, (1, 3, 4)))

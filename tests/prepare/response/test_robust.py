@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.prepare.response import rigid_body as robust
-from plumbline.prepare.response.rigid_body import FREEDOM, log_density, misfit, student_fit, student_fits
+from plumbline.prepare.response.rigid_body import FREEDOM, log_density, misfit, student_fit
 
 
 def systems(rng, count=200, points=30, error=1.0, beyond=0.0):
@@ -42,17 +41,6 @@ def test_the_density_is_that_of_students_t():
     np.testing.assert_allclose(log_density(residual, scale), stats.t.logpdf(residual, FREEDOM, scale=scale))
 
 
-def test_padding_has_no_influence():
-    design, values, error, mask, _ = systems(np.random.default_rng(3), points=12)
-    fit = student_fit(design, values, error, mask, WEAK)
-    changed = student_fit(
-        np.where(mask[..., None], design, 7e5), np.where(mask, values, -1e6), np.where(mask, error, 3.0), mask, WEAK
-    )
-    np.testing.assert_allclose(changed.solution, fit.solution, atol=1e-9)
-    np.testing.assert_allclose(changed.spread, fit.spread, atol=1e-9)
-    assert (changed.residual[~mask] == 0).all()
-
-
 def test_a_column_that_no_value_of_the_system_needs_changes_nothing():
     """Systems are solved together, so a building may carry columns of tracks that it has no scatterer of."""
     design, values, error, mask, _ = systems(np.random.default_rng(4), points=6)
@@ -71,28 +59,6 @@ def test_the_last_precision_is_one_over_the_variance_of_the_last_parameter():
     scale = fit.weight * mask / (error**2 + fit.spread[:, None] ** 2)
     covariance = np.linalg.inv(np.einsum("bpi,bp,bpj->bij", design, scale, design) + np.diag(WEAK))
     np.testing.assert_allclose(fit.last_precision, 1 / covariance[:, 1, 1], rtol=0.05)
-
-
-def test_several_fits_are_the_fits_one_by_one():
-    rng = np.random.default_rng(7)
-    design, values, error, mask, _ = systems(rng, count=25, points=14, beyond=1.0)
-    own = rng.normal(0, 3, (25, 5, 14))
-    prior = rng.uniform(0.01, 1, (25, 5, 3))
-    together = student_fits(design, own, values, error, mask, prior)
-    for number in range(5):
-        wider = np.concatenate([design, own[:, number, :, None]], axis=2)
-        alone = student_fit(wider, values, error, mask, prior[:, number])
-        for name, one, many in zip(alone._fields, alone, together, strict=True):
-            np.testing.assert_allclose(many[:, number], one, rtol=1e-9, atol=1e-9, err_msg=name)
-
-
-@pytest.mark.parametrize("block", [1, 40, 1000])
-def test_the_answer_does_not_depend_on_how_many_systems_are_solved_at_a_time(monkeypatch, block):
-    design, values, error, mask, _ = systems(np.random.default_rng(9), count=13)
-    fit = student_fit(design, values, error, mask, WEAK)
-    monkeypatch.setattr(robust, "BLOCK", block)
-    for one, other in zip(student_fit(design, values, error, mask, WEAK), fit, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_misfit_is_the_log_density_of_students_t():

@@ -300,16 +300,3 @@ def test_what_the_simulation_lets_fail_is_told_by_the_nearest_shape(name, named,
     assert (found.mechanism_gain.argmax(1) == kind)[seen].mean() > named
     assert right[seen].mean() > placed
     assert least < np.median(found.severity.max(1)[seen]) < 2.4
-
-
-def test_the_fits_do_not_depend_on_how_many_buildings_are_fitted_at_a_time(monkeypatch):
-    rng = np.random.default_rng(8)
-    parts = [scattered(rng, 10) for _ in range(7)]
-    xy, height, los, track = (np.concatenate(part) for part in zip(*parts, strict=True))
-    residual, side = rng.normal(0, 3, track.shape), rng.uniform(8, 30, (7, 2))
-    together = fit(xy, height, los, track, residual, side=side)
-    monkeypatch.setattr(shape_fits, "CELLS", 2 * 10 * len(ALL))
-    for name, one, other in zip(
-        ShapeFits._fields, together, fit(xy, height, los, track, residual, side=side), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9, err_msg=name)

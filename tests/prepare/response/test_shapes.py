@@ -52,10 +52,6 @@ def at(shape: Shape, *places: tuple[float, float]) -> list[float]:
     return displacement(shape, np.array([places], float), SIDE)[0][0].tolist()
 
 
-def those(mechanism: int) -> list[Shape]:
-    return [shape for shape in ALL if shape.mechanism == mechanism]
-
-
 @pytest.mark.parametrize("form", range(3))
 def test_a_corner_is_one_at_its_corner_and_nothing_at_the_centre(form):
     for number, corner in enumerate(SIGNS):
@@ -82,18 +78,6 @@ def test_a_bowl_is_deepest_in_its_middle_and_draws_inwards():
 def test_a_trough_bends_across_its_axis_alone():
     trough = Shape(BENDING, 0, (0.0, 1.0), 0.0, 0.05, 1.0)  # inflection at 0.45 of 9 m
     np.testing.assert_allclose(at(trough, (0, 0), (11, 4.05), (-5, -4.05)), [1, np.exp(-0.5), np.exp(-0.5)])
-
-
-def test_shares_before_looking_are_those_of_the_tables():
-    prior = np.exp(LOG_PRIOR)
-    assert prior.sum() == pytest.approx(1)
-    for number, share in enumerate(PRIOR):
-        assert prior[number == MECHANISM].sum() == pytest.approx(share)
-    for number, table in ((CORNER, PULLS), (END, OPENINGS), (STEP, OPENINGS)):
-        for pull, share in table.items():
-            own = [shape.prior for shape in those(number) if shape.pull == pull]
-            assert sum(own) == pytest.approx(PRIOR[number] * share)
-            assert np.ptp(own) == pytest.approx(0)
 
 
 def test_how_probable_each_shape_is_belongs_to_what_models_were_trained_on():
