@@ -1,11 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from plumbline.simulate.structure.failures import BENDING, BOWL, END, STEP, Failures, draw_failures
+from plumbline.simulate.structure.failures import BENDING, BOWL, END, STEP, Failures
 from plumbline.simulate.structure.labels import strains
-from tests.strain import structure_strain
 
 SIDE = np.array([[20.0, 12.0]])
 
@@ -64,22 +61,3 @@ def test_bending_over_a_trough_in_closed_form():
     start = np.linspace(0, 6, 601)
     chord = (np.exp(-0.5 * (start / 5) ** 2) - np.exp(-0.5 * ((start + 4) / 5) ** 2)) / 4
     assert found.severity_permille[0] == pytest.approx(chord.max() / 2, rel=0.02)
-
-
-@given(st.sampled_from([END, STEP, BOWL, BENDING]), st.integers(0, 10_000))
-def test_labels_of_many_are_those_of_the_definition(kind, seed):
-    rng = np.random.default_rng(seed)
-    side = rng.uniform(6, 40, (3, 2))
-    failures = draw_failures(rng, np.full(3, kind), side)
-    found = strains(failures.field, side)
-    for b in range(3):
-
-        def field(x, y, b=b):
-            flat = failures.field(np.full(x.size, b), x.ravel(), y.ravel())
-            return tuple(part.reshape(x.shape) for part in flat)
-
-        own = structure_strain(field, *side[b])
-        assert found.severity_permille[b] == pytest.approx(own.severity_permille, rel=1e-6, abs=1e-9)
-        if own.severity_permille > 1e-6:
-            assert tuple(np.flatnonzero(found.accepted[b])) == own.accepted
-            assert found.quadrant[b] in own.accepted
