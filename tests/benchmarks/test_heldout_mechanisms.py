@@ -7,13 +7,6 @@ import pandas as pd
 import pytest
 
 from benchmarks.heldout.mechanisms import ALL, by_mechanism, by_rate, read_beside
-from benchmarks.heldout.triage import (
-    average_precision,
-    calibration_error,
-    precision_recall,
-    recall_at,
-    weights,
-)
 
 LABELS = pd.DataFrame(
     [
@@ -100,33 +93,3 @@ def test_a_list_is_scored_at_rates_and_at_its_own(files):
     assert np.isfinite([one.calibration_error for one in another]).tolist() == [False, False, False, True]
     silent = by_rate(read_beside(*files(SAID.drop(columns="damage_rate"))))
     assert np.isfinite([one.calibration_error for one in silent]).all()
-
-
-def test_weights_make_the_rate_and_curves_are_those_of_definitions():
-    generator = np.random.default_rng(0)
-    damaged = generator.random(400) < 0.4
-    score = np.round(generator.normal(damaged, 1.0), 1)
-    weight = weights(damaged, 0.02)
-    assert (weight.sum(), weight[damaged].sum()) == pytest.approx((1, 0.02))
-    precision, recall = precision_recall(score, damaged, weight)
-    by_hand, before = 0.0, 0.0
-    for value in np.unique(score)[::-1]:
-        above = score >= value
-        found = weight[above & damaged].sum()
-        by_hand += (found / 0.02 - before) * found / weight[above].sum()
-        before = found / 0.02
-    assert average_precision(precision, recall) == pytest.approx(by_hand)
-    alike = precision_recall(np.zeros(400), damaged, weight)
-    assert average_precision(*alike) == pytest.approx(0.02)
-    assert recall_at(*alike) == 0
-    assert recall_at(*precision_recall(damaged.astype(float), damaged, weight)) == 1
-    unknown = precision_recall(np.where(damaged, 1.0, np.nan), damaged, weight)
-    assert average_precision(*unknown) == pytest.approx(1)
-    nobody = precision_recall(score, np.zeros(400, bool), np.full(400, 1 / 400))
-    assert np.isnan([average_precision(*nobody), recall_at(*nobody)]).all()
-    # A probability that is true has a small error, one that is 0.3 too high has 0.3.
-    chance = generator.uniform(0, 0.7, 40_000)
-    happened = generator.random(40_000) < chance
-    even = np.full(40_000, 1 / 40_000)
-    assert calibration_error(chance, happened, even) < 0.01
-    assert calibration_error(chance + 0.3, happened, even) == pytest.approx(0.3, abs=0.01)
