@@ -4,42 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.outputs import OutputError, renewed, same, steps
-
-PAGE = """Write `city.yaml`:
-
-```yaml
-a: 1
-```
-
-```bash
-cat city.yaml
-```
-
-```text
-a: 1
-```
-
-Save this as `show.py`:
-
-```python
-print(1)
-```
-
-```bash
-python show.py
-```
-"""
-
-
-def test_a_page_has_files_and_commands_and_their_outputs():
-    blocks = [(step.language, step.file, step.shown and PAGE[slice(*step.shown)]) for step in steps("page", PAGE)]
-    assert blocks == [
-        ("yaml", "city.yaml", None),
-        ("bash", None, "a: 1\n"),
-        ("python", "show.py", None),
-        ("bash", None, None),
-    ]
+from tests.docs.outputs import OutputError, renewed, same
 
 
 def test_figures_are_renewed_and_lines_left_out_stay_out():
