@@ -210,25 +210,15 @@ def repeated(words: Sequence[str], option: str = "--points") -> list[str]:
         option: which.
     """
     result: list[str] = []
-    number = 0
-    while number < len(words):
-        word = words[number]
-        number += 1
+    before, takes_values = "", False
+    for word in words:
+        if word.startswith("-") and word != "-":
+            takes_values = word.partition("=")[0] == option
+        elif takes_values and before != option:
+            result.append(option)
         result.append(word)
-        if word == option and number < len(words):
-            result.append(words[number])
-            number += 1
-        elif not word.startswith(f"{option}="):
-            continue
-        end = next((place for place in range(number, len(words)) if _is_option(words[place])), len(words))
-        for value in words[number:end]:
-            result += [option, value]
-        number = end
+        before = word
     return result
-
-
-def _is_option(word: str) -> bool:
-    return word.startswith("-") and word != "-"
 
 
 def print_table(table: Table, least_width: int = LEAST_WIDTH) -> None:
