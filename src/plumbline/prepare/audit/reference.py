@@ -15,7 +15,7 @@ import numpy as np
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.prepare.audit.distributions import ColumnValues, columns_of, steps
-from plumbline.prepare.audit.summary import Summary, parts_of
+from plumbline.prepare.audit.summary import SAMPLE, Summary, parts_of
 from plumbline.prepare.features.shards import SequenceSet
 
 QUANTILES = 200
@@ -38,18 +38,16 @@ WATCHED = (
 )
 """Sizes and heights of buildings, how many scatterers are on them, and how noisy these are. Not the incidence: it is
 almost the same all over a track, so that any two cities are as far apart as can be."""
-SAMPLE = 20_000
-"""Buildings and scatterers of a city that quantiles are taken from."""
 _VERSION = 1
 
 
-def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, ColumnValues]:
+def conditions_of(sequences: SequenceSet) -> dict[str, ColumnValues]:
     """Return for each city the distributions of its watched columns: a city has one sensor, so it is a slice."""
     summaries: dict[str, Summary] = {}
     for part in parts_of(sequences):
         city = np.asarray(part.city)
         for name in np.unique(city).tolist():
-            summary = summaries.setdefault(name, Summary(name, sample))
+            summary = summaries.setdefault(name, Summary(name, SAMPLE))
             summary.add(part.take(np.flatnonzero(city == name)))
     return {name: _watched(columns_of(summary)) for name, summary in sorted(summaries.items())}
 

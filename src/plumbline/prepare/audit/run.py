@@ -22,10 +22,7 @@ from plumbline.prepare.audit.distributions import (
 from plumbline.prepare.audit.judge import ORDER, Facts, RuleFinding, Status
 from plumbline.prepare.audit.page import audit_page
 from plumbline.prepare.audit.rules import RULES
-from plumbline.prepare.audit.summary import building_name, find_leaks, summarise
-
-SAMPLE = 20_000
-"""Buildings and scatterers of a split that drift is taken from."""
+from plumbline.prepare.audit.summary import SAMPLE, building_name, find_leaks, summarise
 
 
 @dataclass(frozen=True)

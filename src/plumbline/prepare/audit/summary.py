@@ -26,6 +26,8 @@ Hash = NDArray[np.uint64]
 TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}
 ROWS = 250_000
 """Scatterers, or buildings, looked at together."""
+SAMPLE = 20_000
+"""Buildings, and scatterers, of a split or a city that distributions are taken from."""
 
 
 class Moments:
