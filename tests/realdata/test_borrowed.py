@@ -1,14 +1,21 @@
-"""Residuals of real points, into which damage is put: nothing of the real motion comes along."""
+"""Damage put into real points: what goes in can be found, and nothing of the real motion comes along."""
 
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
-from plumbline.simulate.borrowed.city import borrowed_layout
+from plumbline.core.compass import QUADRANTS
+from plumbline.params import Borrowed, Prepare
+from plumbline.params.simulate import Mechanisms
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.simulate.borrowed.city import borrowed_layout, write_borrowed
 from plumbline.simulate.borrowed.track import Smooth, nearest_building
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
+from plumbline.validate.measure import least_squares
 
 pytestmark = pytest.mark.realdata
 ROOT = Path(__file__).parents[2]
@@ -20,6 +27,26 @@ def ustica():
     if not USTICA.is_dir():
         pytest.skip("Ustica is not there: put the real products into ../shared/data/ustica")
     return USTICA
+
+
+def test_severity_found_goes_with_severity_put_in(ustica, tmp_path):
+    (tmp_path / "points").mkdir()
+    for path in [*ustica.glob("EGMS_L2b*.zip"), ustica / "footprints_synthetic.geojson"]:
+        (tmp_path / "points" / path.name).symlink_to(path)
+    write_borrowed(tmp_path, "real", Borrowed(folder=tmp_path / "points", copies=3), 0, 0.8, Mechanisms())
+    alike, right = [], []
+    for city in sorted(tmp_path.glob("real*")):
+        tracks = [read_points(path) for path in city.glob("EGMS*.csv")]
+        buildings = read_buildings(city / "footprints.geojson", tracks[0].crs)
+        sequences = prepare_buildings(tracks, buildings, Prepare()).sequences
+        labels = pd.read_csv(city / "labels.csv", keep_default_na=False).set_index("building_id")
+        labels, answers = labels.loc[sequences.building_id], least_squares(sequences)
+        assert len(labels) > 500
+        alike.append(stats.spearmanr(labels["severity_permille"], answers.severity).statistic)
+        quadrant = np.array(QUADRANTS)[np.asarray(answers.probability).argmax(axis=1)]
+        right.extend((labels["quadrant"] == quadrant)[(labels["quadrant"] != "") & (labels["difficulty"] != "hard")])
+    assert np.mean(alike) > 0.1  # 0 within 0.025, if nothing of it came through
+    assert np.mean(right) > 0.3  # by chance 0.25 within 0.02
 
 
 @pytest.mark.parametrize(
