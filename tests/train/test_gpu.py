@@ -118,14 +118,6 @@ def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compil
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_data_kept_on_the_gpu_are_those_that_are_sent(work):
-    trained("kept", epochs=2)
-    trained("sent", epochs=2, padding="last")  # which is masked
-    assert apart("kept", "sent") < 1e-4
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_killed_run_goes_on_on_a_gpu(work):
     run("whole", epochs=4, **GPU)
     with pytest.raises(Killed):

@@ -24,7 +24,6 @@ from plumbline.train.distributed.launch import one_process_a_device
 from plumbline.train.distributed.strategies import (
     check_devices,
     comm_hook,
-    has_batch_norm,
     threads,
     together,
 )
@@ -186,49 +185,25 @@ def test_gradients_are_compressed_as_asked_on_a_cpu_too(group, kind, exact, erro
         assert apart_by < 1e-6 if step < exact else error / 1e3 < apart_by < error
 
 
-NO_COMPILER = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
-NO_CXX = r"train\.compile: true found, and no C\+\+ compiler "
-NO_CC = r"found, and no C compiler "
-
-
 @pytest.mark.parametrize(
-    ("changed", "attention", "gpus", "environment", "there", "words"),
+    ("changed", "gpus", "words"),
     [
-        ({"precision": "fp16", "accelerator": "cpu"}, "sdpa", 0, {}, "", r"train\.precision: fp16 .* needs a GPU"),
-        ({"accelerator": "gpu"}, "sdpa", 0, {}, "", r"train\.accelerator: gpu found, and there is none"),
-        ({"accelerator": "auto", "devices": 3}, "sdpa", 2, {}, "", "train.devices: 3 found, and there are 2 GPUs"),
+        ({"precision": "fp16"}, 0, r"train\.precision: fp16 .* needs a GPU"),
+        ({"accelerator": "gpu"}, 0, r"train\.accelerator: gpu found, and there is none"),
+        ({"accelerator": "auto", "devices": 3}, 2, "train.devices: 3 found, and there are 2 GPUs"),
         # PowerSGD waits for the GPU wherever there is one.
-        ({"communication": "powersgd"}, "sdpa", 2, {}, "", r"train\.communication: powersgd .*CUDA_VISIBLE_DEVICES="),
-        ({"communication": "powersgd", "accelerator": "auto"}, "sdpa", 2, {}, "", None),
-        ({"communication": "bf16"}, "sdpa", 2, {}, "", None),
-        # A GPU's kernels are started by code in C; all other compiled code is in C++.
-        ({"compile": True}, "sdpa", 0, NO_COMPILER, "g++", NO_CXX + "no-such-compiler"),
-        ({"compile": True}, "sdpa", 0, {}, "", NO_CXX + r"g\+\+\."),
-        ({"compile": True}, "sdpa", 0, {}, "g++", None),
-        ({"accelerator": "auto"}, "ragged", 1, NO_COMPILER, "gcc", "ragged " + NO_CC + "no-such-compiler"),
-        ({"accelerator": "auto", "compile": True}, "sdpa", 1, {}, "g++", "true " + NO_CC + "gcc or clang"),
-        ({"accelerator": "auto"}, "ragged", 1, {}, "gcc", None),
-        ({"accelerator": "auto"}, "ragged", 1, {}, "clang", None),
-        ({"accelerator": "auto"}, "ragged", 1, {"CC": "/opt/bin/cc-15"}, "/opt/bin/cc-15", None),
-        ({"accelerator": "cpu"}, "ragged", 1, NO_COMPILER, "", None),
-        # Torch runs the whole value as one command: it would end in its traceback.
-        ({"compile": True}, "sdpa", 0, {"CXX": "g++ -O1"}, "g++", NO_CXX + r"g\+\+ -O1\. .* without options, .* CXX"),
-        ({"compile": True}, "sdpa", 0, {"CXX": "env g++"}, "g++", NO_CXX + r"env g\+\+\."),
-        ({"compile": True}, "sdpa", 0, {"CXX": ""}, "g++", NO_CXX + r"''\."),
+        ({"communication": "powersgd"}, 2, r"train\.communication: powersgd .*CUDA_VISIBLE_DEVICES="),
+        ({"communication": "powersgd", "accelerator": "auto"}, 2, None),
+        ({"communication": "bf16"}, 2, None),
     ],
     ids=str,
 )
-def test_what_the_machine_lacks_is_refused(changed, attention, gpus, environment, there, words, monkeypatch):
+def test_what_the_machine_lacks_is_refused(changed, gpus, words, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr("shutil.which", lambda name: name if name == there else None)
-    for name in NO_COMPILER:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
     asked = make_params(**{"accelerator": "cpu", **changed}).train
     with pytest.raises(InputError, match=words) if words else nullcontext():
-        check_devices(asked, attention)
+        check_devices(asked)
 
 
 def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
@@ -268,8 +243,3 @@ def test_several_processes_share_the_cores_of_a_machine():
     cores = len(os.sched_getaffinity(0))
     assert threads(make_params(devices=2, threads=0).train) == max(1, cores // 2)
     assert threads(make_params(devices=2, threads=3).train) == 3
-
-
-def test_batch_norms_are_found_wherever_they_are():
-    assert has_batch_norm(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2))))
-    assert not has_batch_norm(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import new_spec
-from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, data_bytes, is_resident
-from plumbline.train.data.sampler import Examples, ShareSampler
 from plumbline.train.fit import batch_size as auto_batch_size
 from plumbline.train.fit.batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
 from tests.train.fit.test_trainer import Killed, run, said, work
@@ -82,28 +80,3 @@ def test_a_resumed_run_keeps_the_size_that_was_found(work, monkeypatch):
     monkeypatch.setattr(auto_batch_size, "SMALLEST", 4 * found)
     run(batch_size="auto")
     assert json.loads(Path("out/record.json").read_text())["batch_size"] == found
-
-
-@pytest.mark.parametrize("balance", ["none", "weights"])
-@pytest.mark.parametrize("processes", [1, 3])
-def test_resident_data_give_the_same_batches(balance, processes):
-    """To each process its share of a step; with 3 of them the last step has one building, and two shares are empty."""
-    sequences, losses = make_sequences(40), make_params(balance=balance).train
-    table = Buildings(sequences, losses)
-    resident = Resident(table, torch.device("cpu"))
-    steps = SimilarLengths(sequences.length, 13, 3, shares=processes)
-    seen = []
-    for share in (share for rank in range(processes) for share in ShareSampler(steps, 1, rank, processes)):
-        plain, kept = (Examples(one, steps, augment=True)[share] for one in (table, resident))
-        seen += kept.batch.severity_B.tolist() if kept.scale.buildings else []
-        for one, other in zip((*plain.batch, *plain.scale), (*kept.batch, *kept.scale), strict=True):
-            assert one.dtype == other.dtype
-            torch.testing.assert_close(one, other, rtol=0, atol=0)
-    assert sorted(seen) == sorted(sequences.severity.tolist())
-
-
-def test_where_data_are_kept_on_the_device():
-    cpu, train = torch.device("cpu"), make_sequences(40)
-    assert not is_resident(train, make_params().train, cpu)
-    held = sum(getattr(train, name).nbytes for name in ("distance", "slope", "geometry"))
-    assert held < data_bytes(train) < 1.2 * held

@@ -33,7 +33,6 @@ from plumbline.train import stage
 from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed import strategies
-from plumbline.train.fit import trainer as module_fit
 from plumbline.train.fit.checkpoints import checkpoint_score, resumed
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import ASKED
@@ -347,24 +346,6 @@ def test_a_curriculum_that_the_data_do_not_have_holds_nothing_up(work, said):
     assert line == (
         "WARNING train.curriculum: no building is of a level that begins after epoch 1; from then on all are drawn."
     )
-
-
-def test_batch_norms_are_joined_and_threads_are_those_asked_for(work, monkeypatch):
-    seen, before = [], torch.get_num_threads()
-
-    def trainer(**options):
-        seen.append((options["sync_batchnorm"], torch.get_num_threads()))
-        raise Killed
-
-    monkeypatch.setattr(module_fit, "Trainer", trainer)
-    try:
-        for there, asked in ((False, 3), (True, 2)):
-            monkeypatch.setattr(module_fit, "has_batch_norm", lambda module, there=there: there)
-            with pytest.raises(Killed):
-                run(threads=asked)
-    finally:
-        torch.set_num_threads(before)
-    assert seen == [(False, 3), (True, 2)]
 
 
 def test_an_interruption_is_one(work, monkeypatch):
