@@ -39,7 +39,7 @@ def test_fine_tuning_is_on_record_and_is_said(tiny):
 def test_what_stops_a_run_names_the_keys_of_this_section(tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     content = deepcopy(PARAMS)
-    content["compress"] |= {"batch_size": 16, "sensitivity": 0, "learning_rate": 1e30}
+    content["compress"] |= {"epochs": 3, "batch_size": 16, "sensitivity": 0, "learning_rate": 1e30}
     monkeypatch.chdir(root)
     with pytest.raises(InputError, match=r"^compress: the loss is .* Lower compress\.learning_rate"):
         compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
