@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, MECHANISMS
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.spec import new_spec
 from plumbline.params import Params, Prepare, parse_params
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
@@ -114,3 +116,8 @@ def settings(model: dict[str, Any] | None = None, max_points: int = 24, **train:
 def make_params(model: dict[str, Any] | None = None, max_points: int = 24, **train: Any) -> Params:
     """The same, checked."""
     return parse_params(settings(model, max_points, **train))
+
+
+def make_model(max_length: int = 24, **model: Any) -> Diagnosis:
+    """A network of these parameters with weights drawn anew."""
+    return Diagnosis(new_spec(make_params(model).model, max_length))

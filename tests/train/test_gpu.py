@@ -9,17 +9,14 @@ import pytest
 import torch
 import yaml
 
-from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.spec import new_spec
 from plumbline.train.data.batches import Batch
 from plumbline.train.data.sampler import ShareScale, turn
-from plumbline.train.fit.module import Optimisation, distillation_loss, objective
-from plumbline.train.fit.trainer import fit
+from plumbline.train.fit.module import distillation_loss, objective
 from plumbline.train.monitor.record import gpu_share
 from tests.train.data.test_distributed_sampler import apart
 from tests.train.distributed.test_strategies import ENVIRONMENT
 from tests.train.fit.test_trainer import Killed, history, run, work
-from tests.train.made import make_batch, make_params, make_sequences, settings
+from tests.train.made import make_batch, make_model, make_params, settings
 
 __all__ = ["work"]
 needs_gpu = [
@@ -55,8 +52,7 @@ def trained(folder, model=None, **changed):
 def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkpoint):
     """Tensors of the device `meta` have no values, and refuse to meet tensors of the CPU."""
     losses = make_params(quadrant_loss=quadrant, severity_loss=severity, balance="weights").train
-    section = make_params({"attention": attention, "checkpoint_activations": checkpoint}).model
-    model = Diagnosis(new_spec(section, 24)).to("meta")
+    model = make_model(attention=attention, checkpoint_activations=checkpoint).to("meta")
     batch = Batch(*(tensor.to("meta") for tensor in make_batch(6)))
     share = turn(batch, torch.zeros(6, dtype=torch.int64, device="meta"))
     answer = model.raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
@@ -67,31 +63,6 @@ def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkp
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert len(gradients) > 10
     assert {tensor.device.type for tensor in (loss, *released, *gradients)} == {"meta"}
-
-
-def test_the_teacher_comes_back_to_the_cpu_after_training(work):
-    """The scan of `compress` asks the same network. Each place that it is sent to is written down."""
-    sent = []
-
-    class Teacher(Diagnosis):
-        def to(self, device):
-            sent.append(torch.device(device).type)
-            return super().to(device)
-
-    section = make_params().model
-    module = Optimisation(Diagnosis(new_spec(section, 24)), losses := make_params().train, losses)
-    module.teacher = [Teacher(new_spec(section, 24))]
-    fit(
-        module,
-        make_sequences(40, 0),
-        make_sequences(20, 1),
-        name="train",
-        key="k" * 64,
-        data_sha256="",
-        seed=0,
-        settings={},
-    )
-    assert sent == [module.device.type, "cpu"]
 
 
 @pytest.mark.parametrize(
@@ -114,14 +85,6 @@ def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compil
     assert all(0 < line["memory_share"] < 1 and line["memory_bytes"] > 0 for line in lines)
     if gpu_share(torch.device("cuda", 0)) is not None:
         assert all(0 <= line["gpu_share"] <= 1 for line in lines)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_data_kept_on_the_gpu_are_those_that_are_sent(work):
-    trained("kept", epochs=2)
-    trained("sent", epochs=2, padding="last")  # which is masked
-    assert apart("kept", "sent") < 1e-4
 
 
 @pytest.mark.gpu

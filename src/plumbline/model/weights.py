@@ -59,7 +59,7 @@ def told_preparation(folder: Path) -> int | None:
     """Read the preparation version in the weights of a trained model; None if they do not say it.
 
     Raises:
-        InputError: they are not readable, or say no number.
+        InputError: they are not readable.
     """
     # Here: who reads the name of the manifest from this module has perhaps no libraries for weights.
     from safetensors import SafetensorError, safe_open
@@ -70,6 +70,4 @@ def told_preparation(folder: Path) -> int | None:
             said = (file.metadata() or {}).get(PREPARED)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: not readable ({error}).") from None
-    if said is not None and not str(said).isdecimal():
-        raise InputError(f"{path}: {PREPARED} {said!r} found, a number is needed. Get the model again.")
     return None if said is None else int(said)

@@ -2,8 +2,6 @@ from statistics import NormalDist
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plumbline.train.adapt.fit import Level, chance_of_less, on_scale_of, set_level
 from plumbline.train.calibrate.conformal import RawAnswers
@@ -47,12 +45,3 @@ def test_how_probable_a_gain_is_depends_on_its_size_and_on_how_many_show_it():
     assert chance_of_less(noise, noise) == 0
     assert chance_of_less(noise, noise - 1) == 1
     assert chance_of_less(noise, noise + 1) == 0
-
-
-@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=2, max_size=30))
-def test_a_gain_is_as_probable_as_the_loss_is_not(pairs):
-    one, other = torch.tensor(pairs, dtype=torch.double).T
-    found = chance_of_less(one, other)
-    assert 0 <= found <= 1
-    if float((one - other).std()) > 1e-6:
-        assert found + chance_of_less(other, one) == pytest.approx(1, abs=1e-6)

@@ -37,13 +37,6 @@ def test_more_damage_is_never_called_less():
     assert fit_level(said(400), -3 * said(400)).factor == LEAST_FACTOR
 
 
-def test_a_part_of_a_level_lies_between_none_and_all():
-    level = Level(0.6, -0.4)
-    assert level.times(0) == Level()
-    assert level.times(1) == level
-    assert level.times(0.5) == pytest.approx(Level(0.8, -0.2))
-
-
 def test_the_level_is_that_of_what_the_model_says():
     before, model = small_model(24), small_model(24)
     before.severity_limit.fill_(5.0)

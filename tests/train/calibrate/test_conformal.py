@@ -14,9 +14,7 @@ from plumbline.train.calibrate.conformal import (
     CATEGORIES,
     MIN_CATEGORY,
     MIN_FOR_LENGTHS,
-    Side,
     misses,
-    quantile_regression,
     set_scales,
 )
 from plumbline.train.calibrate.probabilities import calibrate, raw_answers
@@ -196,26 +194,3 @@ def test_few_buildings_have_one_scale_for_all_categories_and_kinds():
     scale = model.get_buffer("interval_above")[0, 0]
     for side in ("below", "above"):
         assert torch.equal(model.get_buffer(f"interval_{side}"), scale.expand(KINDS, CATEGORIES))
-
-
-def test_a_side_leaves_out_as_many_as_it_may_of_those_that_no_other_reaches():
-    own = torch.tensor([3.0, 5.0, 1.0, 4.0, 2.0])
-    other = torch.tensor([[9.0], [0.0], [9.0], [9.0], [9.0]])  # category 0 reaches beyond the second building
-    side = Side(own, torch.cat([other, other, other], 1), [0, 1, 2])
-    scale = torch.tensor([1.0, 0.0, 0.0])
-    for leave, wanted in enumerate((4.0, 3.0, 2.0, 1.0)):
-        scale[1] = side.least_scale(1, scale, leave)
-        assert scale[1].item() == pytest.approx(wanted, abs=1e-4)
-        assert side.missed(1, scale) == leave
-    assert side.least_scale(1, scale, 4) < -100  # the other does it alone
-    assert side.least_scale(0, scale, 0) == pytest.approx(5.0, abs=1e-4)
-
-
-def test_quantiles_of_groups_are_what_the_regression_finds():
-    """On indicators alone, quantile regression gives each group's own quantile."""
-    rng = np.random.default_rng(9)
-    group, values = rng.integers(0, 3, 999), rng.normal(0, 1, 999)
-    values += np.array([0.0, 5.0, -3.0])[group]
-    found = quantile_regression(np.eye(3)[group], values, 0.9)
-    for number in range(3):
-        assert np.mean(values[group == number] <= found[number] + 1e-9) == pytest.approx(0.9, abs=0.005)

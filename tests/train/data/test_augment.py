@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import quadrant_code
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY
 from plumbline.train.data.batches import Batch
 from plumbline.train.data.sampler import SYMMETRIES, Symmetry, turn
 from tests.train.made import apply_symmetry, column, make_batch
 
 X, Y = column(DISTANCE, "x"), column(DISTANCE, "y")
-IDENTITY = Symmetry(False, False, False)
 seeds = st.integers(0, 1000)
 symmetries = st.sampled_from(SYMMETRIES)
 
@@ -21,17 +20,6 @@ symmetries = st.sampled_from(SYMMETRIES)
 def same(one: Batch, other: Batch) -> None:
     for name, left, right in zip(Batch._fields, one, other, strict=True):
         assert torch.equal(left, right), name
-
-
-def inverse(which: Symmetry) -> Symmetry:
-    """Mirrors undo themselves; behind a swap, they change places."""
-    return Symmetry(which.mirror_y, which.mirror_x, True) if which.swap else which
-
-
-@given(seeds, symmetries)
-def test_the_inverse_gives_everything_back(seed, which):
-    batch = make_batch(9, seed)
-    same(apply_symmetry(apply_symmetry(batch, which), inverse(which)), batch)
 
 
 @given(seeds, symmetries)
@@ -128,19 +116,6 @@ def test_two_after_another_are_one_exactly(one, square):
         assert sum(equal) == 1
 
 
-@pytest.mark.parametrize("columns", [DISTANCE, SLOPE, GEOMETRY])
-def test_columns_and_labels_follow_the_group(columns):
-    """The map from symmetries to signed permutations of columns, and to permutations of quadrants, keeps products."""
-    for one, other in itertools.product(SYMMETRIES, repeat=2):
-        (source, sign), (then, flip) = symmetry(columns, *one), symmetry(columns, *other)
-        wanted_source, wanted_sign = symmetry(columns, *composed(one, other))
-        np.testing.assert_array_equal(source[then], wanted_source)
-        np.testing.assert_array_equal(flip * sign[then], wanted_sign)
-        first, second = quadrant_symmetry(*one), quadrant_symmetry(*other)
-        np.testing.assert_array_equal(second[first], quadrant_symmetry(*composed(one, other)))
-    assert len({tuple(quadrant_symmetry(*which)) for which in SYMMETRIES}) == 8
-
-
 def test_each_building_is_turned_by_its_own_symmetry():
     batch = make_batch(40)
     choice = torch.arange(40) % 8
@@ -149,18 +124,3 @@ def test_each_building_is_turned_by_its_own_symmetry():
         rows = choice == number
         alone = apply_symmetry(Batch(*(tensor[rows] for tensor in batch)), which)
         same(Batch(*(tensor[rows] for tensor in turned)), alone)
-
-
-@pytest.mark.parametrize("which", SYMMETRIES)
-def test_everything_happens_where_the_batch_is(which):
-    """Tensors of the device `meta` have no values, and refuse to meet tensors of the CPU."""
-    there = Batch(*(tensor.to("meta") for tensor in make_batch(4)))
-    assert {tensor.device.type for tensor in apply_symmetry(there, which)} == {"meta"}
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_turning_on_a_gpu():
-    batch = make_batch(40)
-    turned = turn(Batch(*(tensor.cuda() for tensor in batch)), torch.arange(40).cuda() % 8)
-    assert {tensor.device.type for tensor in turned} == {"cuda"}

@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from plumbline.core.errors import InputError
-from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import build_losses
-from plumbline.model.spec import new_spec
 from plumbline.train.data.batches import Buildings, SimilarLengths
 from plumbline.train.data.datamodule import Data, first_epochs
 from plumbline.train.data.sampler import Examples, ShareSampler, turn
 from plumbline.train.fit.module import distillation_loss, objective
 from tests.train.fit.test_trainer import history, run, weights, work
-from tests.train.made import make_params, make_sequences
+from tests.train.made import make_model, make_params, make_sequences
 
 __all__ = ["work"]
 lengths = st.lists(st.integers(1, 200), min_size=1, max_size=200).map(np.array)
@@ -45,9 +43,9 @@ def test_the_processes_share_each_step_without_overlap(length, batch_size, accum
         assert len(index) <= batch_size
 
 
-def model_of(losses) -> Diagnosis:
+def seeded():
     torch.manual_seed(0)
-    return Diagnosis(new_spec(losses.model, 24)).eval()
+    return make_model().eval()
 
 
 @pytest.mark.parametrize("shares", [2, 3, 7])
@@ -55,7 +53,7 @@ def model_of(losses) -> Diagnosis:
 def test_the_mean_of_the_shares_losses_is_the_loss_of_the_step(shares, changed):
     """So is the gradient, which is linear; quadrants of both steps are undefined in part, and one share is empty."""
     params = make_params(**changed)
-    model, teacher = model_of(params), model_of(params)
+    model, teacher = seeded(), seeded()
     with torch.no_grad():
         teacher.network.get_parameter("heads.quadrant_head.bias").add_(1)
     sequences = make_sequences(23)
@@ -80,7 +78,7 @@ def test_the_mean_of_the_shares_losses_is_the_loss_of_the_step(shares, changed):
 def test_a_building_counts_as_much_in_small_steps_as_in_large_ones(augment):
     """The mean over steps of one building is the step of all: a weight over the step's own would be 1 in each."""
     params = make_params(balance="weights")
-    model, made = model_of(params), make_sequences(40)
+    model, made = seeded(), make_sequences(40)
     sequences = made.take(np.flatnonzero(made.quadrant >= 0))
     means = []
     for batch_size in (1, len(sequences)):

@@ -8,10 +8,9 @@ import pytest
 
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.model.spec import new_spec
 from plumbline.prepare.features.shards import save_shards
-from plumbline.train.data import splits
-from plumbline.train.data.splits import load_splits
+from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.stage import train
 from tests.train.fit.test_trainer import run, said, work
 from tests.train.made import SPLITS, make_params, make_sequences, save_prepared
@@ -67,33 +66,19 @@ def test_a_calibrate_split_that_no_interval_can_be_found_on_is_refused_before_tr
 
 
 @pytest.mark.parametrize(
-    ("array", "value", "said"),
+    ("array", "value"),
     [
-        ("distance", np.nan, f"distance, {names(DISTANCE)[-1]}: nan"),
-        ("slope", np.inf, f"slope, {names(SLOPE)[-1]}: inf"),
-        ("geometry", -np.inf, f"geometry, {names(GEOMETRY)[-1]}: -inf"),
-        ("severity", np.nan, "severity, permille: nan"),
-        ("severity", np.inf, "severity, permille: inf"),
-        ("severity", -0.5, "severity, permille: -0.5"),
-        ("quadrant", 4, "quadrant: 4"),
-        ("quadrant", -2, "quadrant: -2"),
+        *((array, value) for array in ("distance", "slope", "geometry") for value in (np.nan, -np.inf)),
+        *(("severity", value) for value in (np.nan, np.inf, -0.5)),
+        *(("quadrant", value) for value in (4, -2)),
     ],
 )
 @pytest.mark.parametrize(("split", "building"), [("train", 0), ("tune", 29), ("calibrate", 59)])
-def test_what_is_no_number_is_named_by_split_building_and_column(prepared, array, value, said, split, building):
+def test_what_cannot_be_trained_on_is_named_by_split_building_and_array(prepared, array, value, split, building):
     spoil(prepared, split, array, building, value)
-    with pytest.raises(InputError) as caught:
-        train(prepared, make_params(), Path("out"))
-    assert str(caught.value) == (
-        f"{prepared / split}: building b{building} of made: {said} found, which cannot be trained on. Run `plumbline "
-        "prepare` again; if that does not help, leave the building out of its labels."
-    )
-
-
-def test_rows_are_counted_across_chunks(prepared, monkeypatch):
-    monkeypatch.setattr(splits, "CHUNK", 7)
-    spoil(prepared, "train", "slope", 133, np.nan)
-    with pytest.raises(InputError, match="building b133 of made: slope"):
+    with pytest.raises(
+        InputError, match=rf"prepare/{split}: building b{building} of made: {array}: .* Run `plumbline p"
+    ):
         load_splits(prepared)
 
 
@@ -103,7 +88,7 @@ def test_a_building_without_a_scatterer_is_refused(prepared):
     offsets = made.offsets - np.where(np.arange(61) > 3, made.length[3], 0)
     (old,) = (prepared / "tune").iterdir()
     replace(made, offsets=offsets, distance=made.distance[rows], slope=made.slope[rows]).save(old)
-    with pytest.raises(InputError, match="prepare/tune: building b3 has no scatterer"):
+    with pytest.raises(InputError, match="prepare/tune: building b3 of made: no scatterer"):
         load_splits(prepared)
 
 
@@ -130,10 +115,9 @@ def test_data_prepared_with_more_points_than_the_params_say_are_refused(split, w
     ],
     ids=["below", "shortest", "none"],
 )
-def test_attention_that_no_building_gets_is_told_of(model, warned, work, said):
-    run(model=model, epochs=1)
-    told = [line for line in said if "max_attention_length" in line]
-    assert told == warned * [
-        "WARNING model.max_attention_length: 4 found, and the shortest building of data/prepare/train has 5 "
+def test_attention_that_no_building_gets_is_told_of(model, warned, prepared, said):
+    check_lengths(load_splits(prepared), prepared, new_spec(make_params(model).model, 24))
+    assert said == warned * [
+        f"WARNING model.max_attention_length: 4 found, and the shortest building of {prepared}/train has 5 "
         "scatterers: attention is neither trained nor used. Raise it, or set model.attention_layers to 0."
     ]

@@ -106,7 +106,7 @@ def far_off(count):
 @pytest.mark.parametrize("cuts", [[], [1], [0, 40, 40, 90]])  # some parts have no building
 @pytest.mark.parametrize("chunk", [7, 1 << 16])
 def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
-    monkeypatch.setattr(statistics, "CHUNK", chunk)
+    monkeypatch.setattr(statistics, "VALUES_AT_A_TIME", chunk)
     sequences = far_off(120)
     model = fitted(in_shards(sequences, cuts))
     for name, wanted in directly(sequences, model).items():
@@ -117,7 +117,7 @@ def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
 @pytest.mark.parametrize("sample", [100, 250, 3000])
 def test_the_limit_is_that_of_evenly_chosen_buildings_where_there_are_very_many(monkeypatch, sample):
     monkeypatch.setattr(statistics, "SAMPLE", sample)
-    monkeypatch.setattr(statistics, "CHUNK", 64)
+    monkeypatch.setattr(statistics, "VALUES_AT_A_TIME", 64)
     sequences = make_sequences(600)
     model = fitted(in_shards(sequences, [100, 333]))
     distance = model.novelty_distance(torch.tensor(sequences.geometry)).numpy()

@@ -6,14 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.spec import new_spec
-from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, data_bytes, is_resident
-from plumbline.train.data.sampler import Examples, ShareSampler
 from plumbline.train.fit import batch_size as auto_batch_size
 from plumbline.train.fit.batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
 from tests.train.fit.test_trainer import Killed, run, said, work
-from tests.train.made import make_params, make_sequences
+from tests.train.made import make_model, make_params, make_sequences
 
 __all__ = ["said", "work"]
 
@@ -29,15 +25,11 @@ def test_the_size_is_a_power_of_two_within_all_bounds(memory, data):
         assert 2 * found > min(memory, data)
 
 
-def model_for(params) -> Diagnosis:
-    return Diagnosis(new_spec(params.model, 24))
-
-
 def test_wider_networks_and_longer_buildings_need_more():
     params = make_params()
-    small = building_bytes(model_for(params), make_sequences(20), params.train)
-    wide = building_bytes(model_for(make_params({"channels": 32})), make_sequences(20), params.train)
-    long = building_bytes(model_for(params), make_sequences(20, shortest=48, longest=48), params.train)
+    small = building_bytes(make_model(), make_sequences(20), params.train)
+    wide = building_bytes(make_model(channels=32), make_sequences(20), params.train)
+    long = building_bytes(make_model(), make_sequences(20, shortest=48, longest=48), params.train)
     assert wide > 2 * small
     assert long > 1.5 * small
 
@@ -45,7 +37,7 @@ def test_wider_networks_and_longer_buildings_need_more():
 @pytest.mark.parametrize("key", [{"checkpoint_activations": True}, {"dropout": 0.3}])
 def test_a_model_that_was_loaded_needs_what_it_will_need_in_training(key):
     params = make_params(key)
-    model, train = model_for(params), make_sequences(20)
+    model, train = make_model(**key), make_sequences(20)
     needed = building_bytes(model, train, params.train)
     assert model.training
     assert building_bytes(model.eval(), train, params.train) == needed
@@ -57,12 +49,12 @@ def test_counting_on_the_cpu_takes_no_memory_of_any_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: pytest.fail("a GPU was asked"))
     params = make_params()
-    assert building_bytes(model_for(params), make_sequences(20), params.train) > 0
+    assert building_bytes(make_model(), make_sequences(20), params.train) > 0
 
 
 def test_little_memory_makes_small_batches(monkeypatch, said):
     params = make_params(batch_size="auto", accelerator="cpu")
-    train, model = make_sequences(4000), model_for(params)
+    train, model = make_sequences(4000), make_model()
     each = building_bytes(model, train, params.train)
     sizes = []
     for buildings in (1, 100, 10**6):
@@ -82,28 +74,3 @@ def test_a_resumed_run_keeps_the_size_that_was_found(work, monkeypatch):
     monkeypatch.setattr(auto_batch_size, "SMALLEST", 4 * found)
     run(batch_size="auto")
     assert json.loads(Path("out/record.json").read_text())["batch_size"] == found
-
-
-@pytest.mark.parametrize("balance", ["none", "weights"])
-@pytest.mark.parametrize("processes", [1, 3])
-def test_resident_data_give_the_same_batches(balance, processes):
-    """To each process its share of a step; with 3 of them the last step has one building, and two shares are empty."""
-    sequences, losses = make_sequences(40), make_params(balance=balance).train
-    table = Buildings(sequences, losses)
-    resident = Resident(table, torch.device("cpu"))
-    steps = SimilarLengths(sequences.length, 13, 3, shares=processes)
-    seen = []
-    for share in (share for rank in range(processes) for share in ShareSampler(steps, 1, rank, processes)):
-        plain, kept = (Examples(one, steps, augment=True)[share] for one in (table, resident))
-        seen += kept.batch.severity_B.tolist() if kept.scale.buildings else []
-        for one, other in zip((*plain.batch, *plain.scale), (*kept.batch, *kept.scale), strict=True):
-            assert one.dtype == other.dtype
-            torch.testing.assert_close(one, other, rtol=0, atol=0)
-    assert sorted(seen) == sorted(sequences.severity.tolist())
-
-
-def test_where_data_are_kept_on_the_device():
-    cpu, train = torch.device("cpu"), make_sequences(40)
-    assert not is_resident(train, make_params().train, cpu)
-    held = sum(getattr(train, name).nbytes for name in ("distance", "slope", "geometry"))
-    assert held < data_bytes(train) < 1.2 * held

@@ -1,7 +1,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import torch
 from lightning import Callback, LightningModule
 from safetensors.torch import load_file
@@ -42,33 +41,3 @@ def test_the_mean_is_kept_where_the_weights_will_be():
     average.setup(SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta"))), module, "fit")
     assert {value.device.type for value in average._average_model.module.parameters()} == {"meta"}
     assert module.layer.weight.device.type == "cpu"
-
-
-def test_statistics_of_a_batch_are_those_of_the_last_step():
-    """Buffers have no mean: infinite bounds would become no numbers."""
-    module, average = LightningModule(), Ema(0.9)
-    module.layer = torch.nn.BatchNorm1d(2)
-    module.register_buffer("bound", torch.full((), torch.inf))
-    trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")), global_step=0)
-    average.setup(trainer, module, "fit")
-    for _ in range(3):
-        trainer.global_step += 1
-        module.layer(torch.randn(8, 2) + 5)
-        average.on_train_batch_end(trainer, module, None, None, 0)
-    mean = average._average_model.module
-    assert mean.layer.running_mean.min() > 0.5
-    torch.testing.assert_close(mean.layer.running_mean, module.layer.running_mean, rtol=0, atol=0)
-    assert mean.bound.isinf()
-    assert average._average_model.n_averaged == 3
-
-
-def test_a_batch_that_ends_no_step_does_not_move_the_mean():
-    module, average = LightningModule(), Ema(0.9)
-    module.layer = torch.nn.Linear(1, 1)
-    trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")), global_step=1)
-    average.setup(trainer, module, "fit")
-    for step, value in ((1, 2.0), (1, 50.0), (2, 4.0)):
-        trainer.global_step = step
-        torch.nn.init.constant_(module.layer.weight, value)
-        average.on_train_batch_end(trainer, module, None, None, 0)
-    assert average._average_model.module.layer.weight.item() == pytest.approx(2 * 2 / 11 + 4 * 9 / 11)

@@ -3,25 +3,30 @@ from types import SimpleNamespace
 import torch
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.spec import new_spec
 from plumbline.train.fit.module import Optimisation
-from tests.train.made import make_params
+from tests.train.made import make_model, make_params
 
 
-def test_the_teacher_is_taken_to_where_the_weights_are():
-    params = make_params()
-    model, teacher = (Diagnosis(new_spec(params.model, 24)) for _ in range(2))
-    module = Optimisation(model, params.train, params.train, teacher, 1.0)
+def test_the_teacher_is_taken_to_where_the_weights_are_and_back_after_training():
+    """The scan of `compress` asks it on the CPU."""
+    params, places = make_params(), []
+
+    class Teacher(Diagnosis):
+        def to(self, device):
+            places.append(torch.device(device).type)
+
+    model = make_model()
+    module = Optimisation(model, params.train, params.train, Teacher(model.network.spec), 1.0)
     module.to("meta")
-    assert {value.device.type for value in teacher.parameters()} == {"cpu"}
     module.on_fit_start()
-    assert {value.device.type for value in (*teacher.parameters(), *teacher.buffers())} == {"meta"}
+    module.on_fit_end()
+    assert places == ["meta", "cpu"]
 
 
 def test_each_process_and_each_place_in_the_run_has_a_dropout_of_its_own():
     """Which can be drawn again: a run that is gone on with draws as if it had not been cut."""
     params = make_params()
-    module = Optimisation(Diagnosis(new_spec(params.model, 24)), params.train, params.train)
+    module = Optimisation(make_model(), params.train, params.train)
 
     def dropped(rank=0, epoch=0, batch=0):
         module.trainer = SimpleNamespace(global_rank=rank, current_epoch=epoch, num_training_batches=5, optimizers=[])

@@ -3,12 +3,10 @@ import pytest
 import torch
 
 from plumbline.core.errors import InputError
-from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.spec import new_spec
 from plumbline.train.data.splits import fit_statistics
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit
-from tests.train.made import make_params, make_sequences
+from tests.train.made import make_model, make_params, make_sequences
 
 pytestmark = pytest.mark.heavy
 
@@ -16,7 +14,7 @@ pytestmark = pytest.mark.heavy
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_process_has_its_threads_again_whatever_comes_of_the_run(monkeypatch, broken):
     data, params = make_sequences(60), make_params(epochs=1)
-    model = Diagnosis(new_spec(params.model, 24))
+    model = make_model()
     fit_statistics(model, data)
     if broken:
         next(model.network.heads.parameters()).data.fill_(np.nan)
@@ -36,7 +34,7 @@ def test_the_process_has_its_threads_again_whatever_comes_of_the_run(monkeypatch
 
 def test_late_modules_move_from_their_epoch_on_and_not_before(monkeypatch):
     data, params = make_sequences(60), make_params(epochs=4)
-    model = Diagnosis(new_spec(params.model, 24))
+    model = make_model()
     fit_statistics(model, data)
     late = {f"network.heads.{name}" for name, _ in model.network.heads.named_parameters()}
     moved, before = [], {}

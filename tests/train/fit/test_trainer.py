@@ -2,13 +2,8 @@ import csv
 import functools
 import json
 import logging
-import os
-import re
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from safetensors.torch import load_file
 from torch._dynamo.testing import CompileCounterWithBackend
-from urllib3.connection import HTTPConnection
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -33,13 +26,11 @@ from plumbline.train import stage
 from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed import strategies
-from plumbline.train.fit import trainer as module_fit
 from plumbline.train.fit.checkpoints import checkpoint_score, resumed
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.monitor.loggers import ASKED
 from plumbline.train.stage import run_key, train
 from tests.tiny import empty_registry
-from tests.train.made import make_params, make_sequences, save_prepared, settings
+from tests.train.made import make_params, make_sequences, save_prepared
 
 CHECKPOINTS = Path(".plumbline/checkpoints")
 
@@ -152,28 +143,6 @@ def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, t
     assert line.endswith(
         "does not answer any more (no answer from http://me:***@host); the rest of this run is not recorded there"
     )
-
-
-def test_a_server_that_does_not_answer_is_told_of_at_once_without_its_password(work, said, monkeypatch):
-    """By default MLflow tries eight times, for minutes."""
-    tries, connect = [], HTTPConnection.connect
-
-    def counted(self):
-        tries.append(self.port)
-        connect(self)
-
-    monkeypatch.setattr(HTTPConnection, "connect", counted)
-    with socket.socket() as held:  # bound, not listening: every connection is refused
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:p%40secret@127.0.0.1:{port}")
-        for name in ASKED:
-            monkeypatch.delenv(name, raising=False)
-        run(epochs=1)
-    assert tries == [port] * (1 + int(ASKED["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]))
-    (line,) = (line for line in said if "does not answer" in line)
-    assert "http://me:***@127.0.0.1" in line
-    assert "secret" not in line
 
 
 def test_the_model_is_that_of_the_best_epoch(work):
@@ -349,24 +318,6 @@ def test_a_curriculum_that_the_data_do_not_have_holds_nothing_up(work, said):
     )
 
 
-def test_batch_norms_are_joined_and_threads_are_those_asked_for(work, monkeypatch):
-    seen, before = [], torch.get_num_threads()
-
-    def trainer(**options):
-        seen.append((options["sync_batchnorm"], torch.get_num_threads()))
-        raise Killed
-
-    monkeypatch.setattr(module_fit, "Trainer", trainer)
-    try:
-        for there, asked in ((False, 3), (True, 2)):
-            monkeypatch.setattr(module_fit, "has_batch_norm", lambda module, there=there: there)
-            with pytest.raises(Killed):
-                run(threads=asked)
-    finally:
-        torch.set_num_threads(before)
-    assert seen == [(False, 3), (True, 2)]
-
-
 def test_an_interruption_is_one(work, monkeypatch):
     """Lightning by itself ends the process with exit code 1, which is a bug's."""
 
@@ -531,53 +482,3 @@ def test_a_profile_says_where_the_time_goes(work, kind, parts):
     content = table.read_text()
     assert all(part in content for part in parts)
     assert bool(list(folder.glob("*.pt.trace.json"))) == (kind == "pytorch")
-
-
-def test_missing_data_are_an_input_error(work):
-    with pytest.raises(InputError, match="Run `plumbline prepare` again"):
-        train(Path("elsewhere"), make_params(), Path("out"))
-    assert not Path("out").exists()
-
-
-def start(folder: Path, **options) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "plumbline", "train"],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        **options,
-    )
-
-
-@pytest.mark.chaos
-@pytest.mark.slow
-def test_a_process_killed_by_force_resumes_and_ends_as_if_it_had_not_been(work):
-    changed = {"epochs": 12, "learning_rate": 0.01}
-    Path("params.yaml").write_text(yaml.safe_dump(settings(**changed)))
-    killed = start(work)
-    for line in killed.stderr:
-        if "epoch 2 of" in line:
-            killed.kill()
-            break
-    killed.communicate()
-    assert killed.returncode == -9
-    assert not (work / "data" / "train").exists()
-    (folder,) = CHECKPOINTS.iterdir()
-    assert (folder / "last.ckpt").exists()
-
-    again = start(work)
-    _, text = again.communicate()
-    assert again.returncode == 0, text
-    after = int(re.search(r"resuming from the checkpoint of an interrupted run, after epoch (\d+)", text)[1])
-    assert 1 <= after < 12
-    first = int(re.search(r"epoch (\d+) of at most", text)[1])
-    assert first == after + 1
-    rows = history("data/train")
-    assert [row["epoch"] for row in rows] == list(range(1, 13))
-    assert not list(CHECKPOINTS.iterdir())
-
-    run("whole", **changed)
-    assert weights("whole") == weights("data/train")

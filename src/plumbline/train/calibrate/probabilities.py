@@ -24,7 +24,6 @@ from plumbline.model.diagnosis import KINDS, Diagnosis, kinds
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.calibrate.conformal import CATEGORIES, ROUNDING, RawAnswers, category_of, lengths, set_scales
 from plumbline.train.data.batches import loader
-from plumbline.train.data.splits import LEAST_BUILDINGS
 
 PRIOR_SD, KIND_SD = 0.5, 0.2
 """Of the logarithm of a scale, and of a shift, before looking; and of those of one kind about those of all."""
@@ -113,18 +112,8 @@ MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
 
 
 def say_if_few(count: int) -> None:
-    """Warn if too few buildings calibrate the interval: it then misses 90 %, or its share is uncertain."""
-    if count < LEAST_BUILDINGS:
-        log.warning(
-            "%d buildings to calibrate on: of fewer than %d the interval is their largest error, which holds %.0f %% "
-            "of others and not %.0f. %s",
-            count,
-            LEAST_BUILDINGS,
-            100 * count / (count + 1),
-            100 * INTERVAL_SHARE,
-            MORE,
-        )
-    elif count < FEW_BUILDINGS:
+    """Warn if too few buildings calibrate the interval for its share to be certain."""
+    if count < FEW_BUILDINGS:
         # Of the beta distribution that split conformal prediction holds its share with (Vovk 2012), as good as.
         spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
         log.warning(

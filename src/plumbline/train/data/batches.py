@@ -1,9 +1,6 @@
-"""Batch buildings of similar length, from arrays on disk or in the device's memory.
+"""Batch buildings of similar length, from arrays on disk; batches are cut without a Python loop over buildings.
 
-Batches are cut without a Python loop over buildings. A small data set can stay on the device: a batch is gathered
-there, and nothing is sent in a step.
-
-Shape legend: N scatterers of all buildings, B buildings, L places, F features.
+Shape legend: B buildings, L places, F features.
 """
 
 from __future__ import annotations
@@ -18,12 +15,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from plumbline.params import Train
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.balance import building_weights, draw_by_weight
 
-RESIDENT_SHARE = 0.25
-"""Of the device's free memory, what the data may take."""
 POOL = 64
 """So many batches' worth of shuffled buildings are sorted by length together: little padding, still random."""
 
@@ -129,11 +123,6 @@ class Buildings(Dataset[Batch]):
         return len(self.sequences)
 
     def __getitem__(self, index: NDArray[np.intp]) -> Batch:
-        return self.rows(index, np.arange(len(index)))
-
-    def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
-        """Return the buildings of `index` at the places `own` (ascending), as they are in the batch of all."""
-        index = index[own]
         padded = self.sequences.pad(index, strategy="mask" if self.losses is None else self.losses.padding)
         distance, slope, geometry, mask = (
             torch.from_numpy(np.ascontiguousarray(padded[name])) for name in ("distance", "slope", "geometry", "mask")
@@ -155,61 +144,3 @@ def loader(
         weight = building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
     sampler = SimilarLengths(np.asarray(sequences.length), batch_size, seed, weight)
     return DataLoader(Buildings(sequences, losses), sampler=sampler, batch_size=None)
-
-
-def is_resident(train: SequenceSet, losses: Train, device: torch.device) -> bool:
-    """Return whether the data go to the device: if it is a GPU that has room, and padding is not made by batch."""
-    if losses.padding != "mask" or device.type != "cuda":
-        return False
-    return data_bytes(train) < RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]
-
-
-def data_bytes(train: SequenceSet) -> int:
-    """Return the bytes of the arrays in float32."""
-    return 4 * (int(np.sum(train.length)) * (len(DISTANCE) + len(SLOPE)) + len(train) * (len(GEOMETRY) + 6))
-
-
-class Resident(Buildings):
-    """Buildings in `device`'s memory; otherwise as `Buildings`."""
-
-    def __init__(self, table: Buildings, device: torch.device) -> None:
-        super().__init__(table.sequences, table.losses)
-        parts = getattr(table.sequences, "parts", (table.sequences,))
-        arrays = {
-            name: torch.cat([torch.from_numpy(np.array(getattr(part, name))) for part in parts]).to(device)
-            for name in ("distance", "slope", "geometry")
-        }
-        self.distance_NF, self.slope_NF, self.geometry_BF = arrays["distance"], arrays["slope"], arrays["geometry"]
-        ends = np.cumsum(self.length)
-        self.start_B, self.length_B, self.severity_B, self.quadrant_B, self.accepted_B4, self.mechanism_B = (
-            torch.from_numpy(np.array(values)).to(device)
-            for values in (ends - self.length, self.length, self.severity, self.quadrant, self.accepted, self.mechanism)
-        )
-        self.weight_B = torch.ones(len(ends)) if self.weight is None else torch.from_numpy(self.weight)
-        self.weight_B = self.weight_B.to(device)
-
-    def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
-        """Return the same as `Buildings.rows`, gathered on the device."""
-        width = int(self.length[index[own]].max(initial=1))
-        index_B = torch.from_numpy(index[own])
-        if self.start_B.is_cuda:
-            index_B = index_B.pin_memory()  # from elsewhere the GPU would be waited for
-        index_B = index_B.to(self.start_B.device, non_blocking=True)
-        place_L = torch.arange(width, device=self.start_B.device)
-        mask_BL = place_L < self.length_B[index_B][:, None]
-        source_BL = torch.where(mask_BL, self.start_B[index_B][:, None] + place_L, 0)
-        return Batch(
-            _gather(self.distance_NF, source_BL, mask_BL),
-            _gather(self.slope_NF, source_BL, mask_BL),
-            self.geometry_BF[index_B],
-            mask_BL,
-            self.severity_B[index_B],
-            self.quadrant_B[index_B],
-            self.accepted_B4[index_B],
-            self.mechanism_B[index_B],
-            self.weight_B[index_B],
-        )
-
-
-def _gather(values_NF: Tensor, source_BL: Tensor, mask_BL: Tensor) -> Tensor:
-    return values_NF[source_BL].masked_fill(~mask_BL[..., None], 0)

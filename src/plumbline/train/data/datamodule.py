@@ -16,7 +16,7 @@ from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.balance import building_weights
-from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, is_resident
+from plumbline.train.data.batches import Buildings, SimilarLengths
 from plumbline.train.data.sampler import Example, Examples, ShareSampler
 from plumbline.train.distributed.strategies import gather
 
@@ -71,7 +71,7 @@ class Data(LightningDataModule):
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
 
     def setup(self, stage: str) -> None:
-        """Agree on the start and on one batch size, and put the data on the device if wanted.
+        """Agree on the start and on one batch size.
 
         Raises:
             InputError: some of the processes found a checkpoint to go on from, and others did not.
@@ -84,15 +84,10 @@ class Data(LightningDataModule):
             )
         self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
         trainer: Any = self.trainer
-        device = trainer.strategy.root_device
         # Found by free memory, it may differ; with different ones the processes would wait for each other for ever.
         self.batch_size = min(gather(self.batch_size))
-        resident = is_resident(self.train, self.losses, device)
-        if resident:
-            self.tables = tuple(Resident(table, device) for table in self.tables)
-        gpu = device.type == "cuda" and not resident
         self.ahead: dict[str, Any] = {}
-        if gpu:
+        if trainer.strategy.root_device.type == "cuda":
             self.ahead = {"num_workers": AHEAD, "pin_memory": True, "worker_init_fn": forget_the_end}
 
     def train_dataloader(self) -> DataLoader[Example]:

@@ -203,7 +203,7 @@ class Examples(Dataset[Example]):
         usual = (self.usual_count * float((quadrant_S >= 0).sum()), len(index_S), len(index_S))
         parts = zip((counts_S, weight_S, np.ones(len(index_S))), usual, strict=True)
         scale = ShareScale(*(torch.tensor(0.0 if empty else _part(part, own, total, shares)) for part, total in parts))
-        return Example(self.buildings.rows(index_S, own), torch.from_numpy(symmetry_S[own]), scale)
+        return Example(self.buildings[index_S[own]], torch.from_numpy(symmetry_S[own]), scale)
 
 
 def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], total: float, shares: int) -> float:

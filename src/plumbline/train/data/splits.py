@@ -1,13 +1,13 @@
 """Check the splits, and measure their statistics.
 
-The data are read part by part and some thousand rows at a time, so that their number does not matter.
+The data are read part by part, so that their number does not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +19,13 @@ from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Diagnosis
 from plumbline.model.spec import NetworkSpec
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
 
 LEAST_BUILDINGS = 9
 """To calibrate on: with fewer no rank is as far up as `INTERVAL_SHARE` of them and the next, so the largest error holds
 less."""
-CHUNK = 1 << 18
-"""Rows looked at together: bounds the memory."""
 WHY = f" for an interval that holds {INTERVAL_SHARE:.0%}"
 AGAIN = "Run `plumbline prepare` again; if that does not help, leave the building out of its labels."
 
@@ -70,37 +68,20 @@ def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> N
             f"labelled buildings, a larger prepare.split.{folder.name}, or smaller blocks (prepare.block_m)."
         )
     for part in split.parts:
-        if (empty := np.flatnonzero(np.asarray(part.length) < 1)).size:
-            raise InputError(f"{folder}: building {part.building_id[empty[0]]} has no scatterer. {AGAIN}")
-        _check_numbers(part, folder)
-        _refuse(~(part.severity >= 0), part.severity, part, folder, "severity, permille")
-        _refuse(~np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS)))), part.quadrant, part, folder, "quadrant")
+        _refuse(part.length < 1, part, folder, "no scatterer")
+        for name in ("distance", "slope"):
+            sum_B = np.add.reduceat(getattr(part, name).sum(1, dtype=float), part.offsets[:-1])
+            _refuse(~np.isfinite(sum_B), part, folder, f"{name}: a value that is no number")
+        _refuse(~np.isfinite(part.geometry).all(1), part, folder, "geometry: a value that is no number")
+        _refuse(~np.isfinite(part.severity) | (part.severity < 0), part, folder, "severity: no permille")
+        _refuse(~np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS)))), part, folder, "quadrant: no code of one")
 
 
-def _check_numbers(part: Sequences, folder: Path) -> None:
-    """Refuse features and severities that are NaN or infinite."""
-    per_building = {"geometry": names(GEOMETRY), "severity": ["permille"]}
-    for array, columns in {"distance": names(DISTANCE), "slope": names(SLOPE), **per_building}.items():
-        values = getattr(part, array)
-        for start in range(0, len(values), CHUNK):
-            chunk = values[start : start + CHUNK].reshape(-1, len(columns))
-            finite = np.isfinite(chunk)
-            if finite.all():
-                continue
-            row, column = (int(i) for i in np.argwhere(~finite)[0])
-            place = start + row
-            building = place if array in per_building else int(np.searchsorted(part.offsets, place, side="right")) - 1
-            raise _wrong(folder, part, building, f"{array}, {columns[column]}", chunk[row, column])
-
-
-def _refuse(wrong_B: NDArray[np.bool_], values_B: NDArray[Any], part: Sequences, folder: Path, column: str) -> None:
+def _refuse(wrong_B: NDArray[np.bool_], part: Sequences, folder: Path, reason: str) -> None:
+    """Raise an InputError that names the first building that is wrong, if any is."""
     if (index := np.flatnonzero(wrong_B)).size:
-        raise _wrong(folder, part, int(index[0]), column, values_B[index[0]])
-
-
-def _wrong(folder: Path, part: Sequences, building: int, column: str, found: Any) -> InputError:
-    name = f"{part.building_id[building]} of {part.city[building]}"
-    return InputError(f"{folder}: building {name}: {column}: {found:g} found, which cannot be trained on. {AGAIN}")
+        name = f"{part.building_id[index[0]]} of {part.city[index[0]]}"
+        raise InputError(f"{folder}: building {name}: {reason} found, which cannot be trained on. {AGAIN}")
 
 
 def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Path | None = None) -> None:

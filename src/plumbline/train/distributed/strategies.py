@@ -6,11 +6,8 @@ Checkpoints hold whole tensors, in the form that one process writes: any strateg
 from __future__ import annotations
 
 import os
-import shutil
-import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -190,18 +187,12 @@ def choose_strategy(losses: FitOptions) -> Strategy | str:
     return Sharded(free_after_forward=name == "fsdp") if name in SHARDED else name
 
 
-def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
-    """Refuse settings that this machine cannot run. `attention`: that of the network, which torch may compile.
+def check_devices(losses: FitOptions) -> None:
+    """Refuse settings that this machine cannot run.
 
     Raises:
-        InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
+        InputError: more GPUs asked for than there are, fp16 without one, or powersgd beside one.
     """
-    if losses.compile:
-        _check_compiler("train.compile: true", "CXX", ("g++",), "C++")
-    if gpus(losses) and (losses.compile or attention == "ragged"):
-        # Triton builds what starts a GPU's kernels in C; these kernels are compiled whether the network is or not.
-        wanted = "train.compile: true" if losses.compile else f"model.attention: {attention}"
-        _check_compiler(wanted, "CC", ("gcc", "clang"), "C")
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
     if gpus(losses) and losses.devices > gpus(losses):
@@ -212,25 +203,6 @@ def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
         raise InputError(  # PyTorch's hook waits for the GPU wherever there is one
             "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
             "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication."
-        )
-
-
-def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language: str) -> None:
-    """Check that Python's headers and a compiler of `language` are there: that of `variable`, else a `usual` one."""
-    # Torch and Triton run the variable's whole value as one command: "ccache gcc", options or nothing do not start.
-    named = os.environ.get(variable)
-    compilers, header = usual if named is None else (named,), Path(sysconfig.get_path("include"), "Python.h")
-    instead = "false" if "compile" in wanted else "sdpa"
-    if not any(map(shutil.which, compilers)):
-        raise InputError(
-            f"{wanted} found, and no {language} compiler {' or '.join(compilers) or repr(named)}. Install one (apt-get "
-            f"install {usual[0]}), name yours, without options, in the environment variable {variable} or take that "
-            f"away, or use {instead}."
-        )
-    if not header.exists():
-        raise InputError(
-            f"{wanted} found, and not {header}, which what torch compiles includes. Install Python's "
-            f"headers (apt-get install python3-dev), or use {instead}."
         )
 
 
@@ -297,11 +269,6 @@ def first_alone(stage: str) -> Iterator[None]:
 def threads(losses: FitOptions) -> int:
     """Return the CPU threads of one process: as set, or its share of the cores."""
     return losses.threads or max(1, len(os.sched_getaffinity(0)) // losses.devices)
-
-
-def has_batch_norm(module: nn.Module) -> bool:
-    """Return whether a module has batch statistics, which would differ between processes."""
-    return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
 
 
 def clip(module: LightningModule, most: float | None) -> Tensor:

@@ -65,11 +65,6 @@ def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, ob
     free = {"dropout", "checkpoint_activations"}  # change how a network is trained, and not what it answers
     if trained.attention_layers and needed.attention_layers:
         free.add("attention")  # all kernels give the same answers
-    elif not (trained.attention_layers or needed.attention_layers):
-        free |= {"attention", "heads", "position", "max_attention_length", "max_length"}
-    longest = max(trained.max_length, needed.max_length)
-    if min(trained.max_attention_length, needed.max_attention_length) >= longest:
-        free.add("max_attention_length")  # no building is left out by either
     if _any_length(trained.position) and _any_length(needed.position):
         free.add("max_length")
     there, here = (_model_section(spec).model_dump() | {"max_length": spec.max_length} for spec in (trained, needed))

@@ -27,7 +27,6 @@ from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed.strategies import (
     check_devices,
     choose_strategy,
-    has_batch_norm,
     leave_together,
     repeatable,
     threads,
@@ -116,7 +115,7 @@ def fit(
 ) -> Fitted[Optimisation]:
     """Train the diagnosis network; `train`, `tune`: data to fit, and to choose the epoch by. The rest: see `run`."""
     optimise, losses, section = module.optimise, module.losses, module.section
-    check_devices(losses, module.model.network.spec.attention)
+    check_devices(losses)
 
     def data(known: int | None) -> Data:
         # It must not depend on the memory that happens to be free when a run is gone on with.
@@ -205,7 +204,7 @@ def run(
             num_nodes=losses.nodes,
             strategy=choose_strategy(losses),
             precision=PRECISION[losses.precision],
-            sync_batchnorm=has_batch_norm(module),
+            sync_batchnorm=True,  # of a plug-in; without one nothing changes
             use_distributed_sampler=False,
             reload_dataloaders_every_n_epochs=int(data.steps_vary),  # each reload makes a first batch for nothing
             max_epochs=optimise.epochs,
