@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.footprints.tables import has_outlines
 from tests.sources.footprints.drawn import CRS, assert_same_ground, in_degrees, save
 from tests.sources.make import squares
 
@@ -138,16 +137,3 @@ def test_texts_and_numbers_beside_the_outlines_stay_as_they_are(tmp_path, names)
     rows = [f'"{name}","{shape.wkt}"\n' for name, shape in zip(names, in_degrees().geometry, strict=True)]
     path.write_text("name,geometry\n" + "".join(rows), encoding="utf-8")
     assert read_buildings(path, CRS, stated=DEGREES)["name"].tolist() == names
-
-
-@pytest.mark.parametrize(
-    ("start", "has"),
-    [
-        ("pid,easting,northing,20200101\n1,2,3,4\n", False),
-        ('{"type": "Polygon", "x": "POLYGON ((0 0"}', False),
-        ('id,geometry\n1,"POINT (1 2)"\n', False),
-        ('id,geometry\n1,"MULTIPOLYGON Z (((1 2 3', True),
-    ],
-)
-def test_points_and_other_texts_are_no_outlines(start, has):
-    assert has_outlines(start) == has
