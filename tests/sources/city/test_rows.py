@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -8,7 +8,6 @@ from plumbline.sources.city.profile_rows import looks_like_profiles, read_profil
 from tests.sources.city.write_profiles import profiles
 from tests.sources.make import rows, text
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 BUILDINGS = [
     ([(0, 0.5), (3, -1.25), (7.5, 2)], [8, 5, 0.75, 2]),
     ([(1, 0.1), (1, 0.2)], [12, 6, 0, 0]),
@@ -124,7 +123,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         read_profiles(tmp_path / "p.csv", True)
 
 
-@FUZZ
 @given(
     buildings=st.lists(
         st.tuples(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.sources.footprints.buildings import buildings_table, load_buildings, read_buildings
@@ -18,7 +18,6 @@ from tests.sources.footprints.test_city_models import city_gml, city_json
 from tests.sources.footprints.test_selection import PBF
 from tests.sources.make import squares, unless_refused
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 place = st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda at: [13.15 + at[0] * 1e-4, 38.7 + at[1] * 1e-4])
@@ -85,7 +84,6 @@ def check(path: Path) -> None:
     assert again.geometry.geom_equals(read.geometry).all()
 
 
-@FUZZ
 @given(
     features=st.lists(
         st.builds(lambda shape, held: {"type": "Feature", "properties": held, "geometry": shape}, geometry, properties),
@@ -136,7 +134,6 @@ def whole_file(folder: Path, suffix: str) -> Path:
     return save(buildings if suffix in ("parquet", "zip") else buildings.to_crs("EPSG:4326"), path)
 
 
-@FUZZ
 @given(
     start=st.floats(0, 1, exclude_max=True),
     length=st.integers(0, 40),

@@ -10,6 +10,7 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.sources.footprints.drawn import CRS, assert_same_ground, contents, in_degrees, save
+from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import squares, zipped
 
 IDS = ["H0", "H1", "H2"]
@@ -69,7 +70,7 @@ NO_FOOTPRINTS = {
     "utf16.geojson": (EMPTY.encode("utf-16"), "text in UTF-16"),
     "utf16be.geojson": (EMPTY.encode("utf-16-be"), "text in UTF-16"),
     "overpass.json": (
-        b'{"version": 0.6, "osm3s": {"copyright": "x"}, "elements": []}',
+        (CASES / "messages" / "overpass.json").read_bytes(),
         "an answer of Overpass as its own JSON.*GeoJSON.*out:xml",
     ),
     "elements.json": (b'{"elements": [{"type": "node", "id": 1}]}', "an answer of Overpass as its own JSON"),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
@@ -130,7 +130,6 @@ def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path):
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(NAMES | st.sampled_from(["007", "1e3"]), min_size=3, max_size=3))
 def test_texts_and_numbers_beside_the_outlines_stay_as_they_are(tmp_path, names):
     path = tmp_path / "f.csv"

@@ -4,7 +4,7 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyproj import Transformer
 
@@ -19,7 +19,6 @@ from tests.sources.points.opening import open_points, product_parts
 from tests.sources.points.write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
 from tests.sources.points.write_points import ANGLES, DAYS, UTM, assert_track, line_of_sight
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 PIXELS = [(row, column) for row in range(4) for column in range(3) if (row, column) not in ((1, 2), (3, 0))]
 """With data."""
 
@@ -349,7 +348,6 @@ def test_arrays_of_a_suspect_size_are_refused_before_they_are_read(tmp_path):
         read_points(path)
 
 
-@FUZZ
 @given(
     share=st.floats(0, 1, exclude_max=True), which=st.sampled_from(["t.h5", "geometryGeo.h5", "temporalCoherence.h5"])
 )
@@ -361,7 +359,6 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, share, which):
         read_points(path)
 
 
-@FUZZ
 @given(data=st.data())
 def test_any_numbers_are_refused_or_read(tmp_path, data):
     stack = Stack() if data.draw(st.booleans()) else Stack().to_radar()
