@@ -14,44 +14,8 @@ from plumbline.sources.checks import warn_of_datum
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
 from tests.sources.checks.test_consistency_heights import on_a_hill
-from tests.sources.footprints.test_cases import BASE, CASES, CRS
+from tests.sources.footprints.test_cases import BASE, CRS
 from tests.sources.make import rows, squares, text, zipped
-
-ERROR = '{"error": {"code": 499, "message": "Token Required"}}'
-CAPABILITIES = '<?xml version="1.0"?><wfs:WFS_Capabilities xmlns:wfs="http://www.opengis.net/wfs/2.0" version="2.0.0"/>'
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a.json", (CASES / "messages" / "overpass.json").read_text(), "an answer of Overpass .* Export it as GeoJSON"),
-        ("a.json", '{"elements": [{"type": "node", "id": 1}]}', "an answer of Overpass as its own JSON"),
-        ("a.json", ERROR, "a server's error message"),
-        ("a.gml", CAPABILITIES, r"a server's list of its layers.*GetFeature"),
-        ("a.qlr", "<!DOCTYPE qgis-layer-definition>\n<qlr/>", "a project or style of QGIS"),
-        ("a.geojson", '{"detail":"Authentication credentials were not provided."}', "a server's error message"),
-        ("a.zip", '{"message": "Forbidden"}', "not a zip: a server's error message"),
-        ("a.zip", "PK is not how it begins", r"not a zip\. Download it again"),
-        (
-            "a.json",
-            '[{"id": "1", "type": "Feature", "geometry": null}]',
-            r"a list of their own.*`jq .*> OUT\.geojson`",
-        ),
-        ("a.json", '[{"id": "1", "the_geom": {"type": "Polygon"}}]', "rows of a server as plain JSON"),
-        ("a.txt", "https://egms.land.copernicus.eu/EGMS_L2b_117.zip?id=a\n" * 2, "a list of addresses"),
-        ("a.dwg", "AC1032" + "\0" * 99, r"a drawing of AutoCAD \(DWG\)"),
-        ("a.csv.crdownload", "pid,easting\na,1\n", "an unfinished download"),
-        ("a.csv", "POLYGON ((0 0, 1 0, 1 1, 0 0))\n", "its first line is an outline. Write the names of the columns"),
-    ],
-)
-def test_texts_that_hold_no_footprints_are_named(tmp_path, name, content, said):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=said):
-        read_buildings(tmp_path / name, CRS)
-    (found,) = look([tmp_path / name]).files
-    assert found.kind == "not readable"
-    if content.startswith("{"):  # what is no point layer is no footprints for the same reason, and said once
-        assert len(found.doubts) == 1
 
 
 def test_an_answer_with_features_is_no_error_whatever_stands_before_them(tmp_path):

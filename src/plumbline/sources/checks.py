@@ -96,8 +96,9 @@ def check_overlap(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
         f"  points     {points}: {_extent(easting, northing, crs)}\n"
         f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
-        f"{_swapped(easting, northing, box, crs, source)}"
-        "Give the points and the footprints of one place, and check the CRS the footprints' file states."
+        "Give the points and the footprints of one place, and check the CRS the footprints' file states. Easting or "
+        "longitude has to be the first coordinate of the footprints (QGIS: Swap X and Y coordinates); in the file of "
+        "the points, check which column is which."
     )
 
 
@@ -157,43 +158,6 @@ def points_near_footprints(
         if len(found):
             return np.asarray(chunk[np.unique(found)], np.intp)
     return rows[:0]
-
-
-def _swapped(
-    easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], crs: str, source: str
-) -> str:
-    """Return a line for the message if points and footprints meet with the coordinates of one exchanged, else none.
-
-    Args:
-        easting, northing: (N,) m in `crs`. box: of the footprints, in `crs`. source: CRS of their file.
-    """
-    if not len(easting):
-        return ""
-    boxes = _box(easting, northing), box
-    for written in dict.fromkeys((crs, GLOBE, source)):
-        try:
-            way, is_degrees = transformer(crs, written), pyproj.CRS(written).is_geographic
-        except pyproj.exceptions.CRSError:  # a name of the file's own
-            continue
-        # All four corners: a rectangle does not stay one between projections.
-        corners = [np.array(way.transform(*np.array([[b[i], b[j]] for i in (0, 2) for j in (1, 3)]).T)) for b in boxes]
-        points, footprints = ([_box(*xy), _box(*xy[::-1])] for xy in corners)
-        if not np.isfinite(corners).all() or not (_meet(points[0], footprints[1]) or _meet(points[1], footprints[0])):
-            continue
-        x, y = ("longitude", "latitude") if is_degrees else ("easting", "northing")
-        return (
-            f"They would overlap with {x} and {y} exchanged in one of the files: in that of the footprints, the {x} "
-            "has to stand first (QGIS: Swap X and Y coordinates); in that of the points, check which column is which.\n"
-        )
-    return ""
-
-
-def _box(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.array([x.min(), y.min(), x.max(), y.max()])
-
-
-def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    return bool((one[:2] <= other[2:]).all() and (other[:2] <= one[2:]).all())
 
 
 def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:

@@ -1,9 +1,7 @@
 from dataclasses import replace
 
-import geopandas
 import numpy as np
 import pytest
-import shapely
 from pyproj import Transformer
 
 from plumbline.core.errors import InputError
@@ -44,46 +42,6 @@ def test_the_refusal_names_both_files_extents_and_crss():
     assert west < east
     assert "13.1" in footprints
     assert "38.6" in footprints
-
-
-def refusal(points, buildings):
-    with pytest.raises(InputError) as caught:
-        check_overlap([points], buildings, "a.csv", "f.geojson")
-    return str(caught.value)
-
-
-def shown(buildings, crs):
-    """As `read_buildings` gives them: in the CRS of the points, and where they came from."""
-    projected = buildings.to_crs("EPSG:3035")
-    projected.attrs["source_crs"] = crs
-    return projected
-
-
-@pytest.mark.parametrize(("crs", "first"), [("EPSG:4326", "longitude"), ("EPSG:32633", "easting")])
-def test_axes_that_are_exchanged_in_either_file_are_recognised(crs, first):
-    drawn = squares().to_crs(crs)
-    turned = drawn.set_geometry(shapely.transform(drawn.geometry.to_numpy(), lambda at: at[:, ::-1]), crs=crs)
-    assert f"in that of the footprints, the {first} has to stand first" in refusal(track(), shown(turned, crs))
-    points = replace(track(), easting=track().northing, northing=track().easting)
-    assert "They would overlap with easting and northing exchanged" in refusal(points, shown(squares(), crs))
-
-
-def test_points_with_degrees_exchanged_are_recognised_whatever_the_footprints_are_in():
-    """The zone is that of the wrong place, 37 degrees further east."""
-    place = shapely.box(11.40, 48.77, 11.401, 48.771)
-    buildings = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[place], crs=4326).to_crs("EPSG:32639")
-    buildings.attrs["source_crs"] = "EPSG:25832"
-    wrong = Transformer.from_crs(4326, 32639, always_xy=True).transform([48.7702, 48.7705], [11.4002, 11.4006])
-    points = replace(track(2), crs="EPSG:32639", easting=np.array(wrong[0]), northing=np.array(wrong[1]))
-    assert "with longitude and latitude exchanged" in refusal(points, buildings)
-
-
-@pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32633", "something of one's own"])
-def test_places_apart_are_not_taken_for_exchanged_axes(crs):
-    buildings = squares()
-    buildings.geometry = buildings.translate(90_000, 40_000)
-    buildings.attrs["source_crs"] = crs
-    assert "exchanged" not in refusal(track(), buildings)
 
 
 def test_a_crs_that_is_chosen_for_a_track_elsewhere_is_refused():

@@ -16,14 +16,6 @@ PLACES = np.random.default_rng(0).uniform(0, 300, (2, 60))
 ROUNDED = "are rounded to"
 
 
-@pytest.mark.parametrize("step", [1000.0, 100.0, 10.0, 1.0, 0.1, 1e-3, 1e-5])
-@pytest.mark.parametrize("start", [-48.7692, 11.4, 676_342.41, 5_404_670.0])
-def test_the_step_of_rounded_numbers_is_found(start: float, step: float) -> None:
-    values = np.round(start / step) * step + step * np.random.default_rng(1).integers(0, 60, 200)
-    assert step_of(values) == pytest.approx(step)
-    assert step_of(values + 0.37 * step * np.random.default_rng(2).random(200)) != pytest.approx(step)
-
-
 def test_few_places_and_exact_ones_have_no_step() -> None:
     assert step_of(np.full(100, 500.0)) is None
     assert step_of(np.array([10.0, 20.0, 30.0])) is None

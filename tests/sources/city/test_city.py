@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from pydantic import ValidationError
 
 from plumbline.core.errors import InputError
@@ -14,7 +13,6 @@ from plumbline.sources.city.profile_rows import read_profiles
 from tests.sources.city.write_profiles import profiles
 from tests.sources.make import egms, squares
 
-FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 STATED = {
     "labelled": True,
     "distance_unit": "cm",

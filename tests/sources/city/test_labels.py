@@ -3,13 +3,9 @@ from pathlib import Path
 import geopandas
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.core.strain import category
 from plumbline.sources.city.labels import match_footprints, no_labels, read_labels
-from tests.sources.make import unless_refused
 
 HEADER = "building_id,severity_permille,quadrant\n"
 GOOD = "a,0.5,NE\nb,0.49999,\nc,2.25,SW\nd,0,\n"
@@ -147,34 +143,6 @@ def test_files_that_are_no_labels_are_refused(tmp_path, content, message):
     path = tmp_path / "labels.csv" if content is None else write(tmp_path, content)
     with pytest.raises(InputError, match=message):
         read_labels(path)
-
-
-cells = st.one_of(
-    st.sampled_from(
-        ["a", "b", "", " ", "NE", "SW", "0.4", "2.5", "-1", "1e400", "nan", "inf", "easy", "hard", "0x1", "1,5"]
-    ),
-    st.sampled_from(["NE|SW", "NE|", "bowl"]),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
-    st.floats().map(str),
-)
-
-
-@given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), more=st.integers(0, 3))
-def test_any_cells_are_refused_or_read(tmp_path, table, more):
-    path = tmp_path / "labels.csv"
-    header = [HEADER[:-1], "difficulty", "accepted", "mechanism"][: 1 + more]
-    lines = [",".join(header), *(",".join(row) for row in table)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
-    labels = unless_refused(lambda: read_labels(path), path)
-    if labels is not None:
-        assert len(labels) > 0
-        assert labels["building_id"].is_unique
-        assert labels["severity_permille"].between(0, 1000).all()
-        damaged = category(labels["severity_permille"]) >= 1
-        assert (labels["quadrant"].isin(["NE", "NW", "SW", "SE"]) == damaged).all()
-        assert ((labels["accepted"] != "") == damaged).all()
-        assert (labels["mechanism"][~damaged] == -1).all()
-        assert labels["difficulty"].isin([-1, 0, 1, 2]).all()
 
 
 FILES = Path("labels.csv"), Path("footprints.geojson")

@@ -1,15 +1,29 @@
+"""Zips and gzips, whole and as nobody should make them: the csv in them is read, or refused by the file's name."""
+
 import gzip
+import struct
 import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files import opened as archive
-from plumbline.sources.files.opened import find_csv
-from tests.sources.make import zipped
+from plumbline.sources.files.opened import find_csv, vector_members, zip_members
+from plumbline.sources.files.streams import RATIO_FREE_BYTES
+from tests.sources.make import unless_refused, zipped
 
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(2000))
+CENTRAL = b"PK\x01\x02"
+FLAGS, UNPACKED = 8, 24
+"""Places in a member's entry of the central directory."""
+
+name = st.one_of(
+    st.sampled_from(["a.csv", "deep/b.CSV", "a.xml", "inner.zip", ".hidden.csv", "__MACOSX/a.csv", "x/", "a.csv "]),
+    st.sampled_from(["../a.csv", "..\\a.csv", "/etc/a.csv", "C:\\a.csv", "\\\\host\\a.csv", "x/../../a.csv"]),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).map(lambda text: text + ".csv"),
+)
 
 
 def content(path: Path) -> str:
@@ -32,10 +46,10 @@ def test_the_csv_is_picked_out_of_a_zip_beside_its_xml_and_named(tmp_path):
 
 def test_names_of_members_leave_out_folders(tmp_path):
     path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w") as archive_:
-        archive_.mkdir("deep")
-        archive_.writestr("deep/a.shp", "x")
-    assert archive.zip_members(path) == ["deep/a.shp"]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.mkdir("deep")
+        archive.writestr("deep/a.shp", "x")
+    assert zip_members(path) == ["deep/a.shp"]
 
 
 @pytest.mark.parametrize(
@@ -69,3 +83,54 @@ def test_files_that_are_no_csv_are_refused(tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name}: {message}"):
         find_csv(tmp_path / name)
+
+
+def patched(path: Path, entry: int, at: int, value: bytes) -> None:
+    """Write `value` at a place of one entry of the central directory."""
+    data = bytearray(path.read_bytes())
+    start = -1
+    for _ in range(entry + 1):
+        start = data.index(CENTRAL, start + 1)
+    data[start + at : start + at + len(value)] = value
+    path.write_bytes(data)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@given(st.lists(st.tuples(name, st.sampled_from(["", "x", TABLE])), max_size=4))
+def test_any_members_are_refused_or_give_the_one_csv(tmp_path, members):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for called, text in members:
+            # By the name's entry: Python does not write a name that begins with a zero, and others do.
+            archive.writestr(zipfile.ZipInfo(called), "" if called.endswith("/") else text, zipfile.ZIP_DEFLATED)
+    read = unless_refused(lambda: content(path), path)
+    if read is not None:
+        tables = [text for called, text in members if called.lower().endswith(".csv") and "MACOSX" not in called]
+        assert read in tables
+        assert read
+        with zipfile.ZipFile(path) as archive:
+            assert not any(".." in stored.split("/") or stored.startswith("/") for stored in archive.namelist())
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.zip"]
+
+
+@pytest.mark.parametrize("called", ["a.csv", "f.dbf"])
+def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path, called):
+    path = zipped(tmp_path / "a.zip", {called: bytes(30 * RATIO_FREE_BYTES)})
+    assert path.stat().st_size < RATIO_FREE_BYTES
+    with pytest.raises(InputError, match=r"a\.zip: member .* unpacks to 31,457,280 bytes"):
+        find_csv(path) if called == "a.csv" else vector_members(path, (".shp", ".dbf"))
+
+
+def test_a_bomb_that_claims_to_be_small_is_not_unpacked_beyond_its_claim(tmp_path):
+    path = zipped(tmp_path / "a.zip", {"a.csv": b"1,2\n" * (20 * RATIO_FREE_BYTES // 4)})
+    patched(path, 0, UNPACKED, struct.pack("<I", 4000))
+    with pytest.raises(InputError, match=r"a\.zip \(member a\.csv\): the zip is damaged"):
+        content(path)
+
+
+def test_every_member_of_a_zip_of_footprints_is_looked_at(tmp_path):
+    path = zipped(tmp_path / "f.zip", {"f.shp": "x", "f.dbf": "y"})
+    assert vector_members(path, (".shp", ".dbf")) == ["f.dbf", "f.shp"]
+    patched(path, 1, FLAGS, b"\x01\x00")
+    with pytest.raises(InputError, match=r"f\.zip: member f\.dbf is encrypted"):
+        vector_members(path, (".shp", ".dbf"))

@@ -293,20 +293,10 @@ def test_a_solid_of_gml_is_the_ground_below_it(tmp_path, kind):
     assert read["floors"].tolist() == [2]
 
 
-@pytest.mark.parametrize(
-    ("geometries", "message"),
-    [
-        ([polygon([[x * 1e5, y * 1e5] for x, y in SQUARE])], "cannot be degrees of longitude and latitude"),
-        (
-            [polygon([[y, 180 - x] for x, y in SQUARE])],
-            "cannot be degrees .*, unless the latitude stands first: write the longitude before it",
-        ),
-        ([], "holds no footprints|not readable as a file of footprints|without geometry"),
-    ],
-)
-def test_files_that_cannot_be_footprints_as_a_whole_are_refused(tmp_path, geometries, message):
-    with pytest.raises(InputError, match=rf"f\.geojson: (.|\n)*({message})"):
-        read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
+def test_a_file_with_the_latitude_first_is_refused_with_that_advice(tmp_path):
+    turned = polygon([[y, 180 - x] for x, y in SQUARE])
+    with pytest.raises(InputError, match=r"f\.geojson: .*unless the latitude stands first: write the longitude before"):
+        read_buildings(geojson(tmp_path / "f.geojson", [turned]), CRS)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

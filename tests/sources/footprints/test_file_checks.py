@@ -10,6 +10,7 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.sources.footprints.drawn import CRS, assert_same_ground, contents, in_degrees, save
+from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import squares, zipped
 
 IDS = ["H0", "H1", "H2"]
@@ -69,9 +70,22 @@ NO_FOOTPRINTS = {
     "utf16.geojson": (EMPTY.encode("utf-16"), "text in UTF-16"),
     "utf16be.geojson": (EMPTY.encode("utf-16-be"), "text in UTF-16"),
     "overpass.json": (
-        b'{"version": 0.6, "osm3s": {"copyright": "x"}, "elements": []}',
+        (CASES / "messages" / "overpass.json").read_bytes(),
         "an answer of Overpass as its own JSON.*GeoJSON.*out:xml",
     ),
+    "elements.json": (b'{"elements": [{"type": "node", "id": 1}]}', "an answer of Overpass as its own JSON"),
+    "token.json": (b'{"error": {"code": 499, "message": "Token Required"}}', "a server's error message"),
+    "detail.geojson": (b'{"detail": "Authentication credentials were not provided."}', "a server's error message"),
+    "forbidden.zip": (b'{"message": "Forbidden"}', "not a zip: a server's error message"),
+    "begins.zip": (b"PK is not how it begins", r"not a zip\. Download it again"),
+    "layers.gml": (b'<wfs:WFS_Capabilities xmlns:wfs="w"/>', r"a server's list of its layers.*GetFeature"),
+    "f.qlr": (b"<!DOCTYPE qgis-layer-definition>\n<qlr/>", "a project or style of QGIS"),
+    "list.json": (b'[{"id": "1", "type": "Feature", "geometry": null}]', "a list of their own.*`jq .*> OUT"),
+    "rows.json": (b'[{"id": "1", "the_geom": {"type": "Polygon"}}]', "rows of a server as plain JSON"),
+    "addresses.txt": (b"https://egms.land.copernicus.eu/EGMS_L2b_117.zip?id=a\n" * 2, "a list of addresses"),
+    "f.dwg": (b"AC1032" + bytes(99), r"a drawing of AutoCAD \(DWG\)"),
+    "f.csv.crdownload": (b"pid,easting\na,1\n", "an unfinished download"),
+    "outline.csv": (b"POLYGON ((0 0, 1 0, 1 1, 0 0))\n", "its first line is an outline. Write the names of the col"),
     "links.kml": (
         b"<kml><Document><NetworkLink><Link/></NetworkLink></Document></kml>",
         "a KML that only links to others",

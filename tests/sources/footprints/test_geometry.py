@@ -23,11 +23,6 @@ def repair(polygon):
 
 
 CLEAR = {
-    "spike out": (shapely.Polygon([(0, 0), (10, 0), (15, 0), (10, 0), (10, 10), (0, 10)]), shapely.box(0, 0, 10, 10)),
-    "spike in": (
-        shapely.Polygon([(0, 0), (5, 0), (5, 5), (5, 0), (10, 0), (10, 10), (0, 10)]),
-        shapely.box(0, 0, 10, 10),
-    ),
     "hole on an edge": (shapely.Polygon(SQUARE, [moved(HOLE, -2)]), shapely.Polygon(SQUARE) - shapely.box(0, 2, 2, 4)),
     "holes with an edge in common": (
         shapely.Polygon(SQUARE, [HOLE, moved(HOLE, 2)]),

@@ -126,10 +126,6 @@ def test_a_building_drawn_twice_alike_counts_once(caplog):
     assert "feature 3 (a), feature 4 (a), feature 5 (a) drawn twice, alike" in caplog.text
 
 
-def test_different_ids_on_one_outline_stay():
-    assert kept([A, A], ["a", "b"]) == [True, True]
-
-
 @pytest.mark.parametrize("other", [B, shapely.transform(A, lambda at: at + 3 * SAME_M), shapely.MultiPolygon([A, C])])
 def test_an_id_on_two_outlines_is_refused_with_the_features(other):
     with pytest.raises(

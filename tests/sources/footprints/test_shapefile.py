@@ -1,7 +1,6 @@
 """Shapefiles of footprints that are not whole: GDAL reads them without a word."""
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import given as whatever
 from hypothesis import strategies as st
 
@@ -148,7 +147,6 @@ def test_a_language_that_the_table_states_counts_unless_the_texts_are_utf_8(
 LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @whatever(names=st.lists(LETTERS, min_size=3, max_size=3))
 def test_whatever_was_written_in_utf_8_is_read_as_that(tmp_path, names):
     squares().assign(NAME=names).to_file(tmp_path / "f.shp", encoding="UTF-8")

@@ -6,13 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.footprints.tables import has_outlines
 from tests.sources.footprints.drawn import CRS, assert_same_ground, in_degrees, save
 from tests.sources.make import squares
 
@@ -131,23 +130,9 @@ def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path):
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(NAMES | st.sampled_from(["007", "1e3"]), min_size=3, max_size=3))
 def test_texts_and_numbers_beside_the_outlines_stay_as_they_are(tmp_path, names):
     path = tmp_path / "f.csv"
     rows = [f'"{name}","{shape.wkt}"\n' for name, shape in zip(names, in_degrees().geometry, strict=True)]
     path.write_text("name,geometry\n" + "".join(rows), encoding="utf-8")
     assert read_buildings(path, CRS, stated=DEGREES)["name"].tolist() == names
-
-
-@pytest.mark.parametrize(
-    ("start", "has"),
-    [
-        ("pid,easting,northing,20200101\n1,2,3,4\n", False),
-        ('{"type": "Polygon", "x": "POLYGON ((0 0"}', False),
-        ('id,geometry\n1,"POINT (1 2)"\n', False),
-        ('id,geometry\n1,"MULTIPOLYGON Z (((1 2 3', True),
-    ],
-)
-def test_points_and_other_texts_are_no_outlines(start, has):
-    assert has_outlines(start) == has

@@ -138,18 +138,6 @@ def test_a_retyped_cell_is_refused_or_changes_no_other_point(tmp_path, reader, d
 
 
 @every_reader
-@given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(min_size=1, max_size=6))
-def test_any_bytes_anywhere_are_refused_or_read(tmp_path, reader, position, junk):
-    count = len(whole(reader, tmp_path))
-    path = tmp_path / "table_U.csv"
-    content = path.read_bytes()
-    at = int(position * len(content))
-    path.write_bytes(content[:at] + junk + content[at + len(junk) :])
-    track = reader.read(path)
-    assert track is None or 1 <= len(track) <= count + 2
-
-
-@every_reader
 def test_one_epoch_one_line_and_nothing_are_refused_and_a_row_alone_is_read(tmp_path, reader):
     cells = reader.cells()
     columns = list(cells[0])

@@ -7,12 +7,14 @@ import pytest
 import yaml
 
 from plumbline.core.errors import InputError
-from plumbline.params import parse_params
+from plumbline.params import Ingest, parse_params
 from plumbline.sources.points.epochs import check_pattern, find_days
-from plumbline.sources.points.formats.columns import is_long_table, suggest_description
+from plumbline.sources.points.formats.columns import suggest_description
 from plumbline.sources.points.read import read_points
 from tests.sources.make import text
+from tests.sources.points.formats.write_layouts import rows as rows_of_layout
 from tests.sources.points.write_columns import described, rows
+from tests.sources.points.write_ortho import cells as ortho_cells
 from tests.sources.points.write_points import assert_track
 
 PARAMS = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text(encoding="utf-8"))
@@ -60,20 +62,6 @@ def test_a_line_of_sight_among_the_columns_is_proposed_in_place_of_angles():
     assert "los_east" not in suggested(*PLACES, "los_e", "D20190104")["columns"]
 
 
-@pytest.mark.parametrize(
-    ("header", "found"),
-    [
-        (["id", "date", "displacement"], ("date", "displacement")),
-        (["pid", "lat", "lon", "Epoch", "disp_mm"], ("Epoch", "disp_mm")),
-        (["geometry_longitude", "geometry_latitude", "date", "disp_ps"], ("date", "disp_ps")),
-        (["id", "date", "los_east"], None),
-        (["id", "date", "displacement", "20190104"], None),
-    ],
-)
-def test_a_row_a_date_is_told_from_a_column_a_date(header, found):
-    assert is_long_table(header) == found
-
-
 def test_a_long_table_is_named_as_what_it_is(tmp_path):
     (tmp_path / "l.csv").write_text("id,lat,lon,date,displacement\na,52,5,2019-01-04,0\na,52,5,2019-01-16,1\n")
     with pytest.raises(InputError, match=r"l\.csv: a long table, with a row for each date \(date\)"):
@@ -100,3 +88,14 @@ def test_the_description_to_begin_with_reads_the_file_once_it_is_filled_in(tmp_p
     lines = lines.replace("NUMBER", "37.0", 1).replace("NUMBER", "349.0").replace("UNIT", "cm").replace("SIGN", "away")
     about = parse_params(PARAMS | yaml.safe_load(lines)).ingest.products
     assert_track(read_points(path, about), read_points(path, {"*": described()}))
+
+
+@pytest.mark.parametrize("name", ["it's a[1].csv", 'a "b".csv', "\u00e4 # b: c.csv"])
+def test_the_lines_of_a_message_fit_the_very_file(tmp_path, name):
+    path = tmp_path / name
+    for content in (text(ortho_cells()), text(rows_of_layout("depsi"))):
+        path.write_text(content)
+        with pytest.raises(InputError) as refused:
+            read_points(path)
+        lines = yaml.safe_load("ingest:" + str(refused.value).partition("ingest:")[2])
+        assert len(read_points(path, Ingest.model_validate(lines["ingest"]).products)) == 6

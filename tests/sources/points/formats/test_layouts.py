@@ -1,6 +1,5 @@
 """Tables of published layouts are read natively: only what they do not say is asked for, at once."""
 
-import zipfile
 from dataclasses import replace
 
 import geopandas
@@ -189,39 +188,6 @@ def test_days_that_are_none_make_no_layout():
     assert is_layout(layout, [*places, "2019-01-04", "2019-01-16"])
     for others in ([], ["2019-01-04"], ["2019-01-04", "2019-13-16"], ["2019-01-04", "2019-01-16", "VEL"]):
         assert not is_layout(layout, [*places, *others])
-
-
-def zipped_shapefile(cells, folder):
-    layer(cells, folder / "t.shp")
-    with zipfile.ZipFile(folder / "t.zip", "w") as archive:
-        for path in folder.glob("t.*"):
-            if path.suffix != ".zip":
-                archive.write(path, f"export/{path.name}")
-    return folder / "t.zip"
-
-
-def projected(cells, folder):
-    path = layer(cells, folder / "t.gpkg")
-    geopandas.read_file(path).to_crs(25831).to_file(folder / "t.shp")
-    return folder / "t.shp"
-
-
-@pytest.mark.parametrize(
-    "dialect",
-    [
-        zipped_shapefile,
-        projected,
-        lambda cells, folder: write(folder, text([{**row, "ACC": "0.1", "A_STDEV": "0.2"} for row in cells])),
-    ],
-)
-def test_the_layout_of_industry_is_known_however_it_is_packed(tmp_path, dialect):
-    path = dialect(rows("squeesar"), tmp_path)
-    track = read_points(path, {"*": Product(**ANGLES)}, crs="EPSG:32631")
-    track = track.take(np.argsort(track.point_id))
-    wanted = expected(IDS, HEIGHTS, "t")
-    assert (track.point_id.tolist(), track.height.tolist()) == (IDS, HEIGHTS)
-    np.testing.assert_allclose(track.easting, wanted.easting, atol=0.01)
-    np.testing.assert_allclose(track.displacement, wanted.displacement, rtol=1e-6)
 
 
 def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):

@@ -33,21 +33,15 @@ class ParquetTable(ColumnFile):
         Raises:
             InputError: the file is damaged, or a column is of another type.
         """
-        first, batches = 0, _open(self.path).iter_batches(batch_size=ROWS, columns=list(types))
-        while True:
-            try:
-                batch = next(batches, None)
-                if batch is not None:
-                    batch.validate(full=True)  # a changed byte may be no text in UTF-8
-            except FAULTS as error:
-                raise InputError(
-                    f"{self}: damaged after row {first} ({_first_line(error)}). Download it again."
-                ) from None
-            if batch is None:
-                return
-            if batch.num_rows:
-                yield first, _cast(self.path, first, batch, types)
-                first += batch.num_rows
+        first = 0
+        try:
+            for batch in _open(self.path).iter_batches(batch_size=ROWS, columns=list(types)):
+                batch.validate(full=True)  # a changed byte may be no text in UTF-8
+                if batch.num_rows:
+                    yield first, _cast(self.path, first, batch, types)
+                    first += batch.num_rows
+        except FAULTS as error:
+            raise InputError(f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.") from None
 
 
 def is_parquet(start: bytes) -> bool:

@@ -19,7 +19,7 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import MIN_EPOCHS, average_same_days, find_days, same_day_notes
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array
 from plumbline.sources.points.formats.mintpy_files import find_geometry
-from plumbline.sources.points.formats.mintpy_geometry import Geometry, Grid, Window
+from plumbline.sources.points.formats.mintpy_geometry import Arrays, Geometry, Grid
 from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
@@ -107,13 +107,12 @@ def stack_source(
         InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
     """
     path, epochs = stack.path, np.unique(stack.days)
-    geometry = replace(geometry, missing=Missing(geometry.source, about.missing))
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
 
     def blocks() -> Iterator[Track]:
         empty, missing = True, Missing(path, about.missing)
-        with geometry.files.open(path) as file, geometry.open() as opened:
+        with geometry.files.open(path) as file:
             series = array(path, file, stack.array, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
@@ -121,8 +120,9 @@ def stack_source(
                     missing.drop(values.reshape(len(values), -1).T)
                     values *= np.float32(stack.to_mm)
                 values = average_same_days(values, stack.days, axis=0)
-                window = rows, slice(0, series.shape[2])
-                track = _track(f"{path}, /{stack.array}", name, plane, epochs, opened, window, values)
+                pixels = geometry.read((rows, slice(0, series.shape[2])))
+                series_PT = values.reshape(len(epochs), -1).T
+                track = _track(f"{path}, /{stack.array}", geometry.source, name, plane, epochs, pixels, series_PT)
                 empty &= not len(track)
                 yield track
         if empty:
@@ -203,21 +203,17 @@ def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
 
 def _track(
     source: str,
+    geometry_source: str,
     name: str,
     plane: Projection,
     epochs: NDArray[np.datetime64],
-    geometry: Geometry,
-    window: Window,
-    values: NDArray[np.float32],
+    pixels: Arrays,
+    series: NDArray[np.float32],
 ) -> Track:
-    """Make a track of the pixels of a block that have data; `values` (T, R, C) in mm."""
-    row, column = (grid.ravel() for grid in np.mgrid[window])
-    series = values.reshape(len(epochs), -1).T
-    pixels = geometry.read(*window)
-    empty = np.isnan(series) | (series == 0)
-    filled = ~empty.all(axis=1) & pixels.known
-    series, row, column = series[filled], row[filled], column[filled]
-    pixels = pixels.take(filled)
+    """Make a track of the pixels (P,) of a block that have data; `series` (P, T) in mm."""
+    filled = ~(np.isnan(series) | (series == 0)).all(axis=1) & pixels["is_known"]
+    series, pixels = series[filled], {name: values[filled] for name, values in pixels.items()}
+    row, column = pixels["row"], pixels["column"]
     bad = np.abs(series) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
     if bad.any():
         point, epoch = np.argwhere(bad)[0]
@@ -225,18 +221,18 @@ def _track(
             f"{source}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
             f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
         )
-    easting, northing = plane(pixels.x, pixels.y)
-    for what, found, (low, high) in (
-        (f"easting in {plane.crs}", easting, (-np.inf, np.inf)),
-        (f"northing in {plane.crs}", northing, (-np.inf, np.inf)),
-        ("height", pixels.height, HEIGHT_RANGE),
+    easting, northing = plane(pixels["x"], pixels["y"])
+    # A height that is not known is no wrong one; a place that is not known was left out above.
+    height = pixels["height"]
+    for what, values, is_wrong in (
+        (f"easting in {plane.crs}", easting, ~np.isfinite(easting)),
+        (f"northing in {plane.crs}", northing, ~np.isfinite(northing)),
+        ("height", height, (height < HEIGHT_RANGE[0]) | (height > HEIGHT_RANGE[1])),
     ):
-        # A height that is not known is no wrong one; a place that is not known was left out above.
-        wrong = ~((np.isfinite(found) & (found >= low) & (found <= high)) | ((what == "height") & np.isnan(found)))
-        if wrong.any():
-            point = int(np.argmax(wrong))
+        if is_wrong.any():
+            point = int(np.argmax(is_wrong))
             raise InputError(
-                f"{geometry.source}, row {row[point]}, column {column[point]}: {what} of {found[point]:g} found, "
+                f"{geometry_source}, row {row[point]}, column {column[point]}: {what} of {values[point]:g} found, "
                 "which cannot be."
             )
     track = Track(
@@ -246,10 +242,10 @@ def _track(
         point_id=np.array([f"y{y}x{x}" for y, x in zip(row.tolist(), column.tolist(), strict=True)], object),
         easting=easting,
         northing=northing,
-        height=pixels.height,
-        los=pixels.los,
+        height=height,
+        los=pixels["los"],
         displacement=np.ascontiguousarray(series, np.float32),
-        coherence=pixels.coherence,
+        coherence=pixels.get("coherence"),
         dropped={NO_DATA: int(np.count_nonzero(~filled))},
     )
     return drop_without_height(track)
@@ -299,11 +295,11 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         path=path,
         coherence=None,
         angles=angles,
-        azimuth=None,
         source=str(path),
-        height=HEIGHT,
-        vector=() if angles else VECTOR,
+        missing=Missing(path, about.missing),
         files=files,
+        vector=() if angles else VECTOR,
+        height=HEIGHT,
     )
     notes = ["points come without coherence: LiCSBAS gives none of time", *said]
     notes += [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from plumbline.sources.points.formats.mintpy_geometry import (
     Grid,
 )
 from plumbline.sources.points.line_of_sight import PASSES, pass_of
+from plumbline.sources.points.missing import Missing
 
 FOLDERS = (".", "inputs", "../inputs", "..")
 """Where MintPy leaves the files, from the time series."""
@@ -64,15 +65,15 @@ def find_geometry(
             f"{params.PARAMS_FILE}."
         )
     notes = _chosen(path, files, geometry, coherence, about)
-    vector = () if angles is not None or geometry is None else _vector(geometry, files)
-    look: dict[str, Any] = {"azimuth": None, "vector": vector, "notes": ()}
-    if vector:
-        place = os.path.relpath(geometry or path, path.parent)
-        look["notes"] = (f"the line of sight is that of {', '.join(vector)} in {place}",)
-    elif angles is None and geometry is not None:
-        look |= _look(path, geometry, files, attrs)
-    look["notes"] = (*notes, *look["notes"])
-    return Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), files=files, **look)
+    source = geometry or path
+    sight: dict[str, Any] = {}
+    if angles is None and geometry is not None:
+        sight = _vector(path, geometry, files) or _angles(path, geometry, files, attrs)
+    notes += sight.pop("notes", ())
+    missing = Missing(source, about.missing)
+    return Geometry(
+        shape, crs, grid, geometry, coherence, angles, str(source), missing, files, notes=tuple(notes), **sight
+    )
 
 
 def _chosen(
@@ -135,30 +136,29 @@ def _companion(
         if not chosen.is_file():
             raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
         return chosen
-    for candidate in _candidates(path, usual):
+    for candidate in (path, *(path.parent / folder / name for folder in FOLDERS for name in usual)):
+        if not candidate.is_file():
+            continue
         with files.open(candidate) as file:
             for names in wanted:
-                found = all(has_array(file, name) for name in names)
-                if found and all(array(candidate, file, name, dimensions=2).shape == shape for name in names):
+                if all(has_array(file, name) for name in names) and all(
+                    array(candidate, file, name, dimensions=2).shape == shape for name in names
+                ):
                     return candidate
     return None
 
 
-def _candidates(path: Path, usual: tuple[str, ...]) -> Iterator[Path]:
-    """Yield the time series itself, and the files of the usual names beside it."""
-    yield path
-    yield from (found for folder in FOLDERS for name in usual if (found := path.parent / folder / name).is_file())
-
-
-def _vector(geometry: Path, files: Hdf5Files) -> tuple[str, ...]:
-    """Return the names of the arrays of the line of sight, if the file lacks an incidence angle; up may be missing."""
+def _vector(path: Path, geometry: Path, files: Hdf5Files) -> dict[str, Any]:
+    """Return the fields of `Geometry` on arrays of the line of sight; none if the file has an incidence angle."""
     with files.open(geometry) as file:
         if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
-            return ()
-        return VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]
+            return {}
+        vector = VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]  # up may be missing
+    place = os.path.relpath(geometry, path.parent)
+    return {"vector": vector, "notes": (f"the line of sight is that of {', '.join(vector)} in {place}",)}
 
 
-def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
+def _angles(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
 
     Raises:
@@ -167,14 +167,13 @@ def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]
     with files.open(geometry) as file:
         attrs = {**attributes(file), **attrs}
         azimuth = _middle(geometry, file, AZIMUTH)
-    found: dict[str, Any] = {"notes": ()}
     if "HEADING" not in attrs:
         if azimuth is None:
             raise InputError(
                 f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
                 f"looked. {STATE_ANGLES}"
             )
-        return found
+        return {}
     heading = read_number(path, attrs, "HEADING")
     flown = attrs.get("ORBIT_DIRECTION", "").strip().lower()
     if flown in PASSES and flown != pass_of(heading):
@@ -187,12 +186,12 @@ def _look(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]
     by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
     if azimuth is None:
         said = f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
-        return found | {"azimuth": by_heading % 360, "notes": (said,)}
+        return {"azimuth": by_heading % 360, "notes": (said,)}
     if not np.isfinite(azimuth) or not azimuth or _apart(azimuth, by_heading) <= ANGLES_APART_DEG:
-        return found
+        return {}
     if abs(azimuth) <= 2 * np.pi and _apart(np.degrees(azimuth) - 90, by_heading) <= ANGLES_APART_DEG:
         said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, anti-clockwise from east)"
-        return found | {"is_from_east": True, "warnings": (f"{said}: HEADING {heading:g} confirms it",)}
+        return {"is_from_east": True, "warnings": (f"{said}: HEADING {heading:g} confirms it",)}
     raise InputError(
         f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
         f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. Or: "

@@ -1,14 +1,11 @@
-"""Find position, view and coherence beside a stack of MintPy."""
+"""Read position, view and coherence of the pixels of a stack from the files beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,27 +17,12 @@ from plumbline.sources.points.source import UNIT_TOLERANCE
 from plumbline.sources.points.track import los_from_azimuth, los_from_heading
 
 Floats = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
+"""Name -> values (P, ...) of the pixels of a window, row by row."""
 INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
 VECTOR = ("los_east", "los_north", "los_up")
 """Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may be missing."""
 Window = tuple[slice, slice]
-
-
-class Pixels(NamedTuple):
-    """P pixels of a block."""
-
-    x: Floats
-    y: Floats
-    height: Floats
-    los: Floats
-    coherence: NDArray[np.float32] | None
-    known: NDArray[np.bool_]
-    """(P,) whether place and line of sight are known."""
-
-    def take(self, rows: NDArray[np.bool_]) -> Pixels:
-        """Select the pixels where `rows` (P,) is true."""
-        coherence = None if self.coherence is None else self.coherence[rows]
-        return Pixels(self.x[rows], self.y[rows], self.height[rows], self.los[rows], coherence, self.known[rows])
 
 
 @dataclass(frozen=True)
@@ -49,6 +31,10 @@ class Grid:
 
     first: tuple[float, float]
     step: tuple[float, float]
+
+    def places(self, index: NDArray[np.intp], axis: int) -> Floats:
+        """Return the middles of pixels: x of columns (axis 0), or y of rows (axis 1)."""
+        return np.asarray(self.first[axis] + (index + 0.5) * self.step[axis], float)
 
 
 @dataclass(frozen=True)
@@ -64,24 +50,23 @@ class Geometry:
     coherence: Path | None
     angles: tuple[float, float] | None
     """Incidence and heading of all pixels, in degrees, where they are stated."""
-    azimuth: float | None
-    """Direction to the satellite, where the geometry file has none, in degrees."""
     source: str
     """Names the geometry in messages."""
-    warnings: tuple[str, ...] = ()
-    """What was recognised against the usual meaning of these files."""
-    is_from_east: bool = False
-    """Whether `/azimuthAngle` is GAMMA's `lv_phi`: radians, anti-clockwise from east."""
-    notes: tuple[str, ...] = ()
-    """What was decided about these files; as of `PointSource`."""
-    height: str = "height"
-    """Name of the array of heights."""
-    vector: tuple[str, ...] = ()
-    """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
-    missing: Missing = field(default_factory=lambda: Missing("", None))
+    missing: Missing
     """What stands for no value in these arrays."""
     files: Hdf5Files = field(default_factory=Hdf5Files)
-    arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
+    azimuth: float | None = None
+    """Direction to the satellite, where the geometry file has none, in degrees."""
+    is_from_east: bool = False
+    """Whether `/azimuthAngle` is GAMMA's `lv_phi`: radians, anti-clockwise from east."""
+    vector: tuple[str, ...] = ()
+    """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
+    height: str = "height"
+    """Name of the array of heights."""
+    notes: tuple[str, ...] = ()
+    """What was decided about these files; as of `PointSource`."""
+    warnings: tuple[str, ...] = ()
+    """What was recognised against the usual meaning of these files."""
 
     @property
     def sight(self) -> str:
@@ -93,79 +78,75 @@ class Geometry:
         azimuth = f"direction {self.azimuth:.0f} by HEADING" if self.azimuth is not None else f"/{AZIMUTH}"
         return f"/{INCIDENCE} and {azimuth} of {self.source}"
 
-    @contextmanager
-    def open(self) -> Iterator[Geometry]:
-        """Open the files, for `read`.
-
-        Raises:
-            InputError: one is damaged, or its arrays are not of the time series' size.
-        """
-        with ExitStack() as opened:
-            arrays = {}
-            if self.path is not None:
-                file = opened.enter_context(self.files.open(self.path))
-                named = [] if self.grid else ["latitude", "longitude"]
-                named += self.vector
-                named += (
-                    [] if self.angles or self.vector else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
-                )
-                named += [self.height] if has_array(file, self.height) else []
-                arrays = {name: self._array(self.path, file, name) for name in named}
-            if self.coherence is not None:
-                file = opened.enter_context(self.files.open(self.coherence))
-                arrays[COHERENCE] = self._array(self.coherence, file, COHERENCE)
-            yield replace(self, arrays=arrays)
-
     def box(self) -> Box | None:
         """Return west, south, east, north of the pixels, beyond 180 across the date line; None without positions."""
         if self.grid is not None:
-            corners = [self._on_grid(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
+            corners = [self.grid.places(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
             (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
             return west, south, east, north
-        with self.open() as opened:
-            pixels = opened.read(slice(0, self.shape[0]), slice(0, self.shape[1]))
-        y = pixels.y[pixels.known]
+        pixels = self.read((slice(0, self.shape[0]), slice(0, self.shape[1])))
+        x, y = pixels["x"][pixels["is_known"]], pixels["y"][pixels["is_known"]]
         if not len(y):
             return None
-        x = pixels.x[pixels.known]
         x = unrolled(x, float(x[0]))
         return float(x.min()), float(y.min()), float(x.max()), float(y.max())
 
-    def read(self, rows: slice, columns: slice) -> Pixels:
-        """Read the pixels of a window, row by row.
+    def read(self, window: Window) -> Arrays:
+        """Return `row`, `column`, `x`, `y`, `height`, `los` and perhaps `coherence` of the pixels of a window.
+
+        `is_known` is true where place and line of sight are.
 
         Raises:
-            InputError: a latitude, longitude, angle or coherence is out of range.
+            InputError: a file is damaged, an array is not of the time series' size, or a latitude, longitude, angle or
+                coherence is out of range.
         """
-        window = (rows, columns)
-        count = (rows.stop - rows.start) * (columns.stop - columns.start)
+        values = self._arrays(window)
+        row, column = (index.ravel() for index in np.mgrid[window])
+        is_known = np.ones(len(row), bool)
         if self.grid is None:
-            x, y = self._values("longitude", window), self._values("latitude", window)
-            known = np.isfinite(x) & np.isfinite(y) & ~((x == 0) & (y == 0))
-            self._check("latitude", y, LATITUDES, known, window, " Are latitude and longitude swapped?")
-            self._check("longitude", x, LONGITUDES, known, window)
+            x, y = values["longitude"], values["latitude"]
+            is_known = np.isfinite(x) & np.isfinite(y) & ~((x == 0) & (y == 0))
+            self._check("latitude", y, LATITUDES, is_known, window, " Are latitude and longitude swapped?")
+            self._check("longitude", x, LONGITUDES, is_known, window)
         else:
-            row, column = (index.ravel() for index in np.mgrid[rows, columns])
-            x, y = self._on_grid(column, 0), self._on_grid(row, 1)
-            known = np.ones(count, bool)
-        sight, sees = self._line_of_sight(window, count)
-        height = np.zeros(count)
-        if self.height in self.arrays:
-            height = self._values(self.height, window, is_height=True)
-        coherence = None
-        if COHERENCE in self.arrays:
-            values = self._values(COHERENCE, window)
-            self._check(COHERENCE, values, (0.0, 1.0), ~np.isnan(values), window)
-            coherence = values.astype(np.float32)
-        return Pixels(x, y, height, sight, coherence, known & sees)
+            x, y = self.grid.places(column, 0), self.grid.places(row, 1)
+        los, sees = self._line_of_sight(values, window, len(row))
+        height = values.get(self.height, np.zeros(len(row)))
+        pixels = {"row": row, "column": column, "x": x, "y": y, "height": height, "los": los}
+        if COHERENCE in values:
+            self._check(COHERENCE, values[COHERENCE], (0.0, 1.0), ~np.isnan(values[COHERENCE]), window)
+            pixels["coherence"] = values[COHERENCE].astype(np.float32)
+        return {**pixels, "is_known": is_known & sees}
 
-    def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
+    def _arrays(self, window: Window) -> Arrays:
+        """Read the arrays (P,) that are needed, NaN where a pixel has no value."""
+        names = [] if self.grid else ["latitude", "longitude"]
+        if self.angles is None:
+            names += self.vector or ([INCIDENCE, AZIMUTH] if self.azimuth is None else [INCIDENCE])
+        values: Arrays = {}
+        for path, wanted in ((self.path, [*names, self.height]), (self.coherence, [COHERENCE])):
+            if path is None:
+                continue
+            with self.files.open(path) as file:
+                for name in wanted:
+                    if name == self.height and not has_array(file, name):
+                        continue
+                    stored = array(path, file, name, dimensions=2)
+                    if stored.shape != self.shape:
+                        raise InputError(
+                            f"{path}, /{name}: {stored.shape} pixels found, the time series has {self.shape}."
+                        )
+                    values[name] = np.array(stored[window], float).ravel()
+                    self.missing.drop_in_column(values[name], name == self.height)
+        return values
+
+    def _line_of_sight(self, values: Arrays, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the line of sight (P, 3), and whether it is known (P,)."""
         if self.angles is not None:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
         if self.vector:
-            return self._given_vector(window)
-        incidence = self._values(INCIDENCE, window)
-        azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
+            return self._given_vector(values, window)
+        incidence, azimuth = values[INCIDENCE], values.get(AZIMUTH, np.full(count, self.azimuth, float))
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check(INCIDENCE, incidence, (2.0, 89.0), sees, window, " Degrees are needed, and these may be radians.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
@@ -175,9 +156,9 @@ class Geometry:
             azimuth = (azimuth + 180) % 360 - 180
         return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
 
-    def _given_vector(self, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
+    def _given_vector(self, values: Arrays, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the file's vector (P, 3), up from the other two if it is missing, and (P,) whether it is known."""
-        east, north, *rest = (self._values(name, window) for name in self.vector)
+        east, north, *rest = (values[name] for name in self.vector)
         level = np.hypot(east, north)
         up = rest[0] if rest else np.sqrt(np.maximum(1 - level**2, 0))
         sees = np.isfinite(level) & np.isfinite(up) & ~((east == 0) & (north == 0))
@@ -188,22 +169,6 @@ class Geometry:
         name, least = ", ".join(self.vector), 1 - UNIT_TOLERANCE
         self._check(name, np.hypot(level, up), (least, most), sees, window, " It is a length: a unit vector is needed.")
         return np.stack([np.where(sees, east, 0), np.where(sees, north, 0), np.where(sees, up, 1)], axis=1), sees
-
-    def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:
-        if self.grid is None:
-            raise ValueError("pixels in radar coordinates lie on no grid")
-        return np.asarray(self.grid.first[axis] + (index + 0.5) * self.grid.step[axis], float)
-
-    def _array(self, path: Path, file: h5py.File, name: str) -> h5py.Dataset:
-        values = array(path, file, name, dimensions=2)
-        if values.shape != self.shape:
-            raise InputError(f"{path}, /{name}: {values.shape} pixels found, the time series has {self.shape}.")
-        return values
-
-    def _values(self, name: str, window: Window, is_height: bool = False) -> Floats:
-        values = np.array(self.arrays[name][window], float).ravel()
-        self.missing.drop_in_column(values, is_height)
-        return values
 
     def _check(
         self,

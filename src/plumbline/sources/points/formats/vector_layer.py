@@ -93,8 +93,7 @@ class PointLayer(ColumnFile):
         """
         row, own = 0, dict(zip(header, self.names, strict=True))
         with _opened(self.path, self.source, self.layer, batch_size=BATCH) as (about, batches):
-            batches = iter(batches)
-            while (batch := _next(self, batches)) is not None:
+            for batch in batches:
                 places = self._places(about["geometry_name"] or "wkb_geometry", batch, row)
                 columns = {name: places[own[name]] if own[name] in places else batch[own[name]] for name in types}
                 yield row, self._typed(columns, types, row)
@@ -147,13 +146,6 @@ class PointLayer(ColumnFile):
             at, name = min(faults, key=lambda fault: fault[0])
             raise refuse_cell(self, row + at, name, str(columns[name].cast(pa.string())[at]))
         return pa.table(read)
-
-
-def _next(layer: PointLayer, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    try:
-        return next(batches, None)
-    except READ_FAULTS as error:
-        raise InputError(f"{layer}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
 
 
 def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
@@ -288,14 +280,9 @@ def _source(file: OpenedFile) -> str | None:
 
 @contextmanager
 def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Open a layer; what GDAL finds damaged, also inside the block, becomes an `InputError`."""
     try:
-        opened = pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True)
-        about, batches = opened.__enter__()
+        with pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True) as (about, batches):
+            yield dict(about), batches
     except READ_FAULTS as error:
-        raise InputError(
-            f"{path}: not readable as a vector file ({first_line_of(error)}). Download it again."
-        ) from None
-    try:
-        yield dict(about), batches
-    finally:
-        opened.__exit__(None, None, None)
+        raise InputError(f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
