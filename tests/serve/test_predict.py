@@ -355,7 +355,7 @@ FAILURES = {
         ["--basemap tiles.example.org: is no address of tiles"],
     ),
     "unknown artifact": ({"more": ["--artifact", "float64"]}, ["package", "'float64'", "pruned (model.onnx)"]),
-    "photograph as footprints": ({"buildings": "package/model.onnx"}, ["model.onnx", "not readable"]),
+    "model as footprints": ({"buildings": "package/model.onnx"}, ["model.onnx", "no file of footprints"]),
     "no such causes": ({"more": ["--causes", "none.gpkg"]}, ["none.gpkg: no such file"]),
 }
 """What is changed of a call, and words of the message."""
