@@ -142,7 +142,7 @@ def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, ou
                     buildings.to_parquet(path, index=False)
                 else:
                     buildings.to_csv(path, index=False)
-        write_table(scatterers, output, SCATTERERS, add_buildings)
+        write_table(scatterers, output, SCATTERERS, add_buildings, "Point")
 
 
 NAMED = 10
