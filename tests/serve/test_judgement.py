@@ -119,20 +119,6 @@ def test_an_answer_with_a_part_that_is_no_number_is_none(name):
     assert is_judged(sequences, answers._replace(**{name: part}), LIMITS).tolist() == [True, False]
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 1), st.floats(0.25, 1), st.floats(0.1, 20), st.floats(0, 2)), min_size=1, max_size=9
-    ),
-    st.floats(0, 1),
-)
-def test_a_limit_takes_answers_away_and_they_are_those_told(cases, bound):
-    loose = judged(cases, LIMITS.model_copy(update={"min_quadrant_confidence": 0.0}))
-    strict = judged(cases, LIMITS.model_copy(update={"min_quadrant_confidence": bound}))
-    assert UNSURE_WHERE not in loose
-    for before, now in zip(loose, strict, strict=True):
-        assert now in (("ok", UNSURE_WHERE) if before == "ok" else (before,))
-
-
 def nobody():
     return answers_of(np.zeros((0, 4)), np.zeros(0), novelty=np.zeros(0))
 

@@ -69,6 +69,8 @@ def test_results_come_in_each_format(served, judged):
         assert client.get(where, params={"format": suffix}).content == answer.content
     assert len(re.findall(rb"/Type\s*/Page\b", answer.content)) > 20
     assert is_problem(client.get(where, headers={"accept": "image/tiff"}), 406, "application/geo+json")
+    several = [("accept", "image/tiff"), ("accept", "text/csv;q=0.5"), ("accept", "text/html;q=0.9")]
+    assert client.get(where, headers=several).headers["content-type"].split(";")[0] == "text/html"
 
 
 @pytest.mark.heavy

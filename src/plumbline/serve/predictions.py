@@ -124,13 +124,18 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: S
 
 
 def write_table(
-    table: geopandas.GeoDataFrame, path: Path, layer: str, add: Callable[[Path], None] | None = None
+    table: geopandas.GeoDataFrame,
+    path: Path,
+    layer: str,
+    add: Callable[[Path], None] | None = None,
+    geometry_type: str | None = None,
 ) -> None:
-    """Write a table of footprints, atomically, in the format of the path's suffix, see `write_predictions`.
+    """Write a table of footprints or points, atomically, in the format of the path's suffix, see `write_predictions`.
 
     Args:
-        table: any columns, and the footprint. path: file to write. layer: its name in a GeoPackage.
+        table: any columns, and the geometry. path: file to write. layer: its name in a GeoPackage.
         add: puts into a GeoPackage what it has besides.
+        geometry_type: of the layer, also without rows; None: that of the rows.
 
     Raises:
         InputError: the disk refused.
@@ -141,7 +146,7 @@ def write_table(
             if suffix == ".csv":
                 table.to_wkt().to_csv(temporary, index=False)
             elif suffix == ".gpkg":
-                table.to_file(temporary, driver="GPKG", layer=layer)
+                table.to_file(temporary, driver="GPKG", layer=layer, geometry_type=geometry_type)
                 if add is not None:
                     add(temporary)
             elif suffix == ".geojson":

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi import Path as PathParameter
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -55,6 +55,8 @@ def _holder(request: Request) -> str | None:
 
 Holder = Annotated[str | None, Depends(_holder)]
 JobId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{32}$")]
+AcceptLine = Annotated[str, Field(max_length=1000)]
+"""One of the `Accept` headers of a request; several count as one list (RFC 9110, section 5.3)."""
 BINARY = {"type": "string", "format": "binary"}
 ANY_BYTES = "application/octet-stream"
 """Stands first in the OpenAPI document: clients made from it then take any result as bytes."""
@@ -222,11 +224,15 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     def get_result(
         job: JobId,
         holder: Holder,
-        accept: Annotated[str, Header(max_length=1000, include_in_schema=False)] = "*/*",
+        accept: Annotated[list[AcceptLine] | None, Header(max_length=8, include_in_schema=False)] = None,
         format: Annotated[Suffix | None, Query(description="In place of `Accept`.")] = None,
     ) -> FileResponse:
         done = find_done(job, holder)
-        kind = SUFFIXES[format][0] if format else choose_kind(accept, done.results, DEFAULTS[done.kind])
+        kind = (
+            SUFFIXES[format][0]
+            if format
+            else choose_kind(", ".join(accept or ["*/*"]), done.results, DEFAULTS[done.kind])
+        )
         if kind not in done.results:
             raise Problem(406, f"This job has {', '.join(done.results)}.")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]

@@ -24,8 +24,6 @@ from plumbline.serve.adapt import NO_GATE, merge, prepare_of
 from plumbline.serve.predict import predict
 from plumbline.serve.request import Request
 from plumbline.sources.city.files import CityFiles, find_files
-from plumbline.sources.city.labels import match_footprints, read_labels
-from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
 from plumbline.train.monitor.record import hardware
 from plumbline.validate.measure import parity_figures
@@ -271,26 +269,6 @@ def test_a_file_with_any_of_the_sections_will_do(tiny, city, tmp_path):
     ):
         ended = call(tiny, city, tmp_path, tiny.data("train"), section)
         assert (ended.code, said in ended.err) == (2, True), ended.err
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (
-            lambda table: table.assign(severity_permille=table["severity_permille"] / 1000),
-            "Are they in permille, and not in m/m or percent?",
-        ),
-        (lambda table: table.assign(building_id=table["building_id"] + "_x"), "of the labelled buildings"),
-    ],
-    ids=["no permille", "of another city"],
-)
-def test_labels_from_which_nothing_can_be_learned_are_refused(city, tmp_path, change, said):
-    labels = tmp_path / "labels.csv"
-    change(pd.read_csv(city.labels)).to_csv(labels, index=False)
-    with pytest.raises(InputError, match=re.escape(said)):
-        match_footprints(
-            read_labels(labels, few=True), read_buildings(city.footprints, "EPSG:3035"), labels, city.footprints
-        )
 
 
 @pytest.mark.parametrize(

@@ -85,19 +85,6 @@ def test_the_rows_are_those_of_predict_at_the_same_share(folder, judged, buildin
     assert f"for a city like this: {share[0].lower()}{share[1:]}." in (folder / "e.html").read_text()
 
 
-def test_one_building_alone_has_the_row_that_it_has_among_all(city, tmp_path, judged):
-    name = judged.index[0]
-    for command, more in (("predict", []), ("explain", ["--building", name])):
-        ended = run_cli(*arguments(city, command, tmp_path / f"{command}.gpkg", *more), cwd=tmp_path)
-        assert ended.code == 0, ended.err
-    row = geopandas.read_file(tmp_path / "explain.gpkg", layer="buildings").set_index("building_id")
-    wanted = geopandas.read_file(tmp_path / "predict.gpkg", layer="predictions").set_index("building_id")
-    columns = [column for column in wanted if column != "geometry"]
-    # A column that is empty in the one row has lost its type there.
-    one, among_all = (pd.DataFrame(table).loc[name, columns].astype(object) for table in (row, wanted))
-    pd.testing.assert_series_equal(one.where(one.notna(), None), among_all.where(among_all.notna(), None))
-
-
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_scatterers_and_features_add_up_to_the_difference(scatterers, buildings, question):
     by_scatterers = scatterers.groupby("building_id")[f"{question}_attribution"].sum()[buildings.index]

@@ -84,10 +84,11 @@ def test_our_own_file_may_be_written_again_and_another_with_such_layers_not(tmp_
     for _ in range(2):
         check_outputs(Outputs(path), [], tmp_path / "package")
         write_predictions(written, path, layers_of(written))
-    other = tmp_path / "other.gpkg"
-    written[["geometry"]].to_file(other, layer="scatterers_mine")
-    with pytest.raises(InputError, match="has the layers scatterers_mine, which would be lost"):
-        check_outputs(Outputs(other), [], tmp_path / "package")
+    for layer in ("scatterers_mine", "parcels", "predictions"):  # it is by their columns that ours are known
+        other = tmp_path / f"{layer}.gpkg"
+        written[["geometry"]].to_file(other, layer=layer)
+        with pytest.raises(InputError, match=f"has the layers {layer}, which would be lost"):
+            check_outputs(Outputs(other), [], tmp_path / "package")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".geojson", ".parquet"])

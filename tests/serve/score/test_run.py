@@ -202,18 +202,12 @@ def test_what_cannot_be_read_is_set_aside_and_stops_nobody(town: Town):
     assert [path.name.rsplit("-", 1)[0] for path in (town.out / "_aside").glob("*/*")] == ["a_broken"]  # the old files
 
 
-def test_alarms_are_written_beside_the_results_also_after_a_run_that_was_killed(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-):
+def test_alarms_are_written_beside_the_results_and_wait_where_one_is_lost(town: Town):
     town.settings(alarms=[{"name": "seen", "when": "n_points >= 0", "in_a_row": 2}])
     town.deliver("first", last=town.days[-2])
     town.deliver("second")
-    with monkeypatch.context() as patch:
-        patch.setattr("plumbline.serve.score.run.update_alarms", lambda *_: None)
-        assert town.score().code == 0
-    path = town.out / PLACE / "alarms.csv"
-    assert not path.exists()
     assert town.score().code == 0
+    path = town.out / PLACE / "alarms.csv"
     table = pd.read_csv(path)
     result = town.results()["second"]
     assert set(table["building_id"]) == set(read_predictions(result / "predictions.gpkg")["building_id"])

@@ -13,11 +13,9 @@ import pandas as pd
 import pyogrio
 import shapely
 from numpy.typing import NDArray
-from pyogrio.errors import DataLayerError, DataSourceError
 
 from plumbline.core.console import log
-from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, why_unwritten
+from plumbline.core.files import atomic_file, told_unwritten
 from plumbline.export.weights import load_network
 from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.buildings import Prepared
@@ -28,7 +26,7 @@ from plumbline.serve.explain.attribution import Reasons, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.judgement import Judged, say_damaged
 from plumbline.serve.options import rows_named
-from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs
+from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs, write_table
 from plumbline.serve.request import Request, open_city
 from plumbline.sources.city.in_memory import Say
 from plumbline.sources.points.track import Track
@@ -132,37 +130,19 @@ def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, ou
         InputError: the disk refused.
     """
     beside = buildings_path(output)
-    try:
-        with ExitStack() as staged:
-            if beside is not None:
-                path = staged.enter_context(atomic_file(beside))
+
+    def add_buildings(geopackage: Path) -> None:
+        pyogrio.write_dataframe(buildings, geopackage, layer=BUILDINGS, driver="GPKG", append=True)
+
+    with ExitStack() as staged:
+        if beside is not None:
+            path = staged.enter_context(atomic_file(beside))
+            with told_unwritten(beside):
                 if beside.suffix == ".parquet":
                     buildings.to_parquet(path, index=False)
                 else:
                     buildings.to_csv(path, index=False)
-            path = staged.enter_context(atomic_file(output))
-            _write_scatterers(scatterers, path)
-            if beside is None:
-                pyogrio.write_dataframe(buildings, path, layer=BUILDINGS, driver="GPKG", append=True)
-    except (OSError, DataSourceError, DataLayerError, RuntimeError) as error:
-        reason = why_unwritten(error, output, beside or output)
-        raise InputError(f"{output}: could not be written ({reason}).") from error
-
-
-def _write_scatterers(scatterers: geopandas.GeoDataFrame, path: Path) -> None:
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
-        scatterers.to_wkt().to_csv(path, index=False)
-    elif suffix == ".gpkg":
-        scatterers.to_file(path, driver="GPKG", layer=SCATTERERS, geometry_type="Point")
-    elif suffix == ".geojson":
-        degrees = shapely.transform(scatterers.geometry.to_crs("EPSG:4326").to_numpy(), lambda at: at.round(7))
-        shown = scatterers.set_geometry(geopandas.GeoSeries(degrees, index=scatterers.index, crs="EPSG:4326"))
-        # Plain UTF-8, because GDAL misreads some characters that are escaped as two halves.
-        text = str(shown.to_json(drop_id=True, to_wgs84=True, ensure_ascii=False))
-        path.write_text(text, encoding="utf-8")
-    else:
-        scatterers.to_parquet(path, index=False)
+        write_table(scatterers, output, SCATTERERS, add_buildings, "Point")
 
 
 NAMED = 10

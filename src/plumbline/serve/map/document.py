@@ -112,7 +112,6 @@ def make_document(
             shown,
             tracks,
             points,
-            np.arange(len(shown)),
             None if owners is None else [place[owner] for owner in owners],
         ),
         "courses": courses(shown, judged.courses),

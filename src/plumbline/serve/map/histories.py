@@ -46,15 +46,13 @@ def histories(
     shown: geopandas.GeoDataFrame,
     tracks: Sequence[Track],
     points: Sequence[MapPoints],
-    first: Index,
     owners: Sequence[Index] | None = None,
 ) -> dict[str, Any]:
     """Choose histories until `MAX_VALUES` are taken: those of buildings, judged or not, then those of further points.
 
     Args:
-        shown: predictions in a projected CRS.
+        shown: predictions in a projected CRS, in the order in which their histories matter.
         tracks: points tables. points: those of each track that are drawn.
-        first: rows of `shown` in the order in which their histories matter.
         owners: of each track (N,) the row in `shown` of the building to which each point belongs, `UNASSIGNED`
             without one. None: a point belongs to all buildings within reach.
 
@@ -65,10 +63,10 @@ def histories(
         belong to another building or to none. `reach_m`. `left_out`: buildings that have such points and no
         history, because of the bound.
     """
-    footprints = shown.geometry.to_numpy()[first]
+    footprints = shown.geometry.to_numpy()
     reach = shapely.buffer(footprints, REACH_M)
     near = [
-        _candidates(track, reach, footprints, shown.crs, None if owners is None else _places_in(first, owners[k]))
+        _candidates(track, reach, footprints, shown.crs, None if owners is None else owners[k])
         for k, track in enumerate(tracks)
     ]
     costs = [len(track.epochs) for track in tracks]
@@ -76,8 +74,8 @@ def histories(
     buildings: dict[str, list[int]] = {}
     beside: dict[str, list[int]] = {}
     values, count = 0, 0
-    for i, row in enumerate(first.tolist()):
-        parts = [part.points(i, k) for k, part in enumerate(near)]
+    for row in range(len(shown)):
+        parts = [part.points(row, k) for k, part in enumerate(near)]
         assigned = [point for part, _ in parts for point in part]
         others = [point for _, part in parts for point in part]
         new = [point for point in (*assigned, *others) if point not in taken]
@@ -89,7 +87,7 @@ def histories(
             if chosen:
                 numbers[str(row)] = [taken[point] for point in chosen]
         count += bool(assigned or others)
-    all_near = chain.from_iterable(_points_of(near, i) for i in range(len(first)))
+    all_near = chain.from_iterable(_points_of(near, row) for row in range(len(shown)))
     further = _further(points, costs, taken, all_near)
     return {
         "tracks": [
@@ -100,15 +98,8 @@ def histories(
         "buildings": buildings,
         "beside": beside,
         "reach_m": REACH_M,
-        "left_out": sum(any(_points_of(near, i)) for i in range(len(first))) - count,
+        "left_out": sum(any(_points_of(near, row)) for row in range(len(shown))) - count,
     }
-
-
-def _places_in(first: Index, owner: Index) -> Index:
-    """Return the place in `first` of each point's building (N,), `UNASSIGNED` without one."""
-    place = np.full(first.max(initial=-1) + 2, UNASSIGNED, np.intp)
-    place[first] = np.arange(len(first))
-    return np.asarray(place[owner])
 
 
 def _points_of(near: Sequence[_Candidates], building: int) -> Iterator[Point]:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, check_writable
+from plumbline.core.files import atomic_file
 from plumbline.core.strain import category
 from plumbline.reporting.colours import CATEGORY_COLOURS, GREY
 from plumbline.reporting.cross_section import Band, Bar, Dots, section_chart
 from plumbline.serve.columns import format_permille, format_share
-from plumbline.serve.predictions import read_predictions
+from plumbline.serve.predictions import check_output, read_predictions
 from plumbline.sources.city.files import point_files
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.footprints.buildings import check_crs, reprojected
@@ -55,9 +55,7 @@ def cut(
         InputError: anything given is missing, damaged or elsewhere, or an output has another suffix.
     """
     for path, suffix in ((output, ".csv"), *([(picture, ".svg")] if picture else [])):
-        if path.suffix.lower() != suffix:
-            raise InputError(f"{path}: suffix '{path.suffix}' found. Give a name that ends with {suffix}.")
-        check_writable(path)
+        check_output(path, (suffix,))
     judged = None if predictions is None else read_predictions(predictions)
     if judged is not None and judged.crs is None:
         raise InputError(
