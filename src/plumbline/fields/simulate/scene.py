@@ -128,14 +128,14 @@ class Ground:
 
     def total(self, east_north: Array) -> Array:
         """Return the total movement (N, 3), mm, over the observation."""
-        return np.asarray(sum(part.displacement(east_north) for part in self.movements), float)
+        return np.asarray(sum(movement(east_north) for movement in self.movements), float)
 
     def along(self, east_north: Array, los: Array, time: Array) -> Array:
         """Return displacement (N, T), mm, towards the satellite at shares `time` of the observation."""
         share = self.courses.at(time)
         parts = zip(self.movements, share, strict=True)
         return np.asarray(
-            sum(np.einsum("nc,nc->n", m.displacement(east_north), los)[:, None] * s for m, s in parts), float
+            sum(np.einsum("nc,nc->n", movement(east_north), los)[:, None] * course for movement, course in parts), float
         )
 
 
