@@ -97,3 +97,13 @@ def test_years_are_written_as_runs_over_a_year_are(products, tiny_fields, tmp_pa
     alone, _, own_bounds, _ = read(tmp_path / "alone.tif")
     assert own_bounds == bounds
     np.testing.assert_array_equal(alone, found[2020][0])
+
+
+def test_a_year_does_not_replace_what_is_read(products, tiny_fields, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="two outputs have one name"):
+        restore(
+            products, tiny_fields.package, tmp_path / "field.tif", QUICK,
+            picture=tmp_path / "field_2020.tif", yearly=True,
+        )  # fmt: skip
+    assert not list(tmp_path.glob("field*"))

@@ -423,7 +423,6 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
         ({"output": products[0].with_suffix(".tif"), "picture": products[0]}, "would be overwritten"),
         ({"output": here / "a.tif", "areas": products[0]}, "would be overwritten"),
         ({"output": here / "a.tif", "picture": here / "a.tif"}, "two outputs have one name"),
-        ({"output": here / "a.tif", "picture": here / "a_2020.tif", "yearly": True}, "two outputs have one name"),
         ({"output": here / "a.tif", "asked": replace(QUICK, steps=41)}, "--steps 41: 1 to 40 needed"),
         ({"output": here / "a.tif", "asked": replace(QUICK, adapters=("sparse",))}, "sparse: no such adapter"),
         ({"output": here / "a.tif", "package": here}, "no model package"),
