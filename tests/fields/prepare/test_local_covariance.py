@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from plumbline.fields.prepare.covariance import Covariance, gather, matern
 from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid
-from plumbline.fields.prepare.local_covariance import STEP_M, _likely, correlation, fit_places
+from plumbline.fields.prepare.local_covariance import STEP_M, correlation, fit_places
 from tests.fields.prepare.made import PLACE, make_observations
 
 KNOWN = Covariance(2.0, 1.0, 80.0, 1.0, 0.2)
@@ -50,16 +50,6 @@ def test_the_process_is_livelier_where_much_moves():
     assert off[0] < 3
     assert off[1] < 0.6
     assert made.deviation[0, 8:-8, 50].mean() > 2 * made.deviation[0, 8:-8, 14].mean()
-
-
-def test_a_node_is_told_by_the_likelihood_of_its_nearest():
-    rng = np.random.default_rng(1)
-    points = gather(replace(make_observations(rng, 60), change=rng.normal(0, 1, 60)), 10.0)
-    louder = replace(points, value=4 * points.value)
-    node = points.place[:1]
-    one, other = _likely(points, KNOWN, node), _likely(louder, KNOWN, node)
-    assert other[0, 0] > one[0, 0] + 0.5
-    assert np.isfinite(_likely(points.take(np.array([0])), KNOWN, node)).all()
 
 
 def test_where_neighbours_contradict_each_other_it_is_noisy():

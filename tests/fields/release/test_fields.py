@@ -120,18 +120,8 @@ def test_packages_that_are_not_whole_are_refused(tiny_fields, tmp_path):
 def test_commands_refuse_packages_of_the_other_family(tiny_fields, tmp_path):
     points = sorted((tiny_fields.data("simulate") / "showcase").glob("*.csv"))
     (tmp_path / "houses.geojson").write_text("{}")
-    ended = run_cli(
-        "predict",
-        "--points",
-        points[0],
-        "--buildings",
-        "houses.geojson",
-        "--model",
-        tiny_fields.package,
-        "--output",
-        "a.csv",
-        cwd=tmp_path,
-    )
+    predict = ("predict", "--points", points[0], "--buildings", "houses.geojson", "--output", "a.csv")
+    ended = run_cli(*predict, "--model", tiny_fields.package, cwd=tmp_path)
     assert ended.code == 2
     assert "restoration" in ended.err
     ended = run_cli("restore", "--points", points[0], "--model", PACKAGE, "--output", "a.tif", cwd=tmp_path)

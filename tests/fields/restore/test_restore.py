@@ -244,14 +244,11 @@ def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, her
     [
         ("1,2,3", "four numbers"),
         ("1,2,3,x", "four numbers"),
-        ("", "four numbers"),
         ("nan,1,2,3", "degrees"),
-        ("1,2,inf,3", "degrees"),
         ("4599290,1741320,4600200,1742140", "degrees"),
         ("13,38,14,95", "NORTH is last"),
         ("14,38,13,39", "WEST must be less than EAST"),
         ("13,39,14,38", "SOUTH less than NORTH"),
-        ("13,38,13,39", "WEST must be less than EAST"),
     ],
 )
 def test_what_is_no_box_is_refused(text, said):
@@ -450,32 +447,8 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
     assert sorted(path.name for path in place.iterdir() if path.name.startswith(".")) == []
 
 
-@pytest.mark.parametrize("name", ["t.geojson", "t.parquet"])
-def test_tables_are_written_by_their_ending(products, tiny_fields, here, name):
-    houses = footprints(here)
-    restore(products, tiny_fields.package, here / "f.tif", QUICK, buildings=houses, buildings_output=here / name)
-    reader = geopandas.read_parquet if name.endswith("parquet") else geopandas.read_file
-    table = reader(here / name)
-    assert len(table) == 64
-    assert table["restored"].astype(bool).any()
-    assert table.crs.to_epsg() == (4326 if name.endswith("geojson") else 3035)
-    middle = table.to_crs(3035).geometry.centroid
-    assert np.hypot(middle.x.mean() - PLACE[0], middle.y.mean() - PLACE[1]) < 1
-
-
 def test_the_command_says_what_it_wrote(products, tiny_fields, here):
-    command = (
-        "restore",
-        "--points",
-        products[0],
-        products[1],
-        "--model",
-        tiny_fields.package,
-        "--steps",
-        2,
-        "--samples",
-        2,
-    )
+    command = ("restore", "--points", *products, "--model", tiny_fields.package, "--steps", 2, "--samples", 2)
     ended = run_cli(*command, "--output", "f.tif", cwd=here)
     assert ended.code == 0, ended.err
     assert "f.tif:" in ended.err
@@ -489,7 +462,7 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
         ended = run_cli(*command, *more, cwd=here)
         assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
     assert left_in(here) == ["f.qml", "f.tif"]
-    assert open_fields(tiny_fields.package).name == "plumbline-restoration"
+    assert open_fields(tiny_fields.package).manifest.name == "plumbline-restoration"
 
 
 @pytest.mark.parametrize("box", [(179.9995, 180.0005), (-180.0005, -179.9995), (179.9995, -179.9995)])

@@ -9,37 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.fields.prepare.grid import Grid
-from plumbline.fields.restore.field import LEAST, OVERLAP, WINDOW, Blend, ramp, windows
+from plumbline.fields.restore.field import LEAST, OVERLAP, WINDOW, Blend, offset, ramp, windows
 from plumbline.fields.restore.outputs import write_cog
 
 SIZE = st.integers(1, 230)
 
 
-@given(SIZE, SIZE)
-def test_windows_cover_any_grid_once(rows, columns):
+@given(SIZE, SIZE, st.sampled_from([OVERLAP, 32]))
+def test_windows_cover_any_grid_once(rows, columns, multiple):
     grid = Grid(0.0, 0.0, 10.0, rows, columns)
     weight = np.zeros((rows + WINDOW, columns + WINDOW))
-    names = set()
-    for window in windows(grid):
-        names.add(window.name)
-        assert window.row < max(rows - OVERLAP, 1)
-        assert window.column < max(columns - OVERLAP, 1)
-        part = window.of(grid)
+    places = set()
+    for part in windows(grid, multiple=multiple):
+        places.add(place := offset(part, grid))
+        assert place[0] < max(rows - OVERLAP, 1)
+        assert place[1] < max(columns - OVERLAP, 1)
         for size in (part.rows, part.columns):  # the network halves them
             assert LEAST <= size <= WINDOW
-            assert not size % OVERLAP
+            assert not size % multiple
         own = ramp()[: part.rows, : part.columns]
-        weight[window.row : window.row + part.rows, window.column : window.column + part.columns] += own
-    assert len(names) == len(list(windows(grid)))
+        weight[place[0] : place[0] + part.rows, place[1] : place[1] + part.columns] += own
+    assert len(places) == len(list(windows(grid)))
     assert (weight[:rows, :columns] > 0).all()
     inner = weight[OVERLAP : max(OVERLAP, rows - OVERLAP), OVERLAP : max(OVERLAP, columns - OVERLAP)]
     np.testing.assert_allclose(inner, 1, rtol=1e-5)
-
-
-@given(SIZE)
-def test_windows_have_the_sides_that_a_network_of_many_levels_needs(rows):
-    grid = Grid(0.0, 0.0, 10.0, rows, 100)
-    assert all(not side % 32 for window in windows(grid, multiple=32) for side in (window.rows, window.columns))
 
 
 @given(SIZE, SIZE, st.data())
@@ -47,11 +40,11 @@ def test_windows_of_a_part_are_those_of_the_whole_that_reach_into_it(rows, colum
     grid = Grid(0.0, 0.0, 10.0, rows, columns)
     row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
     part = grid.window(row, column, data.draw(st.integers(1, rows - row)), data.draw(st.integers(1, columns - column)))
+    reach = [(window, *offset(window, grid)) for window in windows(grid)]
     wanted = [
         window
-        for window in windows(grid)
-        if row - window.rows < window.row < row + part.rows
-        and column - window.columns < window.column < column + part.columns
+        for window, first, left in reach
+        if row - window.rows < first < row + part.rows and column - window.columns < left < column + part.columns
     ]
     assert list(windows(grid, part)) == wanted
     assert wanted
@@ -66,7 +59,7 @@ def test_a_constant_stays_what_it_is(rows, columns):
         for window in windows(grid):
             values = np.full((2, window.rows, window.columns), 3.25, np.float32)
             values[1, :5] = np.nan
-            blend.add(window.of(grid), values)
+            blend.add(window, values)
         whole = blend.rows(0, rows)
         np.testing.assert_allclose(whole[0], 3.25, rtol=1e-6)
         assert np.isnan(whole[1, :5]).all()  # nobody says anything there

@@ -21,7 +21,7 @@ from plumbline.fields.prepare.conditions import (
     mirrored,
     mirrored_field,
 )
-from plumbline.fields.train.calibrate import FARTHEST_M, _farthest, _gain, _Scene, _weighted, fit_spread
+from plumbline.fields.train.calibrate import FARTHEST_M, _Scene, _weighted, fit_spread
 from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
 from plumbline.fields.train.stage import AdapterOptimisation, _first_weights, train
 from plumbline.params.fields import AdapterFields, RestorationParams
@@ -170,8 +170,9 @@ def held(spread, row):
 
 def test_intervals_cover_nine_of_ten_in_calm_places_and_lively_ones():
     rng = np.random.default_rng(0)
-    spread = fit_spread(scenes_of(rng, 150), 10.0)
-    new = scenes_of(rng, 150)
+    spread = fit_spread(scenes_of(rng, 150, gain=0.6), 10.0)
+    assert spread.components["up"].gain == pytest.approx(0.6, abs=0.1)
+    new = scenes_of(rng, 150, gain=0.6)
     covered = np.concatenate([held(spread, row) for row in new])
     places = np.concatenate([row.places for row in new], axis=1)
     assert covered.mean() == pytest.approx(0.9, abs=0.015)
@@ -223,14 +224,6 @@ def test_what_no_scene_tells_another_component_stands_for():
         fit_spread([], 10.0)
 
 
-@pytest.mark.parametrize("gain", [0.0, 0.6, 1.0])
-def test_samples_count_as_they_are_worth(gain):
-    rows = scenes_of(np.random.default_rng(2), 200, gain=gain)
-    assert _gain([row._replace(error=row.error / 4 + 0.75 * (1 - gain) * row.beyond) for row in rows]) == pytest.approx(
-        gain, abs=0.05
-    )
-
-
 @pytest.mark.parametrize(("limit", "told"), [(30.0, 40.0), (60.0, 60.0), (200.0, 100.0)])
 def test_a_field_is_told_as_far_as_it_is_known(limit, told):
     rng = np.random.default_rng(3)
@@ -238,8 +231,8 @@ def test_a_field_is_told_as_far_as_it_is_known(limit, told):
         row._replace(error=np.where(row.distance < limit, 1.0, 8.0) * rng.standard_normal(60))
         for row in scenes_of(rng, 100)
     ]
-    assert _farthest(rows) == told
-    assert _farthest([row._replace(moved=0.1) for row in rows]) == FARTHEST_M[1]  # nothing moves
+    assert fit_spread(rows, 10.0).farthest_m == told
+    assert fit_spread([row._replace(moved=0.1) for row in rows], 10.0).farthest_m == FARTHEST_M[1]  # nothing moves
 
 
 def test_modules_that_are_not_there_are_refused_before_the_denoiser_is_trained(tmp_path):

@@ -5,12 +5,11 @@ Tensors: B windows, F = 2 fields (up, east), C conditions, H rows, W columns.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from plumbline.core.extras import need
 from plumbline.core.files import read_json, write_json
 from plumbline.fields.model.sampling import alphas_cumulative
 from plumbline.fields.prepare.conditions import CHANNELS
+from plumbline.params.fields import Denoiser
 
 FIELDS = ("up", "east")
 WEIGHTS, SPEC = "model.safetensors", "model.json"
@@ -28,14 +28,9 @@ PACKED_WEIGHTS, PACKED_SPEC = "weights.safetensors", "network.json"
 GROUPS = 8
 
 
-class DenoiserSpec(BaseModel):
+class DenoiserSpec(Denoiser):
     """Sizes that a network is built from, and the meaning of its weights."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    channels: tuple[int, ...]
-    layers: int
-    train_steps: int
-    schedule: str
     conditions: tuple[str, ...] = CHANNELS
 
 
@@ -55,7 +50,7 @@ class FieldDenoiser(nn.Module):
         self.unet = UNet2DModel(
             in_channels=len(FIELDS) + len(spec.conditions),
             out_channels=len(FIELDS),
-            block_out_channels=spec.channels,
+            block_out_channels=tuple(spec.channels),
             layers_per_block=spec.layers,
             down_block_types=("DownBlock2D",) * levels,
             up_block_types=("UpBlock2D",) * levels,
@@ -86,7 +81,7 @@ def count_parameters(model: nn.Module) -> int:
 def save_denoiser(model: FieldDenoiser, folder: Path) -> None:
     """Write weights (safetensors) and spec (JSON) into `folder`."""
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / WEIGHTS)
-    write_json(folder / SPEC, json.loads(model.spec.model_dump_json()))
+    write_json(folder / SPEC, model.spec.model_dump(mode="json"))
 
 
 def read_spec(path: Path) -> DenoiserSpec:

@@ -7,6 +7,7 @@ scatterers themselves by maximum likelihood (Rasmussen and Williams 2006, equati
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -81,12 +82,13 @@ def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: in
     """
     rng = np.random.default_rng(seed)
     points = gather(replace(found, error=found.error * found.apart), cell_m)
-    parts = [_Group.of(part) for part in _drawn(points, rng, groups)]
-    share = min(1.0, len(points.value) / sum(len(part.points.value) for part in parts))
+    drawn = _drawn(points, rng, groups)
+    losses = [_loss_of(group) for group in drawn]
+    share = min(1.0, len(points.value) / sum(len(group.value) for group in drawn))
 
     def loss(logs: Float) -> tuple[float, Float]:
         at = Covariance(*np.exp(logs))
-        told = [part.loss(at) for part in parts]
+        told = [loss_of(at) for loss_of in losses]
         # Weak priors, by which few points, or points that do not move, have an answer too.
         away = (logs - np.array(FIRST)) / PRIOR
         value, slope = sum(one[0] for one in told), np.sum([one[1] for one in told], axis=0)
@@ -96,37 +98,26 @@ def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: in
     return Covariance(*map(float, np.exp(best.x)))._replace(delay_mm=float(np.median(found.delay)))
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Data that the likelihood of a group of observations needs for each covariance."""
+def _loss_of(points: Points) -> Callable[[Covariance], tuple[float, Float]]:
+    """Return the negative logarithm of the likelihood of observations, up to a constant, with its slopes.
 
-    points: Points
-    distance: Float
-    up: Float
-    east: Float
-    air: Float
+    Slopes (5,) are by the logarithms of the parameters (Rasmussen and Williams 2006, equation 5.9).
+    """
+    view_up, view_east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
+    distance = cdist(points.place, points.place)
+    air = points.air(distance)
 
-    @classmethod
-    def of(cls, points: Points) -> _Group:
-        up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
-        distance = cdist(points.place, points.place)
-        return cls(points, distance, up, east, points.air(distance))
-
-    def loss(self, at: Covariance) -> tuple[float, Float]:
-        """Return the negative logarithm of the likelihood, up to a constant, and its slopes (5,) by the logarithms.
-
-        Slopes by Rasmussen and Williams 2006, equation 5.9.
-        """
-        scaled = np.sqrt(3) / at.length_m * self.distance
+    def loss(at: Covariance) -> tuple[float, Float]:
+        scaled = np.sqrt(3) / at.length_m * distance
         decay = np.exp(-scaled)
-        up, east = at.up_mm**2 * self.up, at.east_mm**2 * self.east
+        up, east = at.up_mm**2 * view_up, at.east_mm**2 * view_east
         alike = (1 + scaled) * decay
-        covariance = alike * (up + east) + VAGUE_MM**2 * (self.up + self.east) + self.air
-        covariance[np.diag_indices_from(covariance)] += noise_deviation(self.points.error, at) ** 2
+        covariance = alike * (up + east) + VAGUE_MM**2 * (view_up + view_east) + air
+        covariance[np.diag_indices_from(covariance)] += noise_deviation(points.error, at) ** 2
         lower, wrong = linalg.lapack.dpotrf(covariance, lower=1)
         if wrong:
             return 1e10, np.zeros(5)
-        told = linalg.lapack.dpotrs(lower, self.points.value, lower=1)[0]
+        told = linalg.lapack.dpotrs(lower, points.value, lower=1)[0]
         half = linalg.lapack.dpotri(lower, lower=1)[0]
         inverse = np.tril(half) + np.tril(half, -1).T
         weight = inverse - np.outer(told, told)
@@ -135,10 +126,12 @@ class _Group:
             2 * (weight * alike * up).sum(),
             2 * (weight * alike * east).sum(),
             shorter.sum(),
-            2 * (own * (at.noise_scale * self.points.error) ** 2).sum(),
+            2 * (own * (at.noise_scale * points.error) ** 2).sum(),
             2 * own.sum() * at.nugget_mm**2,
         )
-        return float(0.5 * self.points.value @ told + np.log(np.diag(lower)).sum()), 0.5 * np.array(slopes)
+        return float(0.5 * points.value @ told + np.log(np.diag(lower)).sum()), 0.5 * np.array(slopes)
+
+    return loss
 
 
 def gather(found: Observations, cell_m: float) -> Points:

@@ -16,7 +16,7 @@ from plumbline.fields.prepare.conditions import MAPS, MAPS_FILE, SCENES_FILE, SP
 from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
-from plumbline.fields.simulate.scene import read_truth, round_map
+from plumbline.fields.simulate.scene import TRUTH, round_map
 from plumbline.params.fields import PrepareFields, Shares
 from plumbline.sources.points.points_table import load_points
 
@@ -51,9 +51,10 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
 
 
 def _prepare(job: _Job) -> None:
-    moved = read_truth(job.scene)
-    truth = np.stack([moved.up_mm, moved.east_mm])
-    grid = Grid(moved.left, moved.top, moved.cell_m, *truth.shape[1:])
+    with np.load(job.scene / TRUTH) as stored:
+        truth = np.stack([stored[name] for name in ("up_mm", "east_mm")])
+        left, top, cell_m = (float(stored[name]) for name in ("left", "top", "cell_m"))
+    grid = Grid(left, top, cell_m, *truth.shape[1:])
     found = observe(load_points(job.scene / POINTS))
     if found.directions == 1:
         east, _, up = found.los.mean(axis=0)

@@ -113,13 +113,9 @@ class FieldManifest(PackageManifest):
 class FieldPackage:
     """A package that is ready to restore."""
 
-    name: str
-    version: str
+    manifest: FieldManifest
     model: FieldModel
     spread: Spread
-    restore: Restoring
-    """How the spread was calibrated: what holds if the user says nothing else."""
-    halo_m: float
     adapters: tuple[str, ...]
     """That act, as they were asked for."""
 
@@ -157,15 +153,7 @@ def open_fields(
     chosen = _chosen(folder, adapters)
     main, _ = max(chosen, key=lambda item: item[1], default=(folder, 1.0))
     model = FieldModel(folder / artifact, chosen, threads=threads)
-    return FieldPackage(
-        manifest.name,
-        manifest.version,
-        model,
-        read_spread(main / SPREAD),
-        manifest.restore,
-        manifest.prepare.halo_m,
-        tuple(adapters),
-    )
+    return FieldPackage(manifest, model, read_spread(main / SPREAD), tuple(adapters))
 
 
 def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:

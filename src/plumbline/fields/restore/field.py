@@ -153,27 +153,8 @@ WINDOW, OVERLAP, LEAST = 64, 16, 32
 column, at least: it ends with the grid, at a multiple of `OVERLAP`, or of what the network needs."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """A part of the grid."""
-
-    row: int
-    column: int
-    rows: int = WINDOW
-    columns: int = WINDOW
-
-    def of(self, grid: Grid) -> Grid:
-        """Return the grid of the window; it may reach beyond the whole grid."""
-        return grid.window(self.row, self.column, self.rows, self.columns)
-
-    @property
-    def name(self) -> str:
-        """Return a name for files."""
-        return f"{self.row}_{self.column}"
-
-
-def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> Iterator[Window]:
-    """Yield windows that cover the grid, row by row.
+def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> Iterator[Grid]:
+    """Yield windows that cover the grid, row by row; they may reach beyond it.
 
     Args:
         grid: to cover. part: of it; only windows that reach into it count. multiple: of cells, of a side of a window.
@@ -182,7 +163,7 @@ def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> It
     first_row, first_column = offset(part, grid)
     for row, rows in _sides(grid.rows, first_row, part.rows, multiple):
         for column, columns in _sides(grid.columns, first_column, part.columns, multiple):
-            yield Window(row, column, rows, columns)
+            yield grid.window(row, column, rows, columns)
 
 
 def _sides(cells: int, first: int, count: int, multiple: int) -> list[tuple[int, int]]:

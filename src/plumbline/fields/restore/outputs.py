@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -113,7 +111,7 @@ def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, outpu
     west = found.los[found.side == 0].mean(axis=0) if (found.side == 0).any() else None
     east = found.los[found.side == 1].mean(axis=0) if (found.side == 1).any() else None
     tags = {
-        "PLUMBLINE_MODEL": f"{field.package.name} {field.package.version}",
+        "PLUMBLINE_MODEL": f"{field.package.manifest.name} {field.package.manifest.version}",
         "PLUMBLINE_ADAPTERS": ", ".join(field.package.adapters) or "none",
         "PLUMBLINE_STEPS": str(field.settings.steps),
         "PLUMBLINE_SAMPLES": str(field.settings.samples),
@@ -176,17 +174,6 @@ MOST_PIXELS = 1500
 """Of a side; larger fields are thinned."""
 
 
-def _pyplot() -> Any:
-    """Load matplotlib for files; its list of fonts goes into a temporary folder, not into the user's home."""
-    with TemporaryDirectory() as folder:
-        os.environ.setdefault("MPLCONFIGDIR", folder)
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        from matplotlib import pyplot
-    return pyplot
-
-
 def draw(field: Field, blend: Blend, out: Path) -> None:
     """Draw the field into a new PNG file.
 
@@ -194,8 +181,8 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         InputError: matplotlib is not installed.
     """
     need("picture", "--picture")
-    plt = _pyplot()
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
 
     grid, both = field.grid, field.found.directions > 1
     found = field.found.take(grid.near(field.found.east_north, 0))
@@ -205,7 +192,8 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
     extent = (grid.left, grid.left + grid.columns * grid.cell_m, grid.top - grid.rows * grid.cell_m, grid.top)
     shown = values[0][np.isfinite(values[0])]
     most = float(np.percentile(np.abs(shown), 99)) if len(shown) else 1.0
-    figure, axes = plt.subplots(1, 3, figsize=(15, 5), sharex=True, sharey=True, layout="constrained")
+    figure = Figure(figsize=(15, 5), layout="constrained")
+    axes = figure.subplots(1, 3, sharex=True, sharey=True)
     scale = {"cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING), "vmin": -most, "vmax": most}
     across = found.los[:, 2] if both else np.ones(len(found))
     pictures = (
@@ -225,7 +213,6 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         axis.tick_params(labelsize=7)
         figure.colorbar(picture, ax=axis, shrink=0.8)
     figure.savefig(out, format="png", dpi=110)
-    plt.close(figure)
 
 
 Float = NDArray[np.floating[Any]]

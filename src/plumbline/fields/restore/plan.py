@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -16,7 +17,7 @@ from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_fields
-from plumbline.fields.restore.field import OVERLAP, Box, Field, Settings, Window, cut_to_box, windows
+from plumbline.fields.restore.field import OVERLAP, Box, Field, Settings, cut_to_box, offset, windows
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_found, cut_to_year, period_of
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
@@ -24,7 +25,8 @@ from plumbline.sources.points.track import Track
 
 MOST_CELLS = 400_000_000
 STAGE = "restore"
-COVARIANCES = ("covariance", "line_covariance")
+SETTINGS = TypeAdapter(Settings)
+"""Content of `settings.json`: what all windows of a run share, beside the observations."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class WindowJob:
     """Folder with what all windows share."""
     package: Path
     adapters: tuple[str, ...]
-    window: Window
+    window: Grid
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def plan_windows(
         InputError: as `restore`.
     """
     model = open_fields(package, asked.adapters)
-    how = model.restore.model_copy(
+    manifest = model.manifest
+    how = manifest.restore.model_copy(
         update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
     )
     inference_steps(how.steps, len(model.model.alphas))  # refuse here what each window would
@@ -106,10 +109,11 @@ def plan_windows(
         covariance.length_m,
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
-    settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, model.halo_m)
+    halo_m = manifest.prepare.halo_m
+    settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, halo_m)
     field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks), period)
     source = {
-        "package": model.version,
+        "package": manifest.version,
         "ingest": reading.ingest.model_dump(mode="json"),
         "format": reading.format_,
         "window": reading.window.record(),
@@ -117,14 +121,14 @@ def plan_windows(
     }
     work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(asked), **source}, [])
     run = work / "run"
-    if not run.exists():
+    if not (run / "settings.json").exists():
         with atomic_folder(run) as folder:
             np.savez(folder / "observations.npz", **vars(found))
-            plain = {name: getattr(settings, name)._asdict() for name in COVARIANCES}
-            own = {name: value for name, value in vars(settings).items() if name != "spread"}
-            write_json(folder / "run.json", {"grid": vars(whole), "settings": own | plain})
-    parts = windows(whole, grid, max(OVERLAP, model.model.multiple))
-    jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in parts]
+            write_json(folder / "settings.json", SETTINGS.dump_python(settings, mode="json"))
+    jobs = []
+    for window in windows(whole, grid, max(OVERLAP, model.model.multiple)):
+        row, column = offset(window, whole)
+        jobs.append(WindowJob(work / f"{row}_{column}", run, package.resolve(), asked.adapters, window))
     if part:
         return Plan(field, work, jobs)
     log.info(

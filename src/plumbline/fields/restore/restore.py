@@ -16,9 +16,8 @@ from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json
 from plumbline.core.jobs import alone, asked_threads, clear, cores, in_threads, one_blas_thread, run_jobs, undone
-from plumbline.fields.prepare.covariance import Covariance
-from plumbline.fields.prepare.grid import Grid, Observations
-from plumbline.fields.release.package import open_fields
+from plumbline.fields.prepare.grid import Observations
+from plumbline.fields.release.package import FieldModel, open_fields
 from plumbline.fields.restore.areas import field_areas, style_areas
 from plumbline.fields.restore.field import WINDOW_BANDS, Blend, Field, Settings, restore_window
 from plumbline.fields.restore.footprints import save_table, write_buildings
@@ -26,7 +25,7 @@ from plumbline.fields.restore.outputs import draw, ends_mm, write_field, write_s
 from plumbline.fields.restore.periods import year_path
 from plumbline.fields.restore.plan import (
     AS_CALIBRATED,
-    COVARIANCES,
+    SETTINGS,
     STAGE,
     Asked,
     Plan,
@@ -139,26 +138,21 @@ def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
 def restore_part(job: WindowJob) -> None:
     """Restore one window into its folder."""
     with OPENING:  # one thread opens what the others wait for
-        field = _open(job.run, job.package, job.adapters)
-    one = restore_window(field.found, job.window.of(field.whole), field.package.model, field.settings)
+        found, model, settings = _open(job.run, job.package, job.adapters)
+    one = restore_window(found, job.window, model, settings)
     with atomic_folder(job.folder) as folder:
         if one is not None:
             np.save(folder / BANDS_FILE, one.bands)
 
 
 @lru_cache(maxsize=2)  # while windows of one year end, those of the next begin
-def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
+def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Observations, FieldModel, Settings]:
     """Read what all windows of a run share, once per process."""
     threads = max(1, (asked_threads() or cores()) // THREADS)  # windows share the cores: `restore_windows`
-    model = open_fields(package, adapters, threads=threads)
-    told = read_json(run / "run.json")
+    model = open_fields(package, adapters, threads=threads).model
     with np.load(run / "observations.npz") as stored:
         found = Observations(**{name: stored[name] for name in stored.files})
-    given = told["settings"]
-    covariances = {name: Covariance(**given[name]) for name in COVARIANCES}
-    settings = Settings(**{**given, **covariances, "spread": model.spread})
-    whole = Grid(**told["grid"])
-    return Field(found, whole, whole, "", model, settings)
+    return found, model, SETTINGS.validate_python(read_json(run / "settings.json"))
 
 
 def finish(
@@ -198,7 +192,7 @@ def _blend(plan: Plan, folder: Path) -> Blend:
     for job in plan.jobs:
         path = job.folder / BANDS_FILE
         if path.exists():
-            blend.add(job.window.of(plan.field.whole), np.load(path))
+            blend.add(job.window, np.load(path))
     return blend
 
 

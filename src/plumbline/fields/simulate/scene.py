@@ -5,16 +5,13 @@ Of the kinds, the degradation domains, `plain` has a little of each.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.fields.simulate.ground import Buildings, Movement, draw_buildings, draw_movements
 from plumbline.simulate.radar.acquisition import BANDS, Acquisition, draw_acquisitions, range_and_azimuth
@@ -128,14 +125,14 @@ class Ground:
 
     def total(self, east_north: Array) -> Array:
         """Return the total movement (N, 3), mm, over the observation."""
-        return np.asarray(sum(part.displacement(east_north) for part in self.movements), float)
+        return np.asarray(sum(movement(east_north) for movement in self.movements), float)
 
     def along(self, east_north: Array, los: Array, time: Array) -> Array:
         """Return displacement (N, T), mm, towards the satellite at shares `time` of the observation."""
         share = self.courses.at(time)
         parts = zip(self.movements, share, strict=True)
         return np.asarray(
-            sum(np.einsum("nc,nc->n", m.displacement(east_north), los)[:, None] * s for m, s in parts), float
+            sum(np.einsum("nc,nc->n", movement(east_north), los)[:, None] * course for movement, course in parts), float
         )
 
 
@@ -264,33 +261,6 @@ DECIMALS = 4
 def round_map(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """Return a map as it is written: `DECIMALS` decimals, and no zero with a sign."""
     return np.asarray(np.round(np.asarray(values, float), DECIMALS) + 0.0, np.float32)
-
-
-class Truth(NamedTuple):
-    """True movement on the grid of the scene; rows from north to south."""
-
-    up_mm: NDArray[np.float32]
-    """(rows, columns)"""
-    east_mm: NDArray[np.float32]
-    left: float
-    """Easting of the grid's western edge, m."""
-    top: float
-    """Northing of its northern edge, m."""
-    cell_m: float
-
-
-def read_truth(folder: Path) -> Truth:
-    """Read the truth of a scene's folder.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
-    try:
-        with np.load(folder / TRUTH) as stored:
-            up, east = (np.asarray(stored[name], np.float32) for name in ("up_mm", "east_mm"))
-            return Truth(up, east, *(float(stored[name]) for name in ("left", "top", "cell_m")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{folder / TRUTH}: not readable ({error}). Simulate the scene again.") from None
 
 
 ABOUT = "scene.json"

@@ -168,7 +168,7 @@ def _fit(
 
 
 def _new_denoiser(params: RestorationParams) -> FieldDenoiser:
-    return FieldDenoiser(DenoiserSpec(**{**params.model.model_dump(), "channels": tuple(params.model.channels)}))
+    return FieldDenoiser(DenoiserSpec(**params.model.model_dump()))
 
 
 def _first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
