@@ -28,7 +28,7 @@ from flows import report
 from flows.orchestration import embedded_server, tasks
 from flows.orchestration.run_records import close_leftover_runs
 from flows.versioning import stage_runner
-from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.checkout import alone
 from flows.versioning.families import DIAGNOSIS, Family, inside
 from flows.versioning.stage_runner import StageFailedError
 
@@ -62,14 +62,14 @@ def run_alone(
 ) -> Any:
     """Call `run_stages` in a flow that locks the checkout."""
     if elsewhere and commit is None:
-        told = "elsewhere: other machines need a commit to take, and `commit` names none"
-        return tasks.failed(StageFailedError(told, stage_runner.BAD_INPUT))
+        reason = "elsewhere: other machines need a commit to take, and `commit` names none"
+        return tasks.failed(StageFailedError(reason, stage_runner.BAD_INPUT))
     try:
         with alone():
             close_leftover_runs(flow_run.id)
             return run_stages(dask, commit, elsewhere, limit_s, family)
-    except CheckoutBusyError as error:
-        return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
+    except StageFailedError as error:  # of `alone` and `inside`; those of steps are their states
+        return tasks.failed(error)
 
 
 def run_stages(
@@ -79,7 +79,11 @@ def run_stages(
     limit_s: float | None = None,
     family: Family = DIAGNOSIS,
 ) -> Any:
-    """Run all stages, the release and the showcase of a family, in a flow that holds the checkout; return a state."""
+    """Run all stages, the release and the showcase of a family, in a flow that holds the checkout; return a state.
+
+    Raises:
+        StageFailedError: the commit has no such family.
+    """
     shared = revision is not None
     commit = ""
     if shared:
@@ -88,11 +92,8 @@ def run_stages(
             if not state.is_completed():
                 return tasks.passed_on(state)
         commit = taken.result()
-    try:
-        with inside(family):
-            state = _run_stages(family, dask, commit, elsewhere or {}, limit_s)
-    except StageFailedError as error:  # of `inside`; those of steps are their states
-        return tasks.failed(error)
+    with inside(family):
+        state = _run_stages(family, dask, commit, elsewhere or {}, limit_s)
     if shared and state.is_completed():
         published = tasks.publish_lock(f"Results of {family.name} at {commit[:12]}", return_state=True)
         return state if published.is_completed() else tasks.passed_on(published)
@@ -148,13 +149,8 @@ def run_here(run: Callable[[], Any], made: Mapping[str, str], family: Family = D
         run: the flow. made: what to point to where it went well. family: of which the figures are.
     """
     console = Console()
-
-    def begun() -> Any:
-        embedded_server.wait()
-        return run()
-
     try:
-        state = tasks.run_by_hand(begun)
+        state = tasks.run_by_hand(run)
     except embedded_server.ServerFailedError as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         return 1

@@ -9,13 +9,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from flows.orchestration.embedded_server import begin_run
+
+if __name__ == "__main__" and len(sys.argv) == 3:
+    begin_run()  # before Prefect is loaded below, which takes seconds
+
 from prefect import flow, get_run_logger
 from prefect.states import Completed
 
-from flows.orchestration import embedded_server, tasks
+from flows.orchestration import tasks
 from flows.pipeline import run_stages
 from flows.versioning import stage_runner
-from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.checkout import alone
 from flows.versioning.stage_runner import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
@@ -34,7 +39,6 @@ def retrain(place: str, result: str) -> Any:
     say = get_run_logger().info
     try:
         with alone():
-            embedded_server.remember()
             city = lend(place, result)
             try:
                 done: Any = run_stages(None)
@@ -48,10 +52,8 @@ def retrain(place: str, result: str) -> Any:
             keep_lent(city)
             told = f"{city} lends its points; commit data/borrowed/{city} and {city}.yaml. {done.message}"
             return Completed(message=told)
-    except PlumblineError as error:
+    except (PlumblineError, StageFailedError) as error:
         return tasks.failed(error)
-    except CheckoutBusyError as error:
-        return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
 
 
 def main() -> int:

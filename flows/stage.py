@@ -9,7 +9,7 @@ from prefect.states import Completed
 
 from flows.orchestration import tasks
 from flows.versioning import stage_runner
-from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.checkout import alone
 from flows.versioning.families import DIAGNOSIS, Family, family_of, inside
 from flows.versioning.stage_runner import StageFailedError
 
@@ -31,9 +31,7 @@ def stage(stage: str, commit: str, limit_s: float | None = None, family: str = D
     try:
         with alone():
             return _stage(stage, commit, limit_s, family_of(family))
-    except CheckoutBusyError as error:
-        return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
-    except StageFailedError as error:  # of the family; those of steps are their states
+    except StageFailedError as error:  # of checkout and family; those of steps are their states
         return tasks.failed(error)
 
 

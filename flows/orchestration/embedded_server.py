@@ -86,17 +86,9 @@ def wait() -> None:
 def end_leftover() -> None:
     """End the server of the last run, if it still exists. Only the owner of the checkout may call this."""
     with contextlib.suppress(FileNotFoundError, ValueError):
-        for pid in map(int, RECORD.read_text(encoding="utf-8").split()):
-            if _is_server(pid):
-                os.kill(pid, signal.SIGTERM)
+        if _is_server(pid := int(RECORD.read_text(encoding="utf-8"))):
+            os.kill(pid, signal.SIGTERM)
     RECORD.unlink(missing_ok=True)
-
-
-def remember() -> None:
-    """Record the servers that Prefect has started from this process, since it does not publish their numbers."""
-    listed = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(" ".join(pid for pid in listed.split() if _is_server(int(pid))), encoding="utf-8")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

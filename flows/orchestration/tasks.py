@@ -17,7 +17,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Failed
 
-from flows.orchestration import handover
+from flows.orchestration import embedded_server, handover
 from flows.orchestration.handover import EXIT_CODES, FAILED, STATE_NAMES, UNREACHABLE
 from flows.versioning import clones, remote, stage_runner
 from flows.versioning.stage_runner import NotRestoredError, Say, StageFailedError, UnreachableError
@@ -44,9 +44,14 @@ def exit_code(state: State[Any]) -> int:
 
 
 def run_by_hand(run: Callable[[], Any]) -> State[Any]:
-    """Run a flow in this process; return its state."""
+    """Run a flow in this process, once the server answers; return its state.
+
+    Raises:
+        ServerFailedError: the embedded server does not.
+    """
     # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    embedded_server.wait()
     return cast(State[Any], run())
 
 

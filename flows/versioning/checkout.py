@@ -11,6 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from flows.versioning.stage_runner import BAD_INPUT, StageFailedError
+
 LOCK, HOLDER = Path(".plumbline/run.lock"), Path(".plumbline/run.holder")
 """Lock of a checkout, and the file in which its holder signs."""
 RWLOCK = Path(".dvc/tmp/rwlock")
@@ -21,7 +23,7 @@ PATIENCE_S, TIDYING_S = 1.0, 3600.0
 _kept: list[contextlib.AbstractContextManager[None]] = []
 
 
-class CheckoutBusyError(Exception):
+class CheckoutBusyError(StageFailedError):
     """Another run is at work in this checkout."""
 
 
@@ -69,7 +71,8 @@ def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[obje
             told = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
         if TIDYING not in told or time.monotonic() - begin > TIDYING_S:
             raise CheckoutBusyError(
-                f"Another run (process {told}) is at work in {folder.resolve()}. Wait for it, or use a second clone."
+                f"Another run (process {told}) is at work in {folder.resolve()}. Wait for it, or use a second clone.",
+                BAD_INPUT,
             )
 
 

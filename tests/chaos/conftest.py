@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.flows.conftest import prefect_database, prefect_home, prefect_server, project
+from tests.flows.conftest import prefect_database, prefect_server
 
-__all__ = ["prefect_database", "prefect_home", "prefect_server", "project"]
+__all__ = ["prefect_database", "prefect_server"]

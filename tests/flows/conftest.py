@@ -65,8 +65,6 @@ import json, pathlib, sys
 asked, package = sys.argv[2:]
 assert (sys.argv[1], package) == ("release", "data/package"), sys.argv
 champion = pathlib.Path(".plumbline/champion")
-if asked == "is-champion":
-    sys.exit(0 if champion.exists() else 3)
 assert asked == "promote", sys.argv
 print("promoted")
 code = json.loads(pathlib.Path("behave.json").read_text()).get("release", {}).get("exit", 0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncore
 import json
 import os
 import shutil
-import smtpd
+import smtplib
 import subprocess
 import sys
 import threading
@@ -208,31 +207,16 @@ def test_the_local_file_takes_every_message_whole(tmp_path: Path):
     assert [(line["subject"], line["body"]) for line in lines] == [("subject", "one\ntwo"), (None, "three")]
 
 
-def test_mail_arrives_and_one_that_does_not_is_an_error():
-    got: list[bytes] = []
-
-    class Server(smtpd.SMTPServer):
-        def process_message(self, peer, mailfrom, rcpttos, data, **more):
-            got.append(data)
-
-    server = Server(("127.0.0.1", 0), None)
-    port = server.socket.getsockname()[1]
-    stop = threading.Event()
-
-    def serve() -> None:
-        while not stop.is_set():
-            asyncore.loop(timeout=0.1, count=1)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        mail = Mail(url=f"mailto://127.0.0.1:{port}?from=plumbline@example.org&to=ops@example.org&mode=insecure")
-        with mail.raise_on_failure():
-            mail.notify("the body", "the subject")
-    finally:
-        stop.set()
-        thread.join()
-        server.close()
-    assert b"the subject" in got[0]
+def test_mail_goes_to_the_server_of_the_url_and_one_that_is_not_taken_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    mails: list[tuple[str, list[str], str]] = []
+    mail = Mail(url="mailto://127.0.0.1:9?from=plumbline@example.org&to=ops@example.org&mode=insecure")
     with mail.raise_on_failure(), pytest.raises(NotificationError):
         mail.notify("the body", "nobody listens")
+    monkeypatch.setattr(smtplib.SMTP, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(smtplib.SMTP, "quit", lambda _: None)
+    monkeypatch.setattr(smtplib.SMTP, "sendmail", lambda _, *parts: mails.append(parts))
+    with mail.raise_on_failure():
+        mail.notify("the body", "the subject")
+    ((sender, receivers, text),) = mails
+    assert (sender, receivers) == ("plumbline@example.org", ["ops@example.org"])
+    assert "the subject" in text

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import plumbline
 from plumbline.core.compass import QUADRANTS
@@ -28,8 +29,6 @@ from plumbline.validate.gates.verdict import GATE
 from plumbline.validate.report.content import METRICS, OF_SLICES, compared_with
 from plumbline.validate.report.page import CATEGORIES
 
-NONE = ""
-"""A cell without a figure."""
 DETAILED = "int8"
 """The released artifact whose slices, confidence and confusion are listed."""
 
@@ -40,53 +39,20 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
     Args:
         report: the content of the stage `gate`'s report.json. audit: that of audit.json of the test data.
     """
-    train = audit["statistics"]["splits"]["train"]
-    return "\n".join(
-        [
-            "# Plumbline: damage of buildings from InSAR points",
-            "",
-            "For each building: the damaged quadrant, the largest principal tensile strain in permille with a 90 % "
-            "interval, and the distance from the training data. Buildings with too few scatterers, or unlike the "
-            "training data, are not judged. `manifest.json` describes inputs, outputs and units.",
-            "",
-            f"Trained on {train['buildings']} labelled buildings with {train['points']} scatterers of "
-            f"{len(train['cities'])} cities; tested on {report['test_data']['buildings']} buildings of other blocks. "
-            "`baseline` is an engineer's least squares. `float32` is the network before pruning. "
-            f"Files: {', '.join(f'`{file}` (`{kind}`)' for file, kind in MODELS.items())}.",
-            "",
-            "## How good",
-            "",
-            "In brackets: 95 % intervals, by bootstrap over test buildings.",
-            "",
-            *_metrics(report),
-            "",
-            *_differences(report),
-            "## Gates",
-            "",
-            f"Verdict: {report['verdict']}.",
-            "",
-            *(f"- {'met' if rule['passed'] else 'not met'}: {_cell(rule['text'])}" for rule in report["rules"]),
-            "",
-            "## Size and parity",
-            "",
-            "Parity compares with torch. Latency depends on the machine.",
-            "",
-            *_costs(report),
-            "",
-            "## Slices, confidence and confusion",
-            "",
-            f"Of `{DETAILED}`. The report of the stage `gate` shows the other files, too. In the last tables, rows "
-            "are the truth and columns the answers.",
-            "",
-            *_slices(report),
-            *_reliability(report),
-            *_confusions(report),
-            "## Limits",
-            "",
-            "Labels come from simulated structures, and state strain, not cracks. Satellites hardly see movement to "
-            "the north or south. A judgement is a reason to look at a building. It does not replace a survey.",
-            "",
-        ]
+    folder = FileSystemLoader(Path(__file__).parent)
+    templates = Environment(  # noqa: S701 - Markdown; what a user names goes through `cell`
+        loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    templates.filters |= {"cell": _cell, "number": _number}
+    return templates.get_template("model_card.md").render(
+        **report,
+        train=audit["statistics"]["splits"]["train"],
+        files=MODELS,
+        order=METRICS,
+        of_slices=list(OF_SLICES),
+        compared_with=compared_with(report),
+        detailed=DETAILED,
+        confusions={"quadrant": list(QUADRANTS), "category": list(CATEGORIES)},
     )
 
 
@@ -100,74 +66,10 @@ def describe_origin(records: Mapping[str, Any]) -> str:
     return f"\n## Origin\n\n{sentence}\n"
 
 
-def _metrics(report: Mapping[str, Any]) -> list[str]:
-    names = report["contenders"]
-    rows = [[metric, *(_estimate(report["metrics"][metric].get(name)) for name in names)] for metric in METRICS]
-    return [*_table(["metric", *names], rows), "", compared_with(report)]
-
-
-def _estimate(one: Mapping[str, float] | None) -> str:
-    if one is None:
-        return NONE
-    ends = f" ({one['low']:.4g} to {one['high']:.4g})" if "low" in one else ""
-    return f"{one['value']:.4g}{ends}"
-
-
-def _differences(report: Mapping[str, Any]) -> list[str]:
-    found = {name: one for name, one in report["from_reference"].items() if one}
-    if not found:
-        return []
-    rows = [
-        [metric, *(" to ".join(f"{end:+.4g}" for end in one.get(metric, ())) for one in found.values())]
-        for metric in METRICS
-    ]
-    bound = f"Each end is a bound with {100 * report['confidence']:g} % confidence."
-    told = f"Less `{report['reference']}`, on the same buildings. {bound}"
-    return [told, "", *_table(["metric", *found], rows), ""]
-
-
-def _costs(report: Mapping[str, Any]) -> list[str]:
-    costs = {name: one for name, one in report["costs"].items() if one}
-    keys = list(dict.fromkeys(key for one in costs.values() for key in one))
-    return _table(["", *costs], [[key, *(_number(one.get(key)) for one in costs.values())] for key in keys])
-
-
-def _slices(report: Mapping[str, Any]) -> list[str]:
-    keys, rows = OF_SLICES[1:], []
-    for part, row in report["slices"].items():
-        one = row.get(DETAILED, {})
-        if any(one.get(key) is not None for key in keys):
-            rows.append([part, f"{one.get('buildings', 0):.0f}", *(_number(one.get(key)) for key in keys)])
-    return [*_table(["slice", "buildings", *keys], rows), ""]
-
-
-def _reliability(report: Mapping[str, Any]) -> list[str]:
-    one = report["judged"].get(DETAILED, {})
-    if "reliability" not in one:
-        return []
-    rows = [[_number(row[key]) for key in ("confidence", "accuracy", "share")] for row in one["reliability"]]
-    return [*_table([f"{DETAILED}: confidence", "quadrant accuracy", "share"], rows), ""]
-
-
-def _confusions(report: Mapping[str, Any]) -> list[str]:
-    one, lines = report["judged"].get(DETAILED, {}), []
-    for key, names in (("quadrant", QUADRANTS), ("category", CATEGORIES)):
-        if key in one:
-            rows = [[label, *map(str, row)] for label, row in zip(names, one[key], strict=True)]
-            lines += [*_table([f"{DETAILED}, {key}", *names], rows), ""]
-    return lines
-
-
 def _number(value: float | None) -> str:
     if value is None:
-        return NONE
+        return ""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [
-        "| " + " | ".join(map(_cell, line)) + " |" if line else "|---" * len(heads) + "|" for line in (heads, [], *rows)
-    ]
 
 
 def _cell(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -156,7 +156,7 @@ def _promote(
     if sign_key is not None:
         _sign(package, sign_key, registry, candidate)
     if evidence is not None:
-        registry.record(candidate.number, evidence)
+        registry.record(candidate, evidence)
     present = registry.champion()
     if (present and present.number) != (former and former.number):
         now = f"version {present.version}" if present else "none"
@@ -165,7 +165,7 @@ def _promote(
             "not compared with it. Promote it again."
         )
     registry.set_champion(candidate.number)
-    return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
+    return Promotion(replace(candidate, champion=True, rolled_back=False), changed=True, former=former)
 
 
 def _refuse_return(package: Path, version: str, known: list[Registered]) -> None:
@@ -209,7 +209,7 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str
             raise InputError(f"{registry.name}: {to} is no former champion. Former champions: {listed}.")
         verify_package(registry.folder(target))
         registry.restore(target)
-        return Promotion(_numbered(registry, target.number), changed=True, former=present)
+        return Promotion(replace(target, champion=True), changed=True, former=present)
 
 
 def challenge(package: Path, registry: Registry | None = None, sign_key: Path | None = None) -> Registered:
@@ -277,12 +277,3 @@ def _unharmed(registry: Registry, item: Registered) -> bool:
     except InputError:
         return False
     return True
-
-
-def _numbered(registry: Registry, number: int) -> Registered:
-    found = next((item for item in registry.versions() if item.number == number), None)
-    if found is None:
-        raise InputError(
-            f"{registry.name}: version {number} is no longer in the registry. See `plumbline release list`."
-        )
-    return found

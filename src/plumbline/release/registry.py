@@ -31,7 +31,6 @@ from plumbline.release.versions import (
     VERSION_TAG,
     Records,
     Registered,
-    champion_number,
     download_folder,
     figures,
     is_whole,
@@ -42,6 +41,8 @@ from plumbline.train.monitor.record import git_commit
 
 SIGNATURE = "package.sig"
 """Name of the signature, beside the package; see `signature.signature_of`."""
+MAX_VERSIONS = 200_000
+"""Largest number of versions that MLflow lists at once."""
 EVIDENCE = "comparison"
 """Folder with the comparison with the former champion, beside the package."""
 
@@ -61,10 +62,9 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            model = self._model()
-            found = self._client.search_model_versions(f"name='{self.name}'", max_results=10_000) if model else []
-        number = champion_number(model)
-        return sorted((registered(item, number) for item in found), key=lambda item: -item.number)
+            listed = self._client.search_model_versions(f"name='{self.name}'", max_results=MAX_VERSIONS)
+            champion = self._aliases().get(CHAMPION)
+        return sorted((registered(item, champion) for item in listed), key=lambda item: -item.number)
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return the metrics of each registered package, by the identifier of its run.
@@ -90,10 +90,8 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            model = self._model()
-        number = model.aliases.get(CHALLENGER) if model else None
-        found = None if number is None else int(number)
-        return next((item for item in self.versions() if item.number == found and not item.champion), None)
+            number = self._aliases().get(CHALLENGER)
+        return next((item for item in self.versions() if item.number == number and not item.champion), None)
 
     def challenge(self, number: int | None) -> None:
         """Make version `number` the challenger; with None, remove the challenger.
@@ -102,11 +100,10 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            if number is None:
-                if self._model():  # before the first release there is nothing to take it from
-                    self._client.delete_registered_model_alias(self.name, CHALLENGER)
-            else:
+            if number is not None:
                 self._client.set_registered_model_alias(self.name, CHALLENGER, str(number))
+            elif CHALLENGER in self._aliases():
+                self._client.delete_registered_model_alias(self.name, CHALLENGER)
 
     def register(self, package: Path, manifest: PackageManifest) -> Registered:
         """Copy the files of `package` into the registry as a new version, an MLflow model; the champion stays.
@@ -131,20 +128,19 @@ class Registry:
             self._client.log_artifacts(run.info.run_id, str(package), PACKAGE)
             self._client.log_artifacts(run.info.run_id, str(Path(folder) / "model"))
             self._client.set_terminated(run.info.run_id)
-            if self._model() is None:
+            if not self._models():
                 self._client.create_registered_model(self.name)
             item = self._client.create_model_version(self.name, run.info.artifact_uri, run.info.run_id, tags=tags)
         return registered(item, None)
 
-    def record(self, number: int, evidence: Path) -> None:
-        """Store the files of the folder `evidence` beside those of version `number`.
+    def record(self, item: Registered, evidence: Path) -> None:
+        """Store the files of the folder `evidence` beside those of `item`.
 
         Raises:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            run = self._client.get_model_version(self.name, str(number)).run_id
-            self._client.log_artifacts(run, str(evidence), EVIDENCE)
+            self._client.log_artifacts(item.run, str(evidence), EVIDENCE)
 
     def set_champion(self, number: int) -> None:
         """Make version `number` the champion, and tag the one that it replaces before.
@@ -181,8 +177,7 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            model = self._model()
-        return {int(number) for number in model.aliases.values()} if model else set()
+            return set(self._aliases().values())
 
     def withdraw(self, number: int) -> None:
         """Remove a version from the registry; its files belong to the run, see `mlflow_runs`."""
@@ -195,15 +190,8 @@ class Registry:
         Raises:
             InputError: the registry does not answer.
         """
-        found: set[str] = set()
-        token = None
         with self.server.answering():
-            while True:
-                page = self._client.search_model_versions(max_results=1000, page_token=token)
-                found |= {item.run_id for item in page}
-                token = page.token
-                if not token:
-                    return found
+            return {item.run_id for item in self._client.search_model_versions(max_results=MAX_VERSIONS)}
 
     @contextmanager
     def records(self) -> Iterator[Records]:
@@ -226,8 +214,7 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            run = self._client.get_model_version(self.name, str(item.number)).run_id
-            self._client.log_artifact(run, str(signature))
+            self._client.log_artifact(item.run, str(signature))
 
     def signature(self, item: Registered) -> Path:
         """Return the local path of the signature of `item`; the file is missing if `item` is unsigned.
@@ -239,9 +226,8 @@ class Registry:
             return signature_of(local)
         downloaded = download_folder(item.version).with_suffix(".signature")
         with self.server.answering(), atomic_folder(downloaded) as temporary:
-            run = self._client.get_model_version(self.name, str(item.number)).run_id
-            if any(file.path == SIGNATURE for file in self._client.list_artifacts(run)):
-                self._client.download_artifacts(run, SIGNATURE, str(temporary))
+            if any(file.path == SIGNATURE for file in self._client.list_artifacts(item.run)):
+                self._client.download_artifacts(item.run, SIGNATURE, str(temporary))
         return downloaded / SIGNATURE
 
     def folder(self, item: Registered, anew: bool = False) -> Path:
@@ -269,10 +255,13 @@ class Registry:
                 download_artifacts(artifact_uri=item.source, dst_path=str(temporary), tracking_uri=self.server.uri)
         return package_in(downloaded)
 
-    def _model(self) -> RegisteredModel | None:
-        # A search answers "none" with an empty list; looking up a name answers with an error like any other.
-        found = self._client.search_registered_models(f"name='{self.name}'")
-        return next(iter(found), None)
+    def _models(self) -> list[RegisteredModel]:
+        """Return the model; none before the first release, where a look-up by its name would be an error."""
+        return list(self._client.search_registered_models(f"name='{self.name}'"))
+
+    def _aliases(self) -> dict[str, int]:
+        """Return the number of the version that each alias names."""
+        return {alias: int(number) for model in self._models() for alias, number in model.aliases.items()}
 
     def _tag(self, number: int, key: str, value: str) -> None:
         self._client.set_model_version_tag(self.name, str(number), key, value)

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Run, RunStatus, ViewType
-from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from plumbline.core.errors import InputError
@@ -97,12 +97,6 @@ def registered(item: ModelVersion, champion: int | None) -> Registered:
     )
 
 
-def champion_number(model: RegisteredModel | None) -> int | None:
-    """Return the number of a model's champion; None without one."""
-    number = model.aliases.get(CHAMPION) if model else None
-    return int(number) if number is not None else None
-
-
 def former_champions(versions: Iterable[Registered]) -> list[Registered]:
     """Return the champions before the present one that can be gone back to, the last first."""
     former = (item for item in versions if item.replaced and not item.rolled_back and not item.champion)
@@ -150,7 +144,8 @@ TIDIED = "tidied"
 DAY_MS = 86_400_000
 AT_WORK_DAYS = 7.0
 """A training that was killed says RUNNING for ever; longer than this no stage is at work."""
-PAGE = 1000
+MAX_RUNS = 50_000
+"""Largest number of runs that MLflow lists at once."""
 
 
 class Records:
@@ -201,17 +196,9 @@ class Records:
                     place.parent.rmdir()  # of the run's number; MLflow leaves it
             store._hard_delete_run(number)
 
-    def _search(self, experiment: str, wanted: str, view: int) -> Iterator[Run]:
-        found = self._client.get_experiment_by_name(experiment)
-        if found is None:
-            return
-        token = None
-        while True:
-            page = self._client.search_runs([found.experiment_id], wanted, view, PAGE, page_token=token)
-            yield from page
-            token = page.token
-            if not token:
-                return
+    def _search(self, name: str, wanted: str, view: int) -> list[Run]:
+        experiment = self._client.get_experiment_by_name(name)
+        return list(self._client.search_runs([experiment.experiment_id], wanted, view, MAX_RUNS)) if experiment else []
 
     def _ended_before(self, run: Run, days: float) -> bool:
         at_work: bool = run.info.status == RunStatus.to_string(RunStatus.RUNNING)

@@ -16,8 +16,9 @@ from tests.waiting import until_gone
 
 # Asks the server for its health, by the address that everybody in the process is given, and waits to be ended.
 RUN = """
-import os, urllib.request
+import os, signal, urllib.request
 from flows.orchestration import embedded_server as embedded
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test that runs in the background inherits no handler
 embedded.begin()
 embedded.wait()
 print(urllib.request.urlopen(os.environ["PREFECT_API_URL"] + "/health").read().decode(), flush=True)

@@ -35,6 +35,14 @@ def test_a_second_owner_is_told_of_the_first() -> None:
         pass
 
 
+def test_a_second_pipeline_ends_with_2_and_names_the_first() -> None:
+    command = [sys.executable, "-m", "flows.pipeline"]
+    with alone():
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Another run (process {os.getpid()}) is at work" in done.stderr
+
+
 # Tells whether it got the checkout, for itself and for what follows in it, and holds it until it is told to go on.
 KEEPER = """
 from flows.versioning.checkout import alone, keep

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,14 @@ import httpx
 import pytest
 
 from flows.versioning import clones, remote
-from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError, reproduce
-from tests.flows.conftest import Project, make_project
+from flows.versioning.stage_runner import (
+    UNREACHABLE,
+    NotRestoredError,
+    StageFailedError,
+    UnreachableError,
+    reproduce,
+)
+from tests.flows.conftest import ROOT, Project, make_project
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -164,6 +171,47 @@ def test_a_remote_that_is_gone_is_an_error_and_no_reason_to_compute(
     if in_bucket:  # a folder would be made by DVC: hence the question before
         with pytest.raises(UnreachableError, match="dvc push"):
             remote.push(["simulate"], str)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machines", ["folder"], indirect=True)
+def test_a_folder_that_goes_away_during_a_push_is_not_taken_for_another(
+    machines: tuple[Project, Machine, Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DVC makes a new folder in its place, and would tell of success."""
+    _, one, two = machines
+    store, away = tmp_path / "remote", tmp_path / "away"
+    one.stand()
+    reproduce("simulate", str)
+    # Stands in for DVC, and moves the store when it is asked to push.
+    monkeypatch.setattr(remote, "_watch", lambda *_: threading.Event())
+    monkeypatch.setattr("dvc.cli.main", lambda _: (store.rename(away) and store.mkdir()) or 0)
+    assert remote.main(["dvc", "push", "--run-cache", "simulate"]) == UNREACHABLE
+    two.stand()
+    with pytest.raises(NotRestoredError, match="result of simulate is not in DVC's remote"):
+        reproduce("simulate", str, pull=True, only=())
+    store.rename(tmp_path / "new")
+    away.rename(store)
+    one.stand()
+    remote.push(["simulate"], str)
+    two.stand()
+    assert reproduce("simulate", str, pull=True, only=()) == "restored"
+
+
+# A store that answers nothing, and a push that would never end.
+SILENT = """
+import time
+from flows.versioning import remote
+remote.SILENT_S, remote.PULSE_S = 0.5, 0.1
+remote._watch(None, "s3://bucket/files")
+time.sleep(3600)
+"""
+
+
+def test_a_push_to_a_store_that_falls_silent_is_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == UNREACHABLE
+    assert "s3://bucket/files does not answer: silent for" in done.stdout
 
 
 def test_refused_credentials_are_bad_input_and_not_tried_again(

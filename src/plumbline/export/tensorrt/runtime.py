@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,13 +81,6 @@ class EngineAbout(BaseModel):
     """Of the plan."""
 
 
-class Engine(NamedTuple):
-    """Engine that `read_engine` read."""
-
-    about: EngineAbout
-    plan: bytes
-
-
 def engine_folder(out: Path, key: Key) -> Path:
     """Return the folder of a key's engine, below a folder for many."""
     return out / f"{key.artifact}-{key.through}-{key.short}"
@@ -102,8 +95,8 @@ def write_engine(folder: Path, plan: bytes, about: Mapping[str, Any]) -> EngineA
     return described
 
 
-def read_engine(folder: Path) -> Engine:
-    """Read what `write_engine` wrote.
+def read_engine(folder: Path) -> tuple[EngineAbout, bytes]:
+    """Read what `write_engine` wrote: what `engine.json` states, and the plan.
 
     Raises:
         InputError: it is no engine's folder, or the plan is not the one that was written.
@@ -119,7 +112,7 @@ def read_engine(folder: Path) -> Engine:
         raise InputError(f"{folder / PLAN}: not readable ({error}). Build the engine again.") from None
     if hashlib.sha256(plan).hexdigest() != about.sha256:
         raise InputError(f"{folder / PLAN}: changed since it was built. Build the engine again.")
-    return Engine(about, plan)
+    return about, plan
 
 
 def refuse_other(built: Device, here: Device, where: Path) -> None:
@@ -149,13 +142,12 @@ class TensorRTModel(Released):
         Raises:
             InputError: it is damaged, was built for another GPU or by other versions, or this machine has no GPU.
         """
-        engine = read_engine(folder)
-        self.about = engine.about
+        self.about, plan = read_engine(folder)
         refuse_other(self.about.key.device, this_device(), folder)
         import tensorrt
 
         self._runtime = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.WARNING))
-        self._engine = self._runtime.deserialize_cuda_engine(engine.plan)
+        self._engine = self._runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
             raise InputError(f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.")
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
