@@ -70,9 +70,9 @@ def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> N
     for part in split.parts:
         _refuse(part.length < 1, part, folder, "no scatterer")
         for name in ("distance", "slope"):
-            sums = np.add.reduceat(getattr(part, name).sum(1, dtype=float), part.offsets[:-1])
-            _refuse(~np.isfinite(np.asarray(sums)), part, folder, f"{name}: a value that is no number")
-        _refuse(~np.isfinite(part.geometry).all(1), part, folder, "geometry: a value that is no number")
+            sum_B = np.add.reduceat(getattr(part, name).sum(1, dtype=float), part.offsets[:-1])
+            _refuse(~np.isfinite(sum_B), part, folder, f"{name}: a value that is no number")
+        _refuse(np.logical_not(np.isfinite(part.geometry).all(1)), part, folder, "geometry: a value that is no number")
         _refuse(~np.isfinite(part.severity) | (part.severity < 0), part, folder, "severity: no permille")
         _refuse(~np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS)))), part, folder, "quadrant: no code of one")
 
