@@ -112,10 +112,7 @@ def of_quadrants(joined: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def table(rows: list[tuple[str, str, str, Scores]]) -> str:
-    """Markdown of (city, kind, who, scores), with standard errors (binomial; of the mean for severity).
-
-    Where a bar is set, it stands in brackets; what misses it is bold.
-    """
+    """Format (city, kind, who, scores) as Markdown, with standard errors; a missed bar (in brackets) is bold."""
     lines = [head("city", "who", *FIGURES)]
     for city, kind, who, scores in rows:
         own = who == MODEL
@@ -158,14 +155,7 @@ def _mean(values: NDArray[np.generic], how: object = np.mean) -> float:
     return float(how(values)) if len(values) else float("nan")  # type: ignore[operator]
 
 
-def chance_calibration_error(confidence: Array, bins: int = BINS) -> float:
-    """Return the calibration error to expect by chance from perfect confidences; NaN without buildings.
-
-    The gap of a bin of n is then about normal with variance `sum c (1 - c) / n^2`: its mean size is `sqrt(2 / pi)`
-    standard deviations.
-    """
-    if not len(confidence):
-        return float("nan")
-    place = bin_of(confidence, bins)
-    variance = np.bincount(place, confidence * (1 - confidence), minlength=bins)
-    return float(np.sqrt(2 / np.pi * variance).sum() / len(confidence))
+def chance_calibration_error(confidence: Array) -> float:
+    """Return the calibration error expected by chance: `sqrt(2 / pi)` standard deviations of each bin's normal gap."""
+    variance = np.bincount(bin_of(confidence, BINS), confidence * (1 - confidence), minlength=BINS)
+    return float(np.sqrt(2 / np.pi * variance).sum() / len(confidence)) if len(confidence) else float("nan")
