@@ -153,9 +153,38 @@ def system_of(project: Project, database: Path) -> Iterator[System]:
         project.run(*SYSTEM, "down")
 
 
+def stage_at_work(stage: str, home: Path) -> int:
+    """Number of the process of a real stage in a clone."""
+
+    def look() -> int | None:
+        for process in psutil.process_iter(["cmdline", "cwd"]):
+            words = process.info["cmdline"] or []
+            ours = process.info["cwd"] == str(home) and words[-1:] == [stage]
+            if ours and any("plumbline" in word for word in words[:2]):
+                return int(process.pid)
+        return None
+
+    return int(until(look, f"the stage {stage}"))
+
+
 def heard(lines: list[str], stage: str) -> int:
     """How often the log of a run tells of DVC starting a stage."""
     return sum(f"Running stage '{stage}'" in line for line in lines)
+
+
+def checkpoint_after(home: Path, stage: str, epochs: int) -> None:
+    """Return once a training in a clone has written its checkpoint some epochs after the first."""
+    written: set[int] = set()
+
+    def enough() -> bool:
+        for path in (home / ".plumbline/checkpoints").glob(f"{stage}-*/last.ckpt"):
+            try:
+                written.add(path.stat().st_mtime_ns)
+            except OSError:
+                continue
+        return len(written) >= epochs
+
+    until(enough, "a checkpoint", found=lambda: written, pause_s=0.02)
 
 
 def _kill(pid: int) -> None:
