@@ -63,6 +63,7 @@ def test_places_buildings_errors_and_gaps_are_kept(tmp_path):
         (LONG.replace("easting", "row"), "no place of the points"),
         (LONG.replace("9.9950", "9.99.50"), "line 3, column height_m: '9.99.50' found"),
         (LONG.replace("B,110.0,200.0,2020-01-10", "B,110.0,200.0,2020-13-10"), "line 4, column date: '2020-13-10'"),
+        (LONG.replace("2023-06-30", "now"), "line 3, column date: 'now' found, a day is needed"),
         (LONG.replace("B,110.0,200.0,2023", "B,110.0,205.0,2023"), "line 5, column easting: .* another place"),
         (LONG.replace("2023-06-30", "2020-01-10"), "line 3, column point: 'A' found, a second value of 2020-01-10"),
         (LONG.replace("2020-01-10", "01/02/2020").replace("2023-06-30", "03/04/2023"), "day or month first"),

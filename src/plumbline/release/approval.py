@@ -56,7 +56,10 @@ def approved_gate(path: Path, gate_path: Path, exported: Path) -> Any:
     """
     approval, gate = read_json(path), read_json(gate_path)
     hashes = {gate_path.name: sha256_file(gate_path), **_hashes(exported)}
-    approved = {gate_path.name: approval.get("gate"), **approval.get("files", {})}
+    try:
+        approved = {gate_path.name: approval["gate"], **approval["files"]}
+    except (KeyError, TypeError):
+        raise InputError(f"{path}: not readable as an approval. Run `plumbline approve` again.") from None
     changed = sorted(name for name in {*hashes, *approved} if hashes.get(name) != approved.get(name))
     if changed:
         raise GateRefused(f"{path}: not as approved: {', '.join(changed)}. Run `plumbline approve` again.")

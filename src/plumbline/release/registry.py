@@ -62,8 +62,8 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
+            champion = self._aliases().get(CHAMPION)  # first: it is among the versions then, whoever promotes meanwhile
             listed = self._client.search_model_versions(f"name='{self.name}'", max_results=MAX_VERSIONS)
-            champion = self._aliases().get(CHAMPION)
         return sorted((registered(item, champion) for item in listed), key=lambda item: -item.number)
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -156,6 +156,7 @@ class Registry:
             for item in versions:
                 if item.champion and item.number != number:
                     self._tag(item.number, REPLACED_TAG, str(max(places) + 1))
+                    self._tag(item.number, ROLLED_BACK_TAG, "")  # of a roll-back that was cut before the alias moved
             self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
             # Whoever makes it the champion has decided: an earlier rollback is history.
             self._tag(number, ROLLED_BACK_TAG, "")

@@ -89,7 +89,7 @@ def registered(item: ModelVersion, champion: int | None) -> Registered:
         champion=number == champion,
         source=f"{item.source}/{PACKAGE}",
         rolled_back=bool(item.tags.get(ROLLED_BACK_TAG)),
-        replaced=int(item.tags.get(REPLACED_TAG) or 0),
+        replaced=int(place) if (place := item.tags.get(REPLACED_TAG, "")).isdecimal() else 0,
         run=str(item.run_id),
         user=item.tags.get(USER_TAG, ""),
         commit=item.tags.get(COMMIT_TAG, ""),

@@ -194,6 +194,9 @@ def _record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, 
 
 def _check_place(folder: Path) -> None:
     """Refuse a folder that cannot be written or holds other files, before any work is done."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        kind = "link" if folder.is_symlink() else "file"
+        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
     strange = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
     if strange:
         raise InputError(

@@ -105,7 +105,7 @@ def slot_of_name(name: str) -> int:
 
 
 def place(slot: int) -> tuple[float, float]:
-    """Return easting and northing of a city's centre, m; every slot has its own."""
+    """Return easting and northing of a city's centre, m; cities of one slot (names may share it) share it."""
     ring, number = divmod(slot, len(PLACES))
     easting, northing = PLACES[number]
     return easting + ring * PLACES_APART_M, northing

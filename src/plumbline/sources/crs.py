@@ -69,9 +69,8 @@ def turn_of_axes(crs: CRS, longitude: float, latitude: float) -> float:
 
 
 Range = tuple[float, float]
-PLANE = (-1e8, 1e8)
-"""No projected coordinate is larger, in m or feet: half the Earth's circumference is 20 million m, and some CRSs have
-the number of their zone in front (EPSG:4647: 32 million m)."""
+PLANE = (-20_040_000.0, 20_040_000.0)
+"""Half the Earth's circumference, m: no projected coordinate is further from its CRS's middle."""
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
 """Degrees that may be found: longitudes are counted from -180 to 180, and by some from 0 to 360."""
 UTM_LATITUDES = (-80.0, 84.0)
@@ -138,6 +137,27 @@ def is_elsewhere(source: str, one: str, other: str) -> bool:
     places = np.array([way.transform(*middle) for way in ways])
     most = SAME_DEG if first.is_geographic and second.is_geographic else SAME_M
     return not float(np.abs(places[0] - places[1]).max()) <= most  # what cannot be shown there is elsewhere too
+
+
+def ranges(source: str, crs: str) -> tuple[Range, Range]:
+    """Return the possible eastings and northings of a projected CRS, in its unit: half the Earth about its middle.
+
+    Some have the number of their zone in front of the easting (EPSG:4647), so that the middle is at 32,500,000 m.
+
+    Raises:
+        InputError: `crs` is no CRS.
+    """
+    parsed = _parse(source, crs)
+    operation, unit_m = parsed.coordinate_operation, float(parsed.axis_info[0].unit_conversion_factor)
+    lengths = [] if operation is None else operation.params
+
+    def about(axis: str) -> Range:
+        names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
+        found = (float(one.value) * one.unit_conversion_factor for one in lengths if one.name.lower() in names)
+        middle_m = float(next(found, 0.0))
+        return (PLANE[0] + middle_m) / unit_m, (PLANE[1] + middle_m) / unit_m
+
+    return about("easting"), about("northing")
 
 
 def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:

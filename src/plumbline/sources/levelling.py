@@ -205,6 +205,7 @@ def _days(product: CsvFile, texts: list[str], column: str | None) -> NDArray[np.
         InputError: one is no day, or day and month cannot be told apart. `column`: theirs; None: names of columns.
     """
     bare = [TIME.sub("", text).strip() for text in texts]
+    bare = [text if any(map(str.isdigit, text)) else "" for text in bare]  # to pandas `now` and `today` are days
     read = {pattern: pd.to_datetime(bare, format=pattern, errors="coerce") for pattern in DAYS}
     best = max(read.values(), key=lambda days: days.notna().sum())
     if best.hasnans:

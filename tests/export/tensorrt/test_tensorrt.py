@@ -88,9 +88,9 @@ def engine(tiny, tmp_path):
 
 
 def test_an_engine_is_read_as_it_was_written(engine):
-    found = read_engine(engine)
-    assert (found.plan, found.about.key, found.about.columns) == (b"a plan", KEY, COLUMNS)
-    assert found.about.said.max_length == 128
+    about, plan = read_engine(engine)
+    assert (plan, about.key, about.columns) == (b"a plan", KEY, COLUMNS)
+    assert about.said.max_length == 128
 
 
 def test_a_damaged_engine_is_refused_by_name(engine):

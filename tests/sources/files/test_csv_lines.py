@@ -44,9 +44,26 @@ def test_a_table_reads_the_same_however_it_is_written(tmp_path, way):
 
 def test_a_cell_behind_the_header_that_has_a_value_is_refused_by_its_line(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text(_behind_rows(text(rows())).rstrip("\n") + "7\n")
-    with pytest.raises(InputError, match=r"line 7, column \(column 12\): '7' found, no value, .* is needed"):
-        read_points(path, {"*": described()})
+    for cell in ("7", "NA"):
+        path.write_text(_behind_rows(text(rows())).rstrip("\n") + f"{cell}\n")
+        with pytest.raises(InputError, match=rf"line 7, column \(column 12\): '{cell}' found, no value, .* is needed"):
+            read_points(path, {"*": described()})
+
+
+@pytest.mark.parametrize("end", [",", ", ", ',""'])
+@pytest.mark.parametrize("name", ["PLACE", '"PLACE, SIDE"'])
+def test_separators_within_quotes_are_no_cells_and_blanks_behind_the_header_nothing(tmp_path, name, end):
+    header, *lines = text(rows()).splitlines()
+    plain, path = tmp_path / "a.csv", tmp_path / "other" / "a.csv"
+    path.parent.mkdir()
+    plain.write_text(text(rows()))
+    for empty in ("", ",LAST"):  # a last column that is empty, or none
+        more = end if empty else ""
+        table = [f"{name},{header}{empty}", *(f'"roof, north",{line}{more}{end}' for line in lines)]
+        path.write_text("\n".join(table) + "\n")
+        assert_track(read_points(path, {"*": described()}), read_points(plain, {"*": described()}))
+    path.write_text("\n".join([f"{name},{header},LAST", *(f'"roof, north",{line},' for line in lines)]) + "\n")
+    assert_track(read_points(path, {"*": described()}), read_points(plain, {"*": described()}))
 
 
 def test_texts_and_numbers_that_are_stated_stand_for_no_value(tmp_path):

@@ -42,7 +42,11 @@ def test_columns_are_found_by_name_in_any_dialect_of_comma_separated(tmp_path, c
 
 @pytest.mark.parametrize(
     "content",
-    ["name,x,x\na,1,2\n", "\nname,x\na,1\n", b"\x1f\x8b\x08\x00\n", b"name,\xff\xfe\n", b"name,x\x00\n", "x\ra\r"],
+    [
+        *("name,x,x\na,1,2\n", "\nname,x\na,1\n", b"\x1f\x8b\x08\x00\n", b"name,\xff\xfe\n", b"name,x\x00\n", "x\ra\r"),
+        *("name,x," + "y" * 2**21, "name,x," + " " * 2**21 + ",y\na,1,,2\n", "name,x," + "y" * 2**18 + "\na,1,2\n"),
+    ],
+    ids=range(9),
 )
 def test_headers_that_are_none_are_refused(tmp_path, content):
     with pytest.raises(InputError, match=r"\.csv"):

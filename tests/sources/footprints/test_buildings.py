@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from typing import Any
 
 import geopandas
@@ -376,6 +377,14 @@ def test_a_gzip_that_is_not_whole_or_not_safe_is_refused(tmp_path, key):
     (tmp_path / "o p.geojson.gz").write_bytes(pack(plain))
     with pytest.raises(InputError, match=rf"o p\.geojson\.gz: {message}"):
         read_buildings(tmp_path / "o p.geojson.gz", CRS)
+
+
+@pytest.mark.parametrize("name", ["f.geojson.gz", "f.csv.gz"])
+def test_a_gzip_of_padded_texts_is_read(tmp_path, name):
+    """More than 200 times its packed size."""
+    note = random.Random(0).randbytes(4000).hex() + " " * 1_600_000
+    path = save(squares().assign(note=note) if "csv" in name else in_degrees().assign(note=note), tmp_path / name)
+    assert_same_ground(read_buildings(path, CRS, stated={"*.csv.gz": Footprints(crs=CRS)}))
 
 
 @pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.geojsonl", "f.json.gz"])

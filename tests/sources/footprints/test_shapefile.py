@@ -1,5 +1,6 @@
 """Shapefiles of footprints that are not whole: GDAL reads them without a word."""
 
+import pandas as pd
 import pytest
 from hypothesis import given as whatever
 from hypothesis import strategies as st
@@ -112,6 +113,16 @@ def test_texts_are_utf_8_by_their_bytes_or_windows_1252_with_a_warning(given, ca
     assert read["building_id"].tolist() == names
     warning = "does not state their encoding: 'Café – 1' is read as Windows-1252"
     assert (warning in caplog.text) == (encoding == "cp1252")
+
+
+def test_large_numbers_beside_empty_cells_stay_exact_in_a_column_that_utf_8_names(given):
+    def number(folder):
+        numbers = pd.array([2**53 + 1, None, 2**53 + 3], "Int64")
+        squares().assign(größe=numbers).to_file(folder / "f.shp", encoding="UTF-8")
+        (folder / "f.cpg").unlink()
+
+    read = read_buildings(given(number), CRS, id_column="größe")
+    assert read["building_id"].tolist() == ["9007199254740993", "B0000002", "9007199254740995"]
 
 
 def test_bytes_that_windows_1252_lacks_cost_no_building(given, caplog):

@@ -1,9 +1,11 @@
 """Footprints as tables write them: outlines as text or bytes in a column."""
 
 import gzip
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyproj
 import pytest
 import shapely
 from hypothesis import given
@@ -88,6 +90,19 @@ def test_a_parquet_of_wkb_without_metadata_is_read_where_its_crs_is_stated(tmp_p
         read_buildings(path, CRS)
     pq.write_table(pa.table({name: shapes}), path)
     assert read_buildings(path, CRS, stated=DEGREES)["building_id"].tolist() == ["B0000001", "B0000002", "B0000003"]
+
+
+@pytest.mark.parametrize("crs", ["EPSG:4326", pyproj.CRS("EPSG:4326").to_json_dict()], ids=["name", "PROJJSON"])
+def test_a_crs_of_geoarrow_counts_and_another_that_is_stated_does_not(tmp_path, caplog, crs):
+    frame, path = in_degrees(), tmp_path / "f.parquet"
+    about = {"ARROW:extension:name": "geoarrow.wkb", "ARROW:extension:metadata": json.dumps({"crs": crs})}
+    schema = pa.schema([pa.field("building_id", pa.string()), pa.field("geom", pa.binary(), metadata=about)])
+    columns = {"building_id": frame["building_id"].to_list(), "geom": shapely.to_wkb(frame.geometry).to_list()}
+    pq.write_table(pa.table(columns, schema=schema), path)
+    assert_same_ground(read_buildings(path, CRS))
+    assert not caplog.text
+    assert_same_ground(read_buildings(path, CRS, stated={"*": Footprints(crs="EPSG:25832")}))
+    assert "crs EPSG:25832 of ingest.footprints does not count, the file states WGS 84" in caplog.text
 
 
 def test_of_a_parquet_with_centres_too_the_polygons_are_read(tmp_path):

@@ -155,6 +155,18 @@ def test_points_in_feet_and_in_web_mercator_come_in_metres_of_utm(tmp_path, code
     np.testing.assert_allclose(track.northing, 3_290_000, atol=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("code", "x", "y"),
+    [("EPSG:25832", 32_690_000, 5_340_000), ("EPSG:4647", 690_000, 5_340_000), ("EPSG:3857", 30_000_000, 6_000_000)],
+)
+def test_a_place_beyond_half_the_earth_from_the_middle_of_its_crs_is_refused(tmp_path, code, x, y):
+    columns = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs=code)
+    cells = [row | {"Lon": f"{x}", "Lat": f"{y}"} for row in rows()]
+    with pytest.raises(InputError, match=rf"c\.txt, line 2, column Lon: {x} found, a number from"):
+        read_points(write(tmp_path, text(cells)), {"*": about})
+
+
 def test_a_stated_code_in_a_column_of_angles_leaves_its_points_out(tmp_path, caplog):
     cells = [row | {"INC": "-77" if number in (1, 4) else "38"} for number, row in enumerate(rows())]
     columns, units = COLUMNS | {"incidence": "INC"}, {"displacement": "cm", "angle": "deg"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from safetensors.numpy import load_file, save_file
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_csv, write_json
-from plumbline.export.onnx import finish, quiet
 from plumbline.fields.model.adapter_files import ADAPTERS
 from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, SPEC, WEIGHTS, FieldDenoiser, load_denoiser
 from plumbline.fields.model.scores import Settings, restore_scenes
@@ -54,7 +54,10 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
     batch = torch.export.Dim("batch", min=1, max=4096)
     rows, columns = (torch.export.Dim(name, min=2, max=128) * multiple for name in ("rows", "columns"))
     sizes = {0: batch, 2: rows, 3: columns}
-    with quiet(), torch.inference_mode():
+    # Not by `export.onnx`: a stage of fields depends on no code of the diagnosis, so that an edit there repeats none.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
             model,
             example,
@@ -65,8 +68,15 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
             dynamic_shapes=(sizes, {0: batch}, sizes),
             verbose=False,
         )
-    onnx.save(program.model_proto, path)
-    finish(path, {"name": "plumbline-restoration", "spec": json.dumps(model.spec.model_dump(mode="json"))})
+    written = program.model_proto
+    graph = written.graph
+    # The exporter's notes hold paths of this machine, and the members of sets in any order.
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        del part.metadata_props[:]
+    about = json.dumps(model.spec.model_dump(mode="json"))
+    helper.set_model_props(written, {"name": "plumbline-restoration", "spec": about})
+    written.ir_version = helper.find_min_ir_version_for(written.opset_import)  # older runtimes refuse a higher one
+    onnx.save(written, path)
 
 
 def halve_weights(source: Path, out: Path) -> None:

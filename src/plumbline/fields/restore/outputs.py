@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -174,6 +176,15 @@ MOST_PIXELS = 1500
 """Of a side; larger fields are thinned."""
 
 
+def _figure_class() -> Any:
+    """Load matplotlib; its list of fonts goes into a temporary folder, not into the user's home."""
+    with TemporaryDirectory() as folder:
+        os.environ.setdefault("MPLCONFIGDIR", folder)
+        from matplotlib import font_manager  # noqa: F401 makes the list
+        from matplotlib.figure import Figure
+    return Figure
+
+
 def draw(field: Field, blend: Blend, out: Path) -> None:
     """Draw the field into a new PNG file.
 
@@ -181,8 +192,8 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         InputError: matplotlib is not installed.
     """
     need("picture", "--picture")
+    figure = _figure_class()(figsize=(15, 5), layout="constrained")
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
 
     grid, both = field.grid, field.found.directions > 1
     found = field.found.take(grid.near(field.found.east_north, 0))
@@ -192,7 +203,6 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
     extent = (grid.left, grid.left + grid.columns * grid.cell_m, grid.top - grid.rows * grid.cell_m, grid.top)
     shown = values[0][np.isfinite(values[0])]
     most = float(np.percentile(np.abs(shown), 99)) if len(shown) else 1.0
-    figure = Figure(figsize=(15, 5), layout="constrained")
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
     scale = {"cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING), "vmin": -most, "vmax": most}
     across = found.los[:, 2] if both else np.ones(len(found))

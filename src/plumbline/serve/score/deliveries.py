@@ -75,11 +75,10 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
             f"score.source: no folder {params.source} found. Make it, with a folder a place in it and a folder a "
             "delivery in that, or name another in params.yaml."
         )
-    before = read_record(notes) or {}
+    before = {key: note for key, note in (read_record(notes) or {}).items() if _is_note(note)}
     seen: dict[str, Any] = {}
     complete = []
-    # Names with `_` in front are the records of results.
-    for folder in sorted(path for path in params.source.glob("[!._]*/[!._]*") if path.is_dir()):
+    for folder in (folder for place in _folders(params.source) for folder in _folders(place)):
         key = f"{folder.parent.name}/{folder.name}"
         try:
             state = state_of(folder)
@@ -97,6 +96,16 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
         complete.append(Delivery(folder.parent.name, folder.name, folder, note["files"], tuple(map(tuple, state))))
     write_json(notes, seen)
     return complete
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder; names with `_` in front are the records of results."""
+    # `glob` would pass over what may not be read without a word.
+    return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")) and path.is_dir())
+
+
+def _is_note(note: Any) -> bool:
+    return isinstance(note, dict) and note.keys() >= {"state", "since", "files"}
 
 
 def state_of(folder: Path) -> State:

@@ -219,10 +219,10 @@ def _reported(out: Path, place: str) -> dict[str, list[str]]:
 
 def _of_aside(out: Path) -> Iterator[Message]:
     for path in sorted((out / ASIDE).glob("*/*.json")):
-        record = read_record(path)
-        if record is None:
+        keys = ("place", "delivery", "reason")
+        if (record := read_record(path, *keys)) is None:
             continue  # one that is damaged holds up no news
-        place, delivery, reason = (record[key] for key in ("place", "delivery", "reason"))
+        place, delivery, reason = (record[key] for key in keys)
         key = path.relative_to(out).with_suffix("").as_posix()
         body = (
             f"{place}: delivery {delivery} cannot be judged and was set aside:\n\n{reason}\n\n"

@@ -143,12 +143,13 @@ def read_drifts(out: Path) -> dict[str, dict[str, Any]]:
     return drifts
 
 
-def read_record(path: Path) -> Any:
-    """Read a record that a killed run may have left incomplete, or not have written; None in both cases."""
+def read_record(path: Path, *keys: str) -> Any:
+    """Read a record that a killed run may have left incomplete, or not have written; None then, or without `keys`."""
     try:
-        return read_json(path)
+        record = read_json(path)
     except InputError:
         return None
+    return record if isinstance(record, dict) and record.keys() >= set(keys) else None
 
 
 def listed(folder: Path) -> dict[str, dict[str, Any]]:

@@ -80,7 +80,7 @@ def set_aside(delivery: Delivery, error: InputError, params: Params) -> None:
 
 def is_aside(delivery: Delivery, params: Params) -> bool:
     """Return whether these files were tried with this code and these settings, and could not be judged."""
-    record = read_record(_path(delivery, params))
+    record = read_record(_path(delivery, params), "tried_with")
     return record is not None and bool(record["tried_with"] == _settings(delivery, params))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import IO
 
@@ -151,9 +152,19 @@ def _is_header_of(comment: bytes, row: bytes) -> bool:
 
 def _behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
     """Count the empty cells behind those of the header in each row; 0 if rows differ."""
-    counts = {row.count(separator) - header.count(separator) for row in rows}
-    count = max(counts.pop(), 0) if len(counts) == 1 else 0
-    return count if all(row.rstrip(b"\r\n").endswith(count * separator) for row in rows) else 0
+    cells = [_cells(row, separator) for row in rows]
+    more = {len(row) for row in cells}
+    if len(more) != 1:
+        return 0
+    count = more.pop() - len(_cells(header, separator))
+    return count if count > 0 and not any(cell.strip() for row in cells for cell in row[-count:]) else 0
+
+
+def _cells(line: bytes, separator: bytes) -> list[str]:
+    text = line.decode("latin-1").strip("\r\n")  # any bytes: cells are only counted
+    with suppress(csv.Error):
+        return next(csv.reader([text], delimiter=separator.decode()), [])
+    return []
 
 
 def _decimal(rows: list[bytes], separator: bytes) -> bytes:

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from plumbline.core.errors import InputError
@@ -83,11 +84,7 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
         return InputError(
             f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
         )
-    column, wanted = int(match["column"]), "a number"
-    if "UTF8" in reason:
-        wanted = "text in UTF-8"
-    elif column >= len(header) - product.behind:
-        wanted = "no value, as the header does not name it,"
+    column, wanted = int(match["column"]), "text in UTF-8" if "UTF8" in reason else "a number"
     return InputError(f"{place}, column {header[column]}: {_unfit(product, cells[column], wanted)}")
 
 
@@ -134,8 +131,13 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
             f"{product}: not a csv (its first line holds control characters). If its lines end as those of old "
             "Macintoshes, save it with other line ends."
         )
-    names = next(csv.reader([text.lstrip("# ")], delimiter=product.separator.decode())) + [""] * product.behind
-    return checked_names(product, names)
+    if len(line) == MAX_HEADER_BYTES:
+        raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
+    try:
+        names = next(csv.reader([text.lstrip("# ")], delimiter=product.separator.decode()))
+    except csv.Error as error:
+        raise InputError(f"{product}: not a csv (its first line: {error}).") from None
+    return checked_names(product, names + [""] * product.behind)
 
 
 def checked_names(product: CsvFile, names: Sequence[str]) -> list[str]:
@@ -183,7 +185,7 @@ def stream_columns(
         yield from product.columns(header, types)
         return
     first = 0
-    behind = dict.fromkeys(header[len(header) - product.behind :], pa.null())
+    behind = dict.fromkeys(header[len(header) - product.behind :], pa.string())
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
         parsed = None
         for block in chain(blocks(product, stream), [b""]):
@@ -193,10 +195,20 @@ def stream_columns(
                     table = parsed.result()
                 except pa.ArrowException as error:
                     raise _find_fault(product, header, str(error), first) from None
+                _check_behind(product, table, list(behind), first)
                 if table.num_rows:
                     yield first, table.select(list(types))
                 first += table.num_rows
             parsed = coming
+
+
+def _check_behind(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> None:
+    """Refuse text in the cells behind those that the header names, of rows from data row `first` on."""
+    for name in behind:
+        row = pc.index(pc.not_equal(pc.utf8_trim_whitespace(table[name]), ""), True).as_py()
+        if row >= 0:
+            wanted = "no value, as the header does not name it, is needed"
+            fail_at(product, first + row, name, repr(table[name][row].as_py()[:60]), wanted)
 
 
 def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -29,6 +29,8 @@ GZIP_START = b"\x1f\x8b"
 HEAD_BYTES = 2**17
 """Kept of a file's beginning: the header and the first rows of a table with thousands of epochs."""
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+HDF5_PLACES = (0, *(2**power for power in range(9, 17)))
+"""Where the signature may stand (HDF5 format, III.A), as far as `HEAD_BYTES` goes."""
 T = TypeVar("T")
 
 
@@ -60,8 +62,9 @@ class OpenedFile:
 
     @property
     def is_hdf5(self) -> bool:
-        """Whether the content is HDF5; raises as `start`."""
-        return self.start.startswith(HDF5_SIGNATURE)
+        """Whether the content is HDF5, perhaps behind a block of the user's; raises as `start`."""
+        found = any(self.start.startswith(HDF5_SIGNATURE, place) for place in HDF5_PLACES)
+        return found and not is_tar(self.start)
 
     @property
     def is_whole(self) -> bool:

@@ -92,6 +92,8 @@ class CsvFile:
     """Cells behind those of the header, in every row; they have to be empty."""
     missing: tuple[str, ...] = ()
     """Texts that are stated to stand for no value."""
+    max_ratio: int = MAX_RATIO
+    """Largest size : packed size of a gzip."""
 
     @property
     def is_cuttable(self) -> bool:
@@ -123,7 +125,7 @@ class CsvFile:
                 if self.member is None:
                     stream: IO[bytes] = opened.enter_context(self.path.open("rb", buffering=BUFFER_BYTES))
                     if self.gzipped:
-                        most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_RATIO * self.path.stat().st_size)
+                        most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + self.max_ratio * self.path.stat().st_size)
                         packed: Any = gzip.GzipFile(fileobj=stream)
                         stream = io.BufferedReader(Unpacked(packed, str(self), "gzip file", most), BUFFER_BYTES)
                 else:

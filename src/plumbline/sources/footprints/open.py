@@ -331,17 +331,17 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, b
         bbox=bounds,
         **options,
     )
-    if source.language is not None:
-        decoded = decode_texts(path, frame, source.language)
-        if decoded is None:
-            return _read_layer(path, source._replace(language=None), layer, with_ids, bounds)
-        frame = decoded
     mend_integers(
         frame,
         lambda names: pyogrio.read_arrow(
             source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds, encoding=encoding
         )[1],
     )
+    if source.language is not None:  # last: until here columns have the names by which GDAL knows them
+        decoded = decode_texts(path, frame, source.language)
+        if decoded is None:
+            return _read_layer(path, source._replace(language=None), layer, with_ids, bounds)
+        frame = decoded
     if is_osm:
         return name_openstreetmap(frame)
     ids = frame.index.to_numpy()

@@ -19,7 +19,7 @@ from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.foreign import OF_TILES, UNPACK, check_finished, describe_archive, kind_of, what_else
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
-from plumbline.sources.files.streams import CsvFile
+from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
 from plumbline.sources.footprints.selection import NAMED, are_parts, first_of
 from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
 
@@ -281,7 +281,7 @@ def find_source(path: Path, member: str | None = None) -> Source:
             check_complete(path, member, zip_members(path))
         name, content = gdal_name(path, member), CsvFile(path, member)
     elif start.startswith(GZIP_START):
-        name, content = f"/vsigzip/{path.resolve()}", CsvFile(path, gzipped=True)
+        name, content = f"/vsigzip/{path.resolve()}", CsvFile(path, gzipped=True, max_ratio=MAX_VECTOR_RATIO)
     else:
         check_zip(path, start)
         if start.startswith(SQLITE_START):

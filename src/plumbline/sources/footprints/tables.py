@@ -36,6 +36,8 @@ SEPARATORS = (",", ";", "\t", "|")
 FEATHER_SUFFIXES = (".feather", ".arrow")
 GEO = b"geo"
 """Key of GeoParquet's metadata."""
+EXTENSION_ABOUT = b"ARROW:extension:metadata"
+"""Key of GeoArrow's metadata of a column."""
 GOOGLE = {"latitude", "longitude", "area_in_meters", "confidence", "full_plus_code"}
 """Columns of Google Open Buildings, whose documentation says WGS 84 (EPSG:4326)."""
 GOOGLE_CRS = "EPSG:4326"
@@ -151,6 +153,18 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+def _crs_of_field(field: pa.Field) -> str | None:
+    """Return the CRS in a column's GeoArrow metadata, as text for PROJ; None without one."""
+    about = (field.metadata or {}).get(EXTENSION_ABOUT)
+    if about is None and isinstance(field.type, pa.ExtensionType):
+        about = field.type.__arrow_ext_serialize__()
+    try:
+        crs = json.loads(about or b"{}").get("crs")
+    except (ValueError, AttributeError):
+        return None
+    return crs if crs is None or isinstance(crs, str) else json.dumps(crs)
+
+
 def _collect(
     source: str, batches: Iterable[pa.RecordBatch], crs: str | None, area: Area | None
 ) -> geopandas.GeoDataFrame:
@@ -162,6 +176,7 @@ def _collect(
             continue
         if column is None:
             column, parse = _geometry_column(source, batch)
+            crs_of_rows = crs = _crs_of_field(batch.schema.field(column)) or crs
         geometry = parse(_storage(batch[column]))
         crs_of_rows = _agree(source, column, geometry, crs_of_rows, crs_of_rows is crs)
         bounds = area.bounds_in(pyproj.CRS(crs_of_rows)) if area is not None and crs_of_rows else None

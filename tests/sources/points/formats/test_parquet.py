@@ -48,6 +48,14 @@ def test_a_product_in_several_groups_and_with_identifiers_as_a_dictionary_reads_
     assert_same(read_points(parquet), read_points(csv))
 
 
+def test_spaces_around_the_names_of_columns_are_passed_over(tmp_path):
+    csv, parquet = pair(tmp_path, NEWER)
+    table = pq.read_table(parquet)
+    spaced = {"rmse_ts": " rmse_ts", "height_ortho": "height_ortho "}
+    pq.write_table(table.rename_columns([spaced.get(name, name) for name in table.column_names]), parquet)
+    assert_same(read_points(parquet), read_points(csv))
+
+
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [

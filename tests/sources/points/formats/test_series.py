@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tarfile
 
 import h5py
 import numpy as np
@@ -11,7 +12,7 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.formats.hdf5 import PROBE
-from plumbline.sources.points.formats.mintpy_geometry import VECTOR
+from plumbline.sources.points.formats.mintpy_geometry import VECTOR, Geometry
 from plumbline.sources.points.read import is_product, read_points
 from plumbline.sources.points.source import OUT_OF_ORDER
 from tests.sources.make import unless_refused
@@ -48,11 +49,38 @@ def test_a_geocoded_stack_comes_back_in_mm_at_the_middles_of_its_pixels(tmp_path
     assert product_parts(path) == [(0, None)]
 
 
+@pytest.mark.parametrize("size", [512, 1024, 65536])
+def test_a_stack_behind_a_block_of_the_user_s_is_read(tmp_path, size):
+    path = Stack().write(tmp_path / "timeseries.h5")
+    with h5py.File(path) as plain, h5py.File(tmp_path / "block.h5", "w", userblock_size=size) as behind:
+        for name in plain:
+            plain.copy(name, behind)
+        behind.attrs.update(plain.attrs)
+    (tmp_path / "block.h5").replace(path)
+    assert_is_stack(read_points(path))
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(path, "timeseries.h5")
+    with pytest.raises(InputError, match="a tar archive"):
+        read_points(tmp_path / "a.tar")
+
+
 @pytest.mark.parametrize("folder", ["", "inputs/", "../inputs/", "../"])
 def test_a_stack_in_radar_coordinates_takes_places_from_its_geometry(tmp_path, folder):
     stack = Stack().to_radar()
     track = read_points(stack.write(tmp_path / "geo" / "timeseries_ERA5_demErr.h5", f"{folder}geometryRadar.h5"))
     assert_is_stack(track, name="timeseries_ERA5_demErr")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_extent_of_a_stack_in_radar_coordinates_is_found_by_blocks_of_rows(tmp_path, monkeypatch, rows):
+    windows, read = [], Geometry.read
+    monkeypatch.setattr("plumbline.sources.points.formats.mintpy_geometry.BLOCK_ROWS", rows)
+    monkeypatch.setattr(Geometry, "read", lambda self, window: windows.append(window) or read(self, window))
+    stack = Stack().to_radar()
+    stack.geometry["latitude"][0] = np.nan  # a block without places
+    stack.geometry["longitude"][:2], stack.geometry["longitude"][2:] = 179.999, -179.9999
+    assert open_points(stack.write(tmp_path / "t.h5", "geometryRadar.h5")).crs == "EPSG:32660"
+    assert [window[0].stop for window in windows[: -(-SHAPE[0] // rows)]] == [*range(rows, SHAPE[0], rows), SHAPE[0]]
 
 
 def test_a_stack_in_radar_coordinates_over_the_date_line_lies_in_a_zone_of_there(tmp_path):

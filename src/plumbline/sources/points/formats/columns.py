@@ -9,7 +9,7 @@ import numpy as np
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, is_globe
+from plumbline.sources.crs import GLOBE, is_globe, ranges
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import CUT, check_pattern, find_epochs, like_days
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
@@ -50,10 +50,13 @@ def described_layout(product: CsvFile, header: list[str], about: params.Product)
         check_stated_crs(product, crs_of_file)
     names = [name for name in header if name not in known]
     days = find_epochs(str(product), names, [check_pattern(str(product), epochs)])
+    x_range, y_range = ranges(str(product), crs_of_file)  # of no use in degrees
     layout = TableLayout(
         days=days,
         x=has["longitude" if globe else "easting"],
         y=has["latitude" if globe else "northing"],
+        x_range=x_range,
+        y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, units.displacement),
         los=_line_of_sight(about),

@@ -30,15 +30,21 @@ class ParquetTable(ColumnFile):
     def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
         """Yield blocks of the columns named in `types`, each with the index of its first row.
 
+        Args:
+            header: as `checked_names` makes it of the file's names. types: the columns to read.
+
         Raises:
             InputError: the file is damaged, or a column is of another type.
         """
         first = 0
         try:
-            for batch in _open(self.path).iter_batches(batch_size=ROWS, columns=list(types)):
+            file = _open(self.path)
+            own = dict(zip(header, file.schema_arrow.names, strict=True))  # in the header without spaces around them
+            wanted = [own[name] for name in types]
+            for batch in file.iter_batches(batch_size=ROWS, columns=wanted):
                 batch.validate(full=True)  # a changed byte may be no text in UTF-8
                 if batch.num_rows:
-                    yield first, _cast(self.path, first, batch, types)
+                    yield first, _cast(self.path, first, batch.select(wanted).rename_columns(list(types)), types)
                     first += batch.num_rows
         except FAULTS as error:
             raise InputError(f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.") from None

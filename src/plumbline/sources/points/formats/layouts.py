@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE
+from plumbline.sources.crs import GLOBE, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, MIN_EPOCHS, find_days, find_epochs
@@ -177,10 +177,13 @@ def published_layout(
     crs_of_file = about.crs or own_crs or GLOBE
     if isinstance(product, PointLayer) and x in product.places:
         check_stated_crs(product, crs_of_file)
+    x_range, y_range = ranges(str(product), crs_of_file)  # of no use in degrees
     table = TableLayout(
         days=find_epochs(str(product), header, layout.days, layout.other_series),
         x=x,
         y=y,
+        x_range=x_range,
+        y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, layout.unit or "mm"),
         los=_line_of_sight(layout, product, header, about),

@@ -23,6 +23,8 @@ INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoher
 VECTOR = ("los_east", "los_north", "los_up")
 """Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may be missing."""
 Window = tuple[slice, slice]
+BLOCK_ROWS = 256
+"""Rows of pixels looked at together for their extent."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,19 @@ class Geometry:
             corners = [self.grid.places(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
             (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
             return west, south, east, north
-        pixels = self.read((slice(0, self.shape[0]), slice(0, self.shape[1])))
-        x, y = pixels["x"][pixels["is_known"]], pixels["y"][pixels["is_known"]]
-        if not len(y):
+        boxes = []
+        about: float | None = None
+        for start in range(0, self.shape[0], BLOCK_ROWS):
+            pixels = self.read((slice(start, min(start + BLOCK_ROWS, self.shape[0])), slice(0, self.shape[1])))
+            x, y = pixels["x"][pixels["is_known"]], pixels["y"][pixels["is_known"]]
+            if len(x):
+                about = float(x[0]) if about is None else about
+                x = unrolled(x, about)
+                boxes.append((x.min(), y.min(), -x.max(), -y.max()))
+        if not boxes:
             return None
-        x = unrolled(x, float(x[0]))
-        return float(x.min()), float(y.min()), float(x.max()), float(y.max())
+        west, south, east, north = np.min(boxes, axis=0)
+        return float(west), float(south), float(-east), float(-north)
 
     def read(self, window: Window) -> Arrays:
         """Return `row`, `column`, `x`, `y`, `height`, `los` and perhaps `coherence` of the pixels of a window.
