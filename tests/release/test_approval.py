@@ -78,6 +78,10 @@ def test_another_verdict_than_was_approved_is_refused(tiny, project):
     write_json(approval, read_json(approval) | {"gate": sha256_file(path)})
     with pytest.raises(GateRefused, match="not released"):
         approved_gate(approval, path, exported)
+    for content in ([], "x", {"gate": "x", "files": None}):
+        write_json(approval, content)
+        with pytest.raises(InputError, match="not readable as an approval"):
+            approved_gate(approval, path, exported)
 
 
 @pytest.mark.parametrize("more", [True, False])

@@ -151,6 +151,22 @@ def test_rollback_walks_back_through_the_champions(registry: Registry, make_pack
     assert rollback().champion.version == one.version
 
 
+def test_a_rollback_that_was_cut_spoils_no_later_one(
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, two = (promote(make_package(words), agree).champion for words in ("one", "two"))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(registry.server.client), "set_registered_model_alias", _interrupt)
+        with pytest.raises(KeyboardInterrupt):  # after its tags
+            rollback()
+    promote(make_package("three"), agree)
+    assert rollback().champion.version == two.version
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry, make_package: MakePackage) -> None:
     one, two, three, four = (promote(make_package(words), agree).champion for words in ("one", "two", "three", "four"))
     done = rollback(to=two.version)

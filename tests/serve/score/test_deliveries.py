@@ -15,6 +15,7 @@ from plumbline.params import Score, parse_params
 from plumbline.serve.score import deliveries
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.messages import unsent_aside
+from plumbline.serve.score.results import ASIDE
 from plumbline.serve.score.run import is_aside, set_aside
 from plumbline.serve.score.tiles import plan_reading
 from tests.tiny import PARAMS
@@ -103,9 +104,10 @@ def test_files_are_hashed_once_until_they_change(source: Source, monkeypatch: py
     first = source.look(0)
     assert source.look(0) == first
     assert hashed == ["a.csv"]
-    source.notes.write_text("{")  # cut: everything is read again, and nothing is lost
-    assert source.look(0)[0].id == first[0].id
-    assert hashed == ["a.csv"] * 2
+    for content in ("{", "[]", '{"town/one": 3}'):  # damaged: everything is read again, and nothing is lost
+        source.notes.write_text(content)
+        assert source.look(0)[0].id == first[0].id
+    assert hashed == ["a.csv"] * 4
 
 
 FAULTS = {
@@ -149,8 +151,23 @@ def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Sourc
         plan_reading(found["bad"], {}, params.ingest)
     set_aside(found["bad"], refused.value, params)
     assert (is_aside(found["bad"], params), is_aside(found["good"], params)) == (True, False)
+    (params.score.out / ASIDE / "town" / "other.json").write_text("{}")  # holds up no news
     (message,) = unsent_aside(params.score.out)
     assert "not UTF-8" in message.body
+
+
+def test_a_place_that_may_not_be_listed_is_an_error(source: Source, monkeypatch: pytest.MonkeyPatch):
+    source.write("closed/one/a.csv")
+    real = Path.iterdir
+
+    def refused(path: Path) -> Any:  # root may read everything
+        if path.name == "closed":
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(PermissionError, match="closed"):
+        source.look(0)
 
 
 def test_a_source_that_is_not_there_is_named(source: Source):
