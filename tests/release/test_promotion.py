@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -117,26 +117,28 @@ def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, m
 
 
 def test_the_second_of_two_promotions_is_compared_with_the_first_champion(
-    registry: Registry, make_package: MakePackage
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promote(make_package("one"), never)
     two, three = make_package("two"), make_package("three")
     seen: list[str] = []
-    is_comparing, is_other_begun = threading.Event(), threading.Event()
+    is_comparing, is_other_at_lock = threading.Event(), threading.Event()
+    lock = fcntl.flock
 
-    def wait(candidate: Path, champion: Path) -> None:
+    def lock_and_show(place: int, operation: int) -> None:
+        if is_comparing.is_set():  # the first holds the lock: this is the other, which now waits for it
+            is_other_at_lock.set()
+        lock(place, operation)
+
+    def compare(candidate: Path, champion: Path) -> None:
         is_comparing.set()
-        is_other_begun.wait()
-        time.sleep(0.5)  # for the other to come to the lock, which nothing tells
+        is_other_at_lock.wait()
 
-    def promote_other() -> None:
-        is_other_begun.set()
-        promote(three, lambda _, champion: seen.append(read_words(champion)))
-
-    first = threading.Thread(target=promote, args=(two, wait))
+    monkeypatch.setattr(fcntl, "flock", lock_and_show)
+    first = threading.Thread(target=promote, args=(two, compare))
     first.start()
     is_comparing.wait()
-    promote_other()
+    promote(three, lambda _, champion: seen.append(read_words(champion)))
     first.join()
     assert seen == ["two"]
 
