@@ -118,7 +118,7 @@ def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD
 
 
 def _equal_portions(parts: Iterable[Sequences], buildings: int) -> Iterator[Sequences]:
-    """Yield portions of so many buildings, and what is left; at least one portion, without buildings perhaps."""
+    """Yield portions of `buildings` each, then the remainder; at least one portion, which may be empty."""
     waiting: list[Sequences] = []
     is_first = True
     for part in parts:

@@ -122,7 +122,7 @@ def area(
 
 
 def rule_renderer(entries: Sequence[Entry]) -> ET.Element:
-    """Draw each feature with the symbols of all entries whose conditions it meets."""
+    """Draw each feature with the symbol of every entry with conditions that it meets."""
     lines = [
         node("rule", {"key": _key(n), "symbol": str(n), "label": one.label, "filter": expression(one.conditions)})
         for n, one in enumerate(entries)

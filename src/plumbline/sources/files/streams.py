@@ -148,7 +148,7 @@ class CsvFile:
 
 @dataclass(frozen=True)
 class ColumnFile(CsvFile, ABC):
-    """A table that is no text, and whose columns are read like those of a csv."""
+    """A binary table with columns that are read like those of a csv."""
 
     @property
     def is_cuttable(self) -> bool:

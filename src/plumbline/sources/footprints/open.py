@@ -278,7 +278,7 @@ def _chosen_layers(path: Path, source: Source, wanted: str | None) -> list[str |
 
 
 def _format_of_default_crs(path: Path, source: Source, frame: geopandas.GeoDataFrame) -> str | None:
-    """Return the format by whose rule the frame has its CRS; None if the file states it, or has none."""
+    """Return the format that gives the frame a CRS by default; None if the file states the CRS, or has none."""
     if source.ends is None:
         is_columnar = _is_columnar(path) and path.suffix.lower() not in FEATHER_SUFFIXES
         return "GeoParquet" if is_columnar and not states_crs(path) else None

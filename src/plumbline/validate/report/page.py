@@ -59,7 +59,7 @@ def _format_bounds(bounds: tuple[float, float] | None) -> str:
 
 
 def _slice_rows(content: Mapping[str, Any], metric: str) -> list[list[Any]]:
-    """Return a row a slice that has such a figure: its name, its number of buildings, and the figures."""
+    """Return a row for each slice that has the metric: name, number of buildings, and a figure for each contender."""
     rows = []
     for part, by_name in content["slices"].items():
         count = max((figures.get("buildings", 0) for figures in by_name.values()), default=0)
