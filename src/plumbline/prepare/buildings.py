@@ -179,7 +179,7 @@ def _prepare_block(
     years: float,
     city: str,
 ) -> Prepared:
-    """Prepare the buildings of a block, after its scatterers were assigned; `footprints` and `names` are of the block."""
+    """Prepare the buildings of a block with assigned scatterers; `footprints` and `names` are of the block."""
     scatterers, frame = collect_scatterers(block.tracks, footprints, block.owner)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     judged = left_out.judged
