@@ -87,16 +87,19 @@ def run_stages(
     shared = revision is not None
     commit = ""
     if shared:
-        taken = tasks.take_commit(revision, return_state=True)
-        for state in (taken, tasks.ask_remote(return_state=True) if taken.is_completed() else taken):
+        commit_state = tasks.take_commit(revision, return_state=True)
+        for state in (
+            commit_state,
+            tasks.ask_remote(return_state=True) if commit_state.is_completed() else commit_state,
+        ):
             if not state.is_completed():
                 return tasks.passed_on(state)
-        commit = taken.result()
+        commit = commit_state.result()
     with inside(family):
         state = _run_stages(family, dask, commit, elsewhere or {}, limit_s)
     if shared and state.is_completed():
-        published = tasks.publish_lock(f"Results of {family.name} at {commit[:12]}", return_state=True)
-        return state if published.is_completed() else tasks.passed_on(published)
+        lock_state = tasks.publish_lock(f"Results of {family.name} at {commit[:12]}", return_state=True)
+        return state if lock_state.is_completed() else tasks.passed_on(lock_state)
     return state
 
 
@@ -114,8 +117,8 @@ def _run_stages(
                 return tasks.passed_on(sent)
         unchanged = unchanged and name not in stale
         if name in elsewhere and not unchanged:
-            made = [stage for stage in outcomes if stage != "release"]
-            state = tasks.step_elsewhere(name, elsewhere[name], commit, made, limit_s, return_state=True)
+            finished = [stage for stage in outcomes if stage != "release"]
+            state = tasks.step_elsewhere(name, elsewhere[name], commit, finished, limit_s, return_state=True)
         else:
             spread = dask if name in stage_runner.IN_PORTIONS and not unchanged else None
             skip = unchanged and name != "release"
@@ -128,25 +131,25 @@ def _run_stages(
             create_markdown_artifact(key=key, markdown=report.markdown(), description="Gate and figures")
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
-    told = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
+    summary = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
     if shared:
         sent = tasks.push([family.showcase], limit_s, return_state=True)
         if not sent.is_completed():
             return tasks.passed_on(sent)
-    return Completed(message=told, data={"champion": champion, "told": told})
+    return Completed(message=summary, data={"champion": champion, "summary": summary})
 
 
 def main() -> int:
     """Run the flow here and now, print its outcome, return the exit code."""
-    made = {"predictions": str(report.PREDICTIONS), "map": str(Path.cwd() / report.MAP)}
-    return run_here(lambda: pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True), made)
+    outputs = {"predictions": str(report.PREDICTIONS), "map": str(Path.cwd() / report.MAP)}
+    return run_here(lambda: pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True), outputs)
 
 
-def run_here(run: Callable[[], Any], made: Mapping[str, str], family: Family = DIAGNOSIS) -> int:
+def run_here(run: Callable[[], Any], outputs: Mapping[str, str], family: Family = DIAGNOSIS) -> int:
     """Run a flow here and now, print its outcome, return the exit code.
 
     Args:
-        run: the flow. made: what to point to where it went well. family: of which the figures are.
+        run: the flow. outputs: what to point to where it went well. family: of which the figures are.
     """
     console = Console()
     try:
@@ -156,7 +159,7 @@ def run_here(run: Callable[[], Any], made: Mapping[str, str], family: Family = D
         return 1
     if state.is_completed():
         result: Any = state.result()
-        closing = {"champion": result["champion"], **made, "this run": result["told"]}
+        closing = {"champion": result["champion"], **outputs, "this run": result["summary"]}
     else:
         closing = {"failed": state.message or "without a message"}
     try:

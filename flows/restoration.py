@@ -35,8 +35,8 @@ def restoration(
 
 def main() -> int:
     """Run the flow here and now, print its outcome, return the exit code."""
-    made = {"field": str(RESTORATION.folder / report.FIELD)}
-    return run_here(lambda: restoration(return_state=True), made, RESTORATION)
+    outputs = {"field": str(RESTORATION.folder / report.FIELD)}
+    return run_here(lambda: restoration(return_state=True), outputs, RESTORATION)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ def retrain(place: str, result: str) -> Any:
                 say("data/borrowed is as it was")
                 return done
             keep_lent(city)
-            told = f"{city} lends its points; commit data/borrowed/{city} and {city}.yaml. {done.message}"
-            return Completed(message=told)
+            message = f"{city} lends its points; commit data/borrowed/{city} and {city}.yaml. {done.message}"
+            return Completed(message=message)
     except (PlumblineError, StageFailedError) as error:
         return tasks.failed(error)
 

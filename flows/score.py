@@ -145,7 +145,7 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
             messages += unsent(params.out, place)
         except PlumblineError as error:  # a damaged result, which holds up the news of no other place
             code = code if failures else error.exit_code
-            failures += [] if any(str(error) in told for told in failures) else [str(error)]
+            failures += [] if any(str(error) in text for text in failures) else [str(error)]
     messages += unsent_aside(params.out)
     sent = [tell(message, block, params.out, return_state=True) for message in messages]
     lost = [state for state in sent if not state.is_completed()]
@@ -153,8 +153,8 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
         failures.append(f"{len(lost)} messages could not be sent, and will be the next time: {lost[0].message}")
     if failures:
         return tasks.failed(StageFailedError("; ".join(failures), code))
-    told = f"{len(sent)} messages sent" if sent else "nothing to tell"
-    return Completed(message=f"{told}; {aside}" if aside else told)
+    text = f"{len(sent)} messages sent" if sent else "nothing to tell"
+    return Completed(message=f"{text}; {aside}" if aside else text)
 
 
 def main() -> int:

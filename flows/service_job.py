@@ -21,11 +21,11 @@ def service_job(folder: Path) -> None:
     Raises:
         PlumblineError: it failed; the folder says why.
     """
-    with (folder / LOG).open("ab") as said:
+    with (folder / LOG).open("ab") as log:
         ended = subprocess.run(
             [sys.executable, "-m", PROGRAM, str(folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=log,
             stderr=subprocess.STDOUT,
             check=False,
         )

@@ -24,10 +24,10 @@ def stage(stage: str, commit: str, limit_s: float | None = None, family: str = D
         limit_s: seconds after which the stage is ended; no limit where None.
         family: whose stage it is, `diagnosis` or `restoration`.
     """
-    own = stage_runner.own_stages()
-    if own is not None and stage not in own:
-        told = f"{stage}: not a stage of this machine, which is for: {' '.join(own) or 'none'}"
-        return tasks.failed(StageFailedError(told, stage_runner.BAD_INPUT))
+    allowed = stage_runner.own_stages()
+    if allowed is not None and stage not in allowed:
+        message = f"{stage}: not a stage of this machine, which is for: {' '.join(allowed) or 'none'}"
+        return tasks.failed(StageFailedError(message, stage_runner.BAD_INPUT))
     try:
         with alone():
             return _stage(stage, commit, limit_s, family_of(family))
@@ -36,12 +36,16 @@ def stage(stage: str, commit: str, limit_s: float | None = None, family: str = D
 
 
 def _stage(name: str, commit: str, limit_s: float | None, family: Family) -> Any:
-    taken = tasks.take_commit(commit, return_state=True)
-    if not taken.is_completed():
-        return tasks.passed_on(taken)
+    commit_state = tasks.take_commit(commit, return_state=True)
+    if not commit_state.is_completed():
+        return tasks.passed_on(commit_state)
     with inside(family):
-        made = tasks.step_for_others(name, limit_s, return_state=True)
-        if not made.is_completed():
-            return tasks.passed_on(made)
-        sent = tasks.push([name], limit_s, return_state=True)
-    return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else tasks.passed_on(sent)
+        step_state = tasks.step_for_others(name, limit_s, return_state=True)
+        if not step_state.is_completed():
+            return tasks.passed_on(step_state)
+        push_state = tasks.push([name], limit_s, return_state=True)
+    return (
+        Completed(message=f"{name}: {step_state.result()}")
+        if push_state.is_completed()
+        else tasks.passed_on(push_state)
+    )

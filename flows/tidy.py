@@ -43,8 +43,8 @@ class Report:
     def part(self, do: Callable[[], str]) -> None:
         """Run one part; if it fails, the others go on."""
         try:
-            if told := do():
-                self.told.append(told)
+            if summary := do():
+                self.told.append(summary)
         except StageFailedError as error:
             self.failures.append(error)
         except (OSError, ValueError) as error:  # a file that cannot be removed, say
@@ -64,8 +64,8 @@ def tidy(dry_run: bool = False) -> Any:
         return tasks.failed(error)
     say = get_run_logger().info
     report = Report()
-    with contextlib.ExitStack() as held:
-        places, busy = _hold(held)
+    with contextlib.ExitStack() as locks:
+        places, busy = _hold(locks)
         report.part(lambda: f"registry {stage_runner.tidy_registry(say, dry_run)}")
         if (RESTORATION.folder / PARAMS).is_file():
             report.part(lambda: _fields(say, dry_run))
@@ -74,28 +74,28 @@ def tidy(dry_run: bool = False) -> Any:
     report.part(lambda: f"{run_records.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
     if busy:
         report.told.append(f"left alone, a run is at work: {', '.join(path.name for path in busy)}")
-    told = f"{'would go' if dry_run else 'gone'}: {'; '.join(report.told)}"
+    summary = f"{'would go' if dry_run else 'gone'}: {'; '.join(report.told)}"
     if report.failures:
         reasons = "; ".join(str(error) for error in report.failures)
-        return tasks.failed(StageFailedError(f"{reasons} ({told})", report.failures[0].exit_code))
-    return Completed(message=told)
+        return tasks.failed(StageFailedError(f"{reasons} ({summary})", report.failures[0].exit_code))
+    return Completed(message=summary)
 
 
-def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
+def _hold(locks: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
     """Lock this folder and the clones of its workers for the stack's lifetime; return the locked and the busy ones."""
     places, busy = [], []
     for place in (Path.cwd(), *(path.resolve() for path in clones.provided())):
         try:
-            own = contextlib.ExitStack()
-            own.enter_context(alone(place, TIDYING))
+            lock = contextlib.ExitStack()
+            lock.enter_context(alone(place, TIDYING))
         except CheckoutBusyError:
             busy.append(place)
             continue
         if (place / RWLOCK).exists():  # `alone` has removed that of a dead one: somebody works with DVC by hand
-            own.close()
+            lock.close()
             busy.append(place)
             continue
-        held.enter_context(own)
+        locks.enter_context(lock)
         places.append(place)
     return places, busy
 

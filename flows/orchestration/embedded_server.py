@@ -25,7 +25,8 @@ RECORD = Path(".plumbline/server.pid")
 HOST = "127.0.0.1"
 ADDRESS = "PREFECT_API_URL"
 PATIENCE_S = 300.0
-"""How long it may take to answer: ten seconds where it makes its tables first, minutes on a very busy machine."""
+"""Longest time until the server answers: ten seconds where it makes its tables first, minutes on a very busy
+machine."""
 SECONDS_TO_END = 15.0
 # As Prefect does for its own: no pages for browsers, and none of the services that schedules need.
 VARIABLES = {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "false"}
@@ -102,14 +103,14 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _healthy() -> bool:
-    asked = http.client.HTTPConnection(os.environ[ADDRESS].split("/")[2], timeout=10)
+    connection = http.client.HTTPConnection(os.environ[ADDRESS].split("/")[2], timeout=10)
     try:
-        asked.request("GET", "/api/health")
-        return asked.getresponse().status == 200
+        connection.request("GET", "/api/health")
+        return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        asked.close()
+        connection.close()
 
 
 def _is_server(pid: int) -> bool:

@@ -17,7 +17,7 @@ from prefect.states import Cancelling
 from flows.versioning.stage_runner import BAD_INPUT, REFUSED, Outcome, Say, StageFailedError, UnreachableError
 
 PATIENCE_S = 300.0
-"""How long nobody may be there: a server that does not answer, a pool without a worker."""
+"""Longest time without a server that answers, or without a worker in the pool."""
 POLL_S = 0.5
 UNREACHABLE, FAILED = "Unreachable", "Failed"
 """Names of failed states: of one that may go well in a while, and of a bug."""
@@ -62,23 +62,23 @@ def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | No
 
 def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
     """Return the run, once it has ended."""
-    seen = time.monotonic()  # when last somebody was there for it
+    last_seen_s = time.monotonic()  # when last somebody was there for it
     while True:
         try:
             run = client.read_flow_run(number)
             if run.state is not None and run.state.is_final():
                 return run
             if run.state is not None and not run.state.is_scheduled():
-                seen = time.monotonic()
-            elif time.monotonic() - seen > PATIENCE_S / 2 and _worker_is_there(client, run):
-                seen = time.monotonic()  # waiting for its turn
-            nobody = f"no worker of pool {run.work_pool_name} is there; start one"
+                last_seen_s = time.monotonic()
+            elif time.monotonic() - last_seen_s > PATIENCE_S / 2 and _worker_is_there(client, run):
+                last_seen_s = time.monotonic()  # waiting for its turn
+            trouble = f"no worker of pool {run.work_pool_name} is there; start one"
         except httpx.HTTPError as error:  # a server that is started again meanwhile costs nothing
             if not _away(error):
                 raise
-            nobody = f"Prefect's server does not answer ({error})"
-        if time.monotonic() - seen > PATIENCE_S:
-            raise UnreachableError(f"{stage}: {nobody}")
+            trouble = f"Prefect's server does not answer ({error})"
+        if time.monotonic() - last_seen_s > PATIENCE_S:
+            raise UnreachableError(f"{stage}: {trouble}")
         time.sleep(POLL_S)
 
 
@@ -96,14 +96,14 @@ def _outcome(run: FlowRun, stage: str, deployment: str) -> Outcome:
     state = run.state
     if state is None:  # cannot be: `_ended` saw one
         raise StageFailedError(f"{stage}: run {run.name} has no state", 1)
-    told = state.message or "without a message"
+    message = state.message or "without a message"
     if state.is_completed():
-        said = told.rpartition(" ")[2]
-        return "ran" if said == "ran" else "restored" if said == "restored" else "unchanged"
+        outcome = message.rpartition(" ")[2]
+        return "ran" if outcome == "ran" else "restored" if outcome == "restored" else "unchanged"
     if state.is_crashed():
-        raise UnreachableError(f"{stage}: the worker of {deployment} was lost: {told}")
+        raise UnreachableError(f"{stage}: the worker of {deployment} was lost: {message}")
     if state.is_cancelled():
         raise StageFailedError(f"{stage}: run {run.name} of {deployment} was cancelled", 1)
     if state.name == UNREACHABLE:
-        raise UnreachableError(told)
-    raise StageFailedError(told, EXIT_CODES.get(state.name or "", 1))
+        raise UnreachableError(message)
+    raise StageFailedError(message, EXIT_CODES.get(state.name or "", 1))

@@ -30,25 +30,25 @@ def template(name: str) -> dict[str, Any]:
     """
     path = FOLDER / f"{name}.yaml"
     try:
-        told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        kind, values = told["type"], told["values"]
+        entry: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kind, values = entry["type"], entry["values"]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise StageFailedError(f"{path}: {error}", BAD_INPUT) from error
-    made: dict[str, Any] = json.loads(KINDS.read_text(encoding="utf-8"))[f"prefect-{kind}"][kind][
+    template: dict[str, Any] = json.loads(KINDS.read_text(encoding="utf-8"))[f"prefect-{kind}"][kind][
         "default_base_job_configuration"
     ]
-    schema = made["variables"]
+    schema = template["variables"]
     try:
         jsonschema.validate(values, {**schema, "additionalProperties": False})
     except jsonschema.ValidationError as error:
         raise StageFailedError(f"{path}: {error.json_path}: {error.message}", BAD_INPUT) from error
     for key, value in values.items():
         schema["properties"][key]["default"] = value
-    if "pod" in told or "container" in told:
-        pod = made["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
-        _merge(pod["containers"][0], told.get("container", {}))
-        _merge(pod, told.get("pod", {}))
-    return made
+    if "pod" in entry or "container" in entry:
+        pod = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
+        _merge(pod["containers"][0], entry.get("container", {}))
+        _merge(pod, entry.get("pod", {}))
+    return template
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:

@@ -33,8 +33,8 @@ SILENT_S = 3 * HEARTBEAT_S + 5
 WAITING_S = 600
 """A run that a worker took, and that does not begin, or does not end after it was cancelled, is given up."""
 ENGINE = "python -m prefect.engine"
-"""What a worker starts for a run. Left to itself, Prefect first starts a process that fetches the flow's code and then
-becomes this one: both load Prefect, for seconds. The code is in the clone already."""
+"""Command that a worker starts for a run. By default Prefect first starts a process that fetches the flow's code and
+then becomes this one: both load Prefect, for seconds. The code is in the clone already."""
 GONE = "The workers of this machine were stopped (`make down`)."
 ENDED = {"Completed", "Failed", "Cancelled", "Crashed", "TimedOut"}
 
@@ -74,8 +74,8 @@ def read_pools() -> list[Pool]:
 
 def gpus_here() -> list[str]:
     """Return numbers or names of this machine's GPUs: those of CUDA_VISIBLE_DEVICES, where it is set."""
-    if (told := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [name.strip() for name in told.split(",") if name.strip()]
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name.strip() for name in visible.split(",") if name.strip()]
     try:
         done = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -137,16 +137,16 @@ def close_runs(client: SyncPrefectClient, runs: set[str]) -> list[str]:
     """Give runs of killed processes, and the flows inside them, a final state; return their names."""
     at_work = {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}
     inside = {"parent_flow_run_id": {"any_": list(runs)}, "deployment_id": {"is_null_": True}}
-    found = [
+    open_runs = [
         run
-        for which in ({"id": {"any_": list(runs)}}, inside)
-        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({"state": at_work, **which}))
+        for criterion in ({"id": {"any_": list(runs)}}, inside)
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({"state": at_work, **criterion}))
     ]
-    for run in found:
+    for run in open_runs:
         cancelled = run.state is not None and run.state.is_cancelling()
         state: State[None] = Cancelled(message=GONE) if cancelled else Crashed(message=f"{GONE} Retry the run.")
         client.set_flow_run_state(run.id, state, force=True)
-    return [run.name for run in found]
+    return [run.name for run in open_runs]
 
 
 def _given_up(
@@ -183,12 +183,14 @@ class Paused:
 def read_paused(client: SyncPrefectClient) -> Paused:
     """Return what is paused now."""
     schedules, deployments = {}, set()
-    for one in client.read_deployments():
-        if resting := {each.schedule.model_dump_json() for each in one.schedules if not each.active}:
-            schedules[one.id] = resting
-            if not any(each.active for each in one.schedules):
-                deployments.add(one.id)
-    return Paused(schedules, deployments, {one.name for one in client.read_automations() if not one.enabled})
+    for deployment in client.read_deployments():
+        if resting := {schedule.schedule.model_dump_json() for schedule in deployment.schedules if not schedule.active}:
+            schedules[deployment.id] = resting
+            if not any(schedule.active for schedule in deployment.schedules):
+                deployments.add(deployment.id)
+    return Paused(
+        schedules, deployments, {deployment.name for deployment in client.read_automations() if not deployment.enabled}
+    )
 
 
 def pause_again(client: SyncPrefectClient, before: Paused) -> list[str]:
@@ -197,12 +199,12 @@ def pause_again(client: SyncPrefectClient, before: Paused) -> list[str]:
     If all schedules of a deployment were paused, a changed one is paused too.
     """
     names = []
-    for one in client.read_deployments():
-        for each in one.schedules:
-            whole = one.id in before.deployments
-            if whole or each.schedule.model_dump_json() in before.schedules.get(one.id, ()):
-                client.update_deployment_schedule(one.id, each.id, active=False)
-                names.append(one.name)
+    for deployment in client.read_deployments():
+        for schedule in deployment.schedules:
+            is_all_paused = deployment.id in before.deployments
+            if is_all_paused or schedule.schedule.model_dump_json() in before.schedules.get(deployment.id, ()):
+                client.update_deployment_schedule(deployment.id, schedule.id, active=False)
+                names.append(deployment.name)
     for automation in client.read_automations():
         if automation.name in before.automations:
             client.pause_automation(automation.id)

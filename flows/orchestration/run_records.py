@@ -26,9 +26,10 @@ LEFT = (
     "search/*",
     "tensorboard/*/*",
 )
-"""Below `.plumbline`: what somebody may go on with, or look at."""
+"""Patterns below `.plumbline` of files that somebody may continue with, or look at."""
 DOWNLOADED = ("models/*",)
-"""In a worker's clone alone; `plumbline release tidy` sees to those of the project, and knows which are released."""
+"""Patterns of downloads that are removed in a worker's clone only; `plumbline release tidy` removes those of the
+project, and keeps those that are released."""
 DAY_S = 86_400.0
 
 
@@ -46,9 +47,9 @@ def cut_logs(most_bytes: int, dry_run: bool) -> int:
         if not dry_run:
             with log.open("r+b") as stream:
                 stream.seek(-(most_bytes // 2), 2)
-                kept = stream.read().partition(b"\n")[2]
+                tail = stream.read().partition(b"\n")[2]
                 stream.seek(0)
-                stream.write(kept)
+                stream.write(tail)
                 stream.truncate()
     return removed
 
@@ -87,8 +88,8 @@ OWNERS = ["pipeline", "portions", "restoration", "retrain"]
 """Flows of which one at a time is at work in a checkout, see `checkout.alone`, and what runs inside of these alone."""
 
 
-def close_leftover_runs(own: object) -> None:
-    """Give killed runs an end in the record of the embedded server; `own` is the number of this run.
+def close_leftover_runs(run_id: object) -> None:
+    """Give killed runs an end in the record of the embedded server; `run_id` is the number of this run.
 
     To be called by the owner of the checkout only: in its own record, no other run that owns one can be at work; one of
     `score`, which owns none, can. On a server of one's own any may be, and there deployed runs are given up when they
@@ -96,7 +97,7 @@ def close_leftover_runs(own: object) -> None:
     """
     if PREFECT_API_URL.value() and not embedded_server.at_work():
         return
-    dead = {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}, "id": {"not_any_": [own]}}
+    dead = {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}, "id": {"not_any_": [run_id]}}
     with get_client(sync_client=True) as client:
         owners = FlowFilter.model_validate({"name": {"any_": OWNERS}})
         for run in client.read_flow_runs(flow_filter=owners, flow_run_filter=FlowRunFilter.model_validate(dead)):

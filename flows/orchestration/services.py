@@ -74,7 +74,7 @@ class Record:
                 env={**os.environ, **environment, MARK: f"{self.token} {name}"},
             )
         service = Service(name, process.pid, _started(process.pid) or 0)
-        self.services = [other for other in self.services if other.name != name] + [service]
+        self.services = [s for s in self.services if s.name != name] + [service]
         self.write()
         return service
 
@@ -87,7 +87,7 @@ class Record:
             while service.alive and time.monotonic() < until:
                 time.sleep(0.1)
 
-    def told(self, variable: str, *names: str) -> set[str]:
+    def variables(self, variable: str, *names: str) -> set[str]:
         """Return the values of an environment variable in processes that these services started."""
         marks = {f"{self.token} {name}" for name in names}
         values = set()
@@ -99,8 +99,8 @@ class Record:
     def end_children(self, *names: str) -> None:
         """Kill the services of these names and everything they started, until all of it is gone."""
         marks = {f"{self.token} {name}" for name in names}
-        while found := list(_marked(marks)):
-            for process in found:
+        while processes := list(_marked(marks)):
+            for process in processes:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             time.sleep(0.1)
@@ -117,8 +117,8 @@ class Record:
 def read_record() -> Record | None:
     """Return the services that were started here and not stopped; None without any since the machine booted."""
     try:
-        told: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
-        record = Record(**told | {"services": [Service(**service) for service in told["services"]]})
+        content: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+        record = Record(**content | {"services": [Service(**service) for service in content["services"]]})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     return record if record.boot == _boot() else None

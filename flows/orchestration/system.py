@@ -86,8 +86,8 @@ def status() -> int:
         return 1
     at_work = record.alive()
     for service in record.services:
-        told = "at work" if service.name in at_work else f"ended; see {log_of(service.name)}, then: make up"
-        _say(f"{service.name} (process {service.pid}): {told}")
+        state = "at work" if service.name in at_work else f"ended; see {log_of(service.name)}, then: make up"
+        _say(f"{service.name} (process {service.pid}): {state}")
     healthy = _healthy(record.port)
     _say(f"{_address(record.port)} {'answers' if healthy else 'does not answer'}")
     return 0 if healthy and len(at_work) == len(record.services) else 1
@@ -95,17 +95,17 @@ def status() -> int:
 
 def _record() -> Record:
     """Return the record of running services; without any, a new one, after ending the rest of the old one."""
-    asked = os.environ.get(PORT)
-    if asked is not None and not (asked.isdigit() and 0 < int(asked) < 65536):
-        raise StageFailedError(f"{PORT}: {asked} found; a port number is needed", BAD_INPUT)
+    port = os.environ.get(PORT)
+    if port is not None and not (port.isdigit() and 0 < int(port) < 65536):
+        raise StageFailedError(f"{PORT}: {port} found; a port number is needed", BAD_INPUT)
     old = read_record()
     if old is not None and old.alive():
-        if asked is not None and int(asked) != old.port:
-            raise StageFailedError(f"It is up on port {old.port}, not {asked}. Stop it first: make down", BAD_INPUT)
+        if port is not None and int(port) != old.port:
+            raise StageFailedError(f"It is up on port {old.port}, not {port}. Stop it first: make down", BAD_INPUT)
         return old
     if old is not None:
         old.end_children(*(service.name for service in old.services))
-    return Record(int(asked or 4200))
+    return Record(int(port or 4200))
 
 
 def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
@@ -117,7 +117,7 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
     _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
     new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
     folders = {name: clones.provide(name) if pool.clone else Path.cwd() for pool, name in new}
-    if remark := clones.told_of_changes():
+    if remark := clones.remark_on_changes():
         _say(remark)
     gpus = pools.gpus_here()
     with _client(record.port) as client:
@@ -129,9 +129,9 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
             _say(f"Paused, as before: {', '.join(names)}")
         begin = datetime.now(UTC)
         for pool, name in new:
-            own = pool.variables(name, gpus)
-            _say(f"Starting worker {name} of pool {pool.name}, GPUs: {own['CUDA_VISIBLE_DEVICES'] or 'none'}")
-            record.start(name, _worker(pool, name), _variables(record.port) | _at_home(folders[name]) | own)
+            variables = pool.variables(name, gpus)
+            _say(f"Starting worker {name} of pool {pool.name}, GPUs: {variables['CUDA_VISIBLE_DEVICES'] or 'none'}")
+            record.start(name, _worker(pool, name), _variables(record.port) | _at_home(folders[name]) | variables)
         for pool, name in new:
             _wait(record, name, partial(_heard_of, client, pool, name, begin), "the server has not heard of it")
 
@@ -143,7 +143,7 @@ def _heard_of(client: SyncPrefectClient, pool: Pool, name: str, since: datetime)
 def _stop(record: Record, names: list[str]) -> None:
     """Stop the workers, report their runs to the server, then stop the server and remove the record."""
     workers = [name for name in names if name != SERVER]
-    runs = record.told("PREFECT__FLOW_RUN_ID", *workers)
+    runs = record.variables("PREFECT__FLOW_RUN_ID", *workers)
     for name in workers:
         record.end(name)
     record.end_children(*workers)
@@ -162,18 +162,18 @@ def _wait(record: Record, name: str, ready: Callable[[], bool], trouble: str) ->
     while not ready():
         ended = name not in record.alive()
         if ended or time.monotonic() > until:
-            told = "it ended at once" if ended else f"{trouble} after {PATIENCE_S:.0f} s"
+            reason = "it ended at once" if ended else f"{trouble} after {PATIENCE_S:.0f} s"
             last = log_of(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-            raise StageFailedError("\n".join([f"{name}: {told}. The end of {log_of(name)}:", *last]), 1)
+            raise StageFailedError("\n".join([f"{name}: {reason}. The end of {log_of(name)}:", *last]), 1)
         time.sleep(0.5)
 
 
 def _deploy(port: int) -> None:
     """Send the deployments of prefect.yaml; each worker fills in the folder of its clone, not this process."""
-    said: list[str] = []
+    lines: list[str] = []
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    if process.run(command, said.append, limit_s=PATIENCE_S, environment=_variables(port)):
-        raise StageFailedError("\n".join(["prefect deploy --all failed:", *said[-10:]]), 1)
+    if process.run(command, lines.append, limit_s=PATIENCE_S, environment=_variables(port)):
+        raise StageFailedError("\n".join(["prefect deploy --all failed:", *lines[-10:]]), 1)
 
 
 def _worker(pool: Pool, name: str) -> list[str]:
@@ -213,8 +213,8 @@ def _check_free(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            told = f"Port {port} of {HOST} is not free ({error.strerror}). Choose another: {PORT}=4300 make up"
-            raise StageFailedError(told, BAD_INPUT) from error
+            message = f"Port {port} of {HOST} is not free ({error.strerror}). Choose another: {PORT}=4300 make up"
+            raise StageFailedError(message, BAD_INPUT) from error
 
 
 def _healthy(port: int) -> bool:

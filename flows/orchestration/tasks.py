@@ -39,7 +39,7 @@ def passed_on(state: State[Any]) -> State[Any]:
 
 
 def exit_code(state: State[Any]) -> int:
-    """Return 0 for what completed, else the exit code that the state's name stands for; 1 for any other name."""
+    """Return 0 for what completed, else the exit code of the state's name; 1 for any other name."""
     return 0 if state.is_completed() else EXIT_CODES.get(state.name or "", 1)
 
 
@@ -62,9 +62,9 @@ def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:
 def _step(name: str, run_name: str = "") -> Callable[[Callable[..., Any]], Any]:
     """Make a task in which `StageFailedError` becomes a state; `run_name` may hold parameters in braces."""
 
-    def made(do: Callable[..., Any]) -> Any:
+    def decorate(do: Callable[..., Any]) -> Any:
         @wraps(do)
-        def told(*arguments: Any, **named: Any) -> Any:
+        def run_step(*arguments: Any, **named: Any) -> Any:
             try:
                 return do(*arguments, **named)
             except StageFailedError as error:
@@ -77,9 +77,9 @@ def _step(name: str, run_name: str = "") -> Callable[[Callable[..., Any]], Any]:
             retries=len(RETRY_DELAYS_S),
             retry_delay_seconds=RETRY_DELAYS_S,
             retry_condition_fn=_may_go_well,
-        )(told)
+        )(run_step)
 
-    return made
+    return decorate
 
 
 @_step("step", "{name}")
@@ -108,12 +108,12 @@ def step_elsewhere(
     """Run one step on another machine, unless its result is known: send inputs, have it made, fetch the result."""
     say = get_run_logger().info
     try:
-        found = stage_runner.reproduce(name, lambda _: None, pull=True, only=())
+        outcome = stage_runner.reproduce(name, lambda _: None, pull=True, only=())
     except NotRestoredError:
         pass
     else:
-        say(f"{name}: {found}")
-        return found
+        say(f"{name}: {outcome}")
+        return outcome
     remote.push(finished, say, limit_s)
     outcome = handover.make(name, deployment, commit, say, limit_s)
     stage_runner.reproduce(name, say, pull=True, only=(), limit_s=limit_s)

@@ -68,10 +68,10 @@ def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[obje
         try:
             return FileLock(folder / LOCK).acquire(timeout=PATIENCE_S, poll_interval=0.1)
         except Timeout:
-            told = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
-        if TIDYING not in told or time.monotonic() - begin > TIDYING_S:
+            owner = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
+        if TIDYING not in owner or time.monotonic() - begin > TIDYING_S:
             raise CheckoutBusyError(
-                f"Another run (process {told}) is at work in {folder.resolve()}. Wait for it, or use a second clone.",
+                f"Another run (process {owner}) is at work in {folder.resolve()}. Wait for it, or use a second clone.",
                 BAD_INPUT,
             )
 

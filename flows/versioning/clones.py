@@ -49,9 +49,9 @@ def take(revision: str, folder: Path = HERE) -> str:
     commit = revision if here else _fetched(revision, folder)
     if _git(folder, "rev-parse", "HEAD")[1] != [commit]:
         _forget_own_record(commit, folder)
-        code, said = _git(folder, "checkout", "--quiet", "--detach", commit)
+        code, lines = _git(folder, "checkout", "--quiet", "--detach", commit)
         if code:
-            raise StageFailedError(f"This clone cannot take commit {commit}: {' '.join(said)}", BAD_INPUT)
+            raise StageFailedError(f"This clone cannot take commit {commit}: {' '.join(lines)}", BAD_INPUT)
     return commit
 
 
@@ -90,10 +90,10 @@ def refuse_changes(folder: Path = HERE) -> None:
     Raises:
         StageFailedError: it does, or the working directory is no clone.
     """
-    code, said = _git(folder, "status", "--porcelain", "--untracked-files=normal")
+    code, lines = _git(folder, "status", "--porcelain", "--untracked-files=normal")
     if code:
-        raise StageFailedError(f"No clone to work in: {' '.join(said)}", BAD_INPUT)
-    changed = [line[3:] for line in said if not _is_own_record(line[3:])]
+        raise StageFailedError(f"No clone to work in: {' '.join(lines)}", BAD_INPUT)
+    changed = [line[3:] for line in lines if not _is_own_record(line[3:])]
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise StageFailedError(
@@ -112,10 +112,10 @@ def _is_own_record(path: str) -> bool:
 def _fetched(revision: str, folder: Path) -> str:
     if revision.startswith("-"):
         raise StageFailedError(f"commit: {revision} found; a hash, a branch or a tag is needed", BAD_INPUT)
-    code, said = _git(folder, "fetch", "--quiet", "origin", revision)
+    code, lines = _git(folder, "fetch", "--quiet", "origin", revision)
     if code:
-        told = " ".join(said)
-        if "couldn't find remote ref" in told or "not our ref" in told or "invalid refspec" in told:
+        message = " ".join(lines)
+        if "couldn't find remote ref" in message or "not our ref" in message or "invalid refspec" in message:
             # Origins know full hashes only: all that they have is looked through here.
             if _SHORT_HASH.fullmatch(revision):
                 _git(folder, "fetch", "--quiet", "--tags", "origin")
@@ -123,7 +123,7 @@ def _fetched(revision: str, folder: Path) -> str:
                 if not code:
                     return commit[0]
             raise StageFailedError(f"commit: the origin has no {revision}. Push it there first.", BAD_INPUT)
-        raise UnreachableError(f"The clone's origin does not answer: {told}")
+        raise UnreachableError(f"The clone's origin does not answer: {message}")
     return _git(folder, "rev-parse", "--verify", "FETCH_HEAD^{commit}")[1][0]
 
 
@@ -174,7 +174,9 @@ def provide(worker: str) -> Path:
         home.parent.mkdir(parents=True, exist_ok=True)
         new = home.with_name(f"{worker}.new")
         shutil.rmtree(new, ignore_errors=True)
-        _ask_git(HERE, "clone", "--quiet", str(Path.cwd()), str(new))
+        code, lines = _git(HERE, "clone", "--quiet", str(Path.cwd()), str(new))
+        if code:
+            raise StageFailedError(f"{home}: no clone can be made: {' '.join(lines)}", BAD_INPUT)
         new.rename(home)
     take("HEAD", home)
     _same_remote(home)
@@ -194,7 +196,7 @@ def provided() -> list[Path]:
     return sorted(path.parent for path in HOMES.glob("*/.git"))
 
 
-def told_of_changes() -> str | None:
+def remark_on_changes() -> str | None:
     """Return a remark if this folder has uncommitted changes, which workers do not see."""
     try:
         refuse_changes()
@@ -216,9 +218,9 @@ def _same_remote(home: Path) -> None:
         remote: dict[str, Any] = settings["remote"][name]
     except (KeyError, NoRemoteError) as error:
         raise StageFailedError(f"DVC's default remote {name} is not defined: {error}", BAD_INPUT) from error
-    own = Path(".dvc/config.local")
-    if own.exists():  # with passwords, and remotes that only this machine has
-        shutil.copy(own, home / ".dvc" / own.name)
+    local_config = Path(".dvc/config.local")
+    if local_config.exists():  # with passwords, and remotes that only this machine has
+        shutil.copy(local_config, home / ".dvc" / local_config.name)
     url = str(remote["url"])
     if "://" not in url:
         Path(url).mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ def run(
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run `command`, pass each output line to `say` at once, return its exit status (negative: the signal).
+    """Run `command`, pass on each output line at once, return its exit status (negative: the signal).
 
     The command gets a process group of its own. The group ends with the command, also where the command is
     killed and leaves children behind; at the limit; with any exception here (a cancelled flow, Ctrl-C); and, on

@@ -45,19 +45,19 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
     say(f"dvc push: {_run(['dvc', 'push', '--run-cache', *stages], limit_s, 'dvc push')}")
 
 
-def _run(arguments: list[str], limit_s: float | None, what: str) -> str:
+def _run(arguments: list[str], limit_s: float | None, name: str) -> str:
     """Run this module in a process of its own, which can be ended; return the last line that it prints."""
     lines: list[str] = []
     try:
         command = [sys.executable, "-m", "flows.versioning.remote", *arguments]
         code = process.run(command, lines.append, limit_s=limit_s, environment=process.path_to_flows())
     except process.TookTooLongError as error:
-        raise UnreachableError(f"{what}: {error}") from error
+        raise UnreachableError(f"{name}: {error}") from error
     last = lines[-1] if lines else "no output"
     if code == BAD_INPUT:
         raise StageFailedError(last, BAD_INPUT)
     if code:
-        raise UnreachableError(f"{what}: {last}")
+        raise UnreachableError(f"{name}: {last}")
     return last
 
 

@@ -114,19 +114,19 @@ def reproduce(
     """
     lines: list[str] = []
     options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
-    told = {} if only is None else {OWN_STAGES: " ".join(only)}
+    environment = {} if only is None else {OWN_STAGES: " ".join(only)}
     program, command = ("flows.versioning.remote", ["dvc", "repro"]) if pull else ("dvc", ["repro"])
-    told |= process.path_to_flows() if pull else {}
+    environment |= process.path_to_flows() if pull else {}
     try:
         code = run_dvc(
-            [*command, *options, stage], keeping(lines, say), program=program, limit_s=limit_s, environment=told
+            [*command, *options, stage], keeping(lines, say), program=program, limit_s=limit_s, environment=environment
         )
     except TookTooLongError as error:
         raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
     if code == UNREACHABLE:
         raise UnreachableError(lines[-1] if lines else "DVC's remote does not answer")
     if code:
-        begun = [found[1] for line in lines if (found := _RUNNING.match(line))]
+        begun = [match[1] for line in lines if (match := _RUNNING.match(line))]
         if only is not None and begun and begun[-1] not in only:
             raise NotRestoredError(
                 f"{stage}: the result of {begun[-1]} is not in DVC's remote, and this machine does not make it. "
@@ -183,10 +183,10 @@ def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
     """Return the failure with the stage's own exit status, which DVC gives in words, and its last line as message."""
     for number, line in enumerate(lines):
         # A stage that was killed may not have ended its line.
-        said, failed, rest = line.partition("ERROR: failed to reproduce")
-        if failed and (told := _EXITED.search(rest)):
-            code = int(told[1])
-            lines = [*lines[:number], *([said] if said else [])]
+        unfinished, failed, ending = line.partition("ERROR: failed to reproduce")
+        if failed and (exited := _EXITED.search(ending)):
+            code = int(exited[1])
+            lines = [*lines[:number], *([unfinished] if unfinished else [])]
             break
     last = lines[-1].removeprefix("ERROR ") if lines else "no output"
     if code == REFUSED:

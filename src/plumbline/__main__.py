@@ -31,14 +31,14 @@ def _check_stage() -> None:
 
     DVC silently makes again what it did not find, also another machine's stage.
     """
-    own, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
+    allowed, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
     if not stage:
         return
     try:
-        if own is not None and stage not in own.split():
+        if allowed is not None and stage not in allowed.split():
             raise InputError(
-                f"PLUMBLINE_STAGES: {own or 'no stage'} found, so {stage} is not made here. Make it where it belongs, "
-                "and `dvc push --run-cache` there."
+                f"PLUMBLINE_STAGES: {allowed or 'no stage'} found, so {stage} is not made here. Make it where it "
+                "belongs, and `dvc push --run-cache` there."
             )
         check_code(stage)
         check_map_page(stage)

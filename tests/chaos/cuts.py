@@ -56,7 +56,7 @@ class Promotions:
             rollback()
 
     def work(self) -> None:
-        promote(Path("package_new"), agree, again=self.again)
+        promote(Path("package_new"), agree, allow_former=self.again)
 
     def look(self) -> dict[str, Any]:
         """What somebody finds after a cut, one thing after the other."""
@@ -71,7 +71,7 @@ class Promotions:
         except GateRefused:
             if not self.again:
                 raise
-            promote(Path("package_new"), agree, again=True)
+            promote(Path("package_new"), agree, allow_former=True)
         # What was promoted is the champion of any later run, without a word.
         assert not promote(Path("package_new"), agree).changed
         return champion()

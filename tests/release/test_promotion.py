@@ -148,7 +148,7 @@ def test_rollback_walks_back_through_the_champions(registry: Registry, make_pack
     assert [rollback().champion.version for _ in range(2)] == [two.version, one.version]
     with pytest.raises(InputError, match="none to go back to"):
         rollback()
-    again = promote(Path("package_three"), agree, again=True)
+    again = promote(Path("package_three"), agree, allow_former=True)
     assert again.champion.number == three.number
     assert rollback().champion.version == one.version
 
@@ -230,5 +230,5 @@ def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(
     with pytest.raises(GateRefused, match="was the champion until another replaced it and stays out"):
         promote(old, agree)
     assert read_words(resolve_model("champion")) == "new"
-    assert promote(old, agree, again=True).changed
+    assert promote(old, agree, allow_former=True).changed
     assert not promote(old, agree).changed

@@ -76,7 +76,7 @@ def test_a_former_champion_that_stays_is_refused_after_tidying(registry: Registr
     assert [item.state for item in registry.versions()] == ["champion", "former", "former", "former"]
     with pytest.raises(GateRefused, match="until another replaced it"):
         promote(Path("package_one"), agree)
-    assert promote(Path("package_one"), agree, again=True).changed
+    assert promote(Path("package_one"), agree, allow_former=True).changed
 
 
 @st.composite

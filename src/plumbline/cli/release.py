@@ -56,7 +56,7 @@ def promote(
 
         return compare_with_champion(candidate, champion, DATA / "prepare", load_params(params), DATA / "release")
 
-    done = run(package, compare, again=again, sign_key=sign_key)
+    done = run(package, compare, allow_former=again, sign_key=sign_key)
     if done.changed:
         former = f"; it was {done.former.version}" if done.former else ""
         log.info("champion is now %s%s", done.champion.version, former)

@@ -84,32 +84,33 @@ def listen(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def track(items: Iterable[Item], total: int, what: str, finished: bool = False) -> Iterator[Item]:
+def track(items: Iterable[Item], total: int, name: str, finished: bool = False) -> Iterator[Item]:
     """Yield `items` while showing how far along they are, and about how long the rest takes.
 
     Args:
-        items: pieces of work. total: their number. what: name of the work.
+        items: pieces of work. total: their number. name: name of the work.
         finished: an item comes once its work is done, as from other processes; else before its work begins.
     """
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as progress:
-            yield from progress.track(items, total=total, description=what)
+            yield from progress.track(items, total=total, description=name)
         return
     begin = last = time.monotonic()
     for done, item in enumerate(items, int(finished)):
         for listener in _listeners:
-            listener(what, done, total)
+            listener(name, done, total)
         now = time.monotonic()
         if now - last > SECONDS_BETWEEN_LINES:
             last = now
-            left = f", about {rounded_time((now - begin) * (total - done) / done)} left" if 0 < done < total else ""
-            log.info("%s: %d of %d%s", what, done, total, left)
+            seconds_left = (now - begin) * (total - done) / max(done, 1)
+            remaining = f", about {rounded_time(seconds_left)} left" if 0 < done < total else ""
+            log.info("%s: %d of %d%s", name, done, total, remaining)
         yield item
 
 
 def rounded_time(seconds: float) -> str:
-    """Return a time as people say it: `40 s`, `3 min`, `2.5 h`."""
+    """Return a rounded time with its unit: `40 s`, `3 min`, `2.5 h`."""
     if seconds < 57.5:
         return f"{max(5, 5 * round(seconds / 5))} s"
     if seconds < 5400:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 TAKES_NO_MORE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-"""What a system says of a disk that is full, or that may not be written to."""
+"""Error numbers of a disk that is full, or that may not be written to."""
 _TOLD = re.compile(
     r"No space left on device|Disk quota exceeded|database or disk is full|\d+ requested and \d+ written"
 )
-"""The same in the words of libraries that give no number: SQLite, NumPy, and those that only pass on a text."""
+"""Words for the same of libraries that give no number: SQLite, NumPy, and those that only pass on a text."""
 
 
 class PlumblineError(Exception):
@@ -82,19 +82,19 @@ def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
 
     The system names a file only until it is open: then the first of the two is None.
     """
-    found = [
-        (one.filename2 or one.filename, os.strerror(one.errno))  # of a file that was moved or copied: where to
-        for one in _behind(error)
-        if isinstance(one, OSError) and one.errno in TAKES_NO_MORE
+    refusals = [
+        (e.filename2 or e.filename, os.strerror(e.errno))  # of a file that was moved or copied: where to
+        for e in _behind(error)
+        if isinstance(e, OSError) and e.errno in TAKES_NO_MORE
     ]
-    told = [(None, match[0]) for one in _behind(error) if (match := _TOLD.search(str(one)))]
-    return next((refusal for refusal in found if refusal[0] is not None), next(iter(found + told), None))
+    unnamed = [(None, match[0]) for e in _behind(error) if (match := _TOLD.search(str(e)))]
+    return next((refusal for refusal in refusals if refusal[0] is not None), next(iter(refusals + unnamed), None))
 
 
 def _behind(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the error, then the errors that caused it or that were being handled when it was raised."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    ids: set[int] = set()
+    while error is not None and id(error) not in ids:
         yield error
-        seen.add(id(error))
+        ids.add(id(error))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

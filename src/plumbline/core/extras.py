@@ -65,12 +65,12 @@ def is_installed(library: str) -> bool:
         return False
 
 
-def need(extra: str, asked: str, instead: str = "") -> None:
+def need(extra: str, feature: str, instead: str = "") -> None:
     """Refuse what cannot be done without an extra.
 
     Args:
         extra: a key of `LIBRARIES`.
-        asked: the command or option.
+        feature: the command or option.
         instead: what can be done without.
 
     Raises:
@@ -78,13 +78,13 @@ def need(extra: str, asked: str, instead: str = "") -> None:
     """
     missing = next((library for library in LIBRARIES[extra] if not is_installed(library)), None)
     if missing:
-        raise ExtraMissing(asked, missing, extra, instead)
+        raise ExtraMissing(feature, missing, extra, instead)
 
 
-def missing_extra(error: ImportError, asked: str) -> ExtraMissing | None:
+def missing_extra(error: ImportError, feature: str) -> ExtraMissing | None:
     """Return the error for a library imported without `need`; None if it is installed or belongs to no extra."""
     library = (error.name or "").partition(".")[0]
     if is_installed(library):
         return None
     extra = next((extra for extra, libraries in LIBRARIES.items() if library in libraries), None)
-    return ExtraMissing(asked, library, extra) if extra else None
+    return ExtraMissing(feature, library, extra) if extra else None

@@ -23,9 +23,9 @@ from plumbline.core.errors import InputError, NotWritable, PlumblineError, refus
 from plumbline.core.geopackage import check_closed, fault_of_locks
 
 ATTEMPTS = 100
-"""At most so often another process may come between, when a folder is put into its place."""
+"""Largest number of attempts to put a folder into its place while other processes do the same."""
 KEPT_SECONDS = 7 * 86_400.0
-"""How long what nobody goes on with is kept: portions of an interrupted run, and what a process elsewhere began."""
+"""Age at which abandoned files are removed: portions of an interrupted run, and what a process elsewhere began."""
 TEMPORARY = re.compile(r"^\.(.+)\.(?:([0-9a-f]{8})-)?(\d+)\.(?:part|old)(\.[^.]+)?$")
 """Name of what is not whole yet, or no longer in its place: of what; where its process is, and its number; suffix."""
 
@@ -128,8 +128,10 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
         return None
     file, reason = refusal
     place = file or path
-    what = f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk takes no more"
-    return NotWritable(f"{what} ({reason}). Make room on that disk, or let it be written to, and run the same again.")
+    subject = f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk takes no more"
+    return NotWritable(
+        f"{subject} ({reason}). Make room on that disk, or let it be written to, and run the same again."
+    )
 
 
 def forbidden(error: Exception) -> InputError | None:
@@ -170,10 +172,10 @@ def why_unwritten(error: BaseException, *paths: Path) -> str:
         return os.strerror(error.errno)
     if (fault := fault_of_locks(error)) is not None:
         return f"{fault}; write into a local folder, and copy it"
-    said = str(error)
+    message = str(error)
     for path in paths:
-        said = said.replace(str(_beside(path)), str(path))
-    return f"{said}; is the disk full?"
+        message = message.replace(str(_beside(path)), str(path))
+    return f"{message}; is the disk full?"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -196,7 +198,7 @@ def _refused(path: Path) -> Iterator[None]:
 def _put(temporary: Path, path: Path) -> None:
     """Replace one folder by another, also if other processes do the same at that moment: the last one stays."""
     old = path.with_name(f".{path.name}.{_process()}.old")
-    for again in reversed(range(ATTEMPTS)):
+    for attempts_left in reversed(range(ATTEMPTS)):
         _remove(old)  # of a killed process of this number, or of the attempt before
         # A folder cannot be renamed over a full one: move the old aside first, remove it last.
         with suppress(FileNotFoundError):
@@ -204,7 +206,7 @@ def _put(temporary: Path, path: Path) -> None:
         try:
             os.replace(temporary, path)
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and again:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and attempts_left:
                 continue  # another process was between the two
             with suppress(OSError):
                 os.replace(old, path)
@@ -244,14 +246,14 @@ def here() -> str:
 
 def is_dead(temporary: Path) -> bool:
     """Return whether the maker of a temporary file or folder has ended; if it is elsewhere, whether the file is old."""
-    told = TEMPORARY.match(temporary.name)
-    if told is None or not Path("/proc/self").exists():
+    name = TEMPORARY.match(temporary.name)
+    if name is None or not Path("/proc/self").exists():
         return False
-    if told[2] not in (None, here()):
+    if name[2] not in (None, here()):
         with suppress(OSError):
             return time.time() - temporary.stat().st_mtime > KEPT_SECONDS
         return False
-    return not Path(f"/proc/{told[3]}").exists()
+    return not Path(f"/proc/{name[3]}").exists()
 
 
 def _try(temporary: Path) -> None:
@@ -261,11 +263,11 @@ def _try(temporary: Path) -> None:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove what killed processes have left beside `path`: a temporary folder, or the old one moved aside."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
-        told = TEMPORARY.match(left.name)
-        unfinished = left.suffix == ".part" or (left.suffix == ".old" and path.exists())
-        if told and told[1] == path.name and unfinished and is_dead(left):
-            _remove(left)
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
+        name = TEMPORARY.match(leftover.name)
+        unfinished = leftover.suffix == ".part" or (leftover.suffix == ".old" and path.exists())
+        if name and name[1] == path.name and unfinished and is_dead(leftover):
+            _remove(leftover)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -18,14 +18,14 @@ from plumbline.core.errors import InputError
 SUFFIX = ".gpkg"
 WAL = "-wal"
 ENDS = (WAL, "-journal", "-shm")
-"""Of the names of the files beside a database."""
+"""Suffixes of the names of the files beside a database."""
 START = b"SQLite format 3\0"
 MODE, IN_WAL = 18, b"\x02"
 """Byte of the header that says how the file is written; QGIS sets it back when it closes a file."""
 WAIT_SECONDS = 1.0
 """That a writer elsewhere gets to end what it is at."""
 NO_LOCKS = ("database is locked", "disk I/O error")
-"""What SQLite says in folders whose files cannot be locked, too."""
+"""SQLite's messages in folders in which files cannot be locked, too."""
 
 
 def check_closed(path: Path) -> None:
@@ -42,16 +42,16 @@ def check_closed(path: Path) -> None:
             is_held = _is_held(path)
         except sqlite3.Error as error:  # no whole database: then nobody can have it open
             why = str(error)
-    left = _beside(path)
+    sidecars = _beside(path)
     if is_held:
-        seen = f"{left[0].name} lies beside it" if left else "it is writing"
-        raise InputError(f"{path}: is open in another program ({seen}). Close it there, or give another output.")
-    if left and why:
+        sign = f"{sidecars[0].name} lies beside it" if sidecars else "it is writing"
+        raise InputError(f"{path}: is open in another program ({sign}). Close it there, or give another output.")
+    if sidecars and why:
         raise InputError(
-            f"{left[0]}: was left beside a file that cannot be opened ({why}), and would be laid over a new one. "
+            f"{sidecars[0]}: was left beside a file that cannot be opened ({why}), and would be laid over a new one. "
             "Remove it, or give another output."
         )
-    for side in left:  # what they had is taken in
+    for side in sidecars:  # what they had is taken in
         side.unlink(missing_ok=True)
 
 

@@ -46,34 +46,34 @@ class Job(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where the result lies, complete or not there at all."""
+        """Folder of the result, complete or absent."""
 
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 
-def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, what: str) -> None:
+def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, stage: str) -> None:
     """Call `work` on every job that has no folder yet; the first failure ends the others.
 
     Args:
         work: a function of a module, which writes the job's folder atomically.
         jobs: what is to be done.
         workers: processes; None: one a core. One, or a single job left, is done in this process.
-        what: name of the stage, for the progress.
+        stage: name of the stage, for the progress.
 
     Raises:
         PlumblineError: a process was ended from outside.
         Exception: what `work` raised.
     """
-    left = undone(jobs, what)
-    workers = min(workers or cores(), len(left))
+    pending = undone(jobs, stage)
+    workers = min(workers or cores(), len(pending))
     if workers <= 1:
-        for job in track(left, len(left), what):
+        for job in track(pending, len(pending), stage):
             work(job)
         return
     with processes(workers) as pool:
-        futures = [pool.submit(work, job) for job in left]
-        for future in track(as_completed(futures), len(futures), what, finished=True):
+        futures = [pool.submit(work, job) for job in pending]
+        for future in track(as_completed(futures), len(futures), stage, finished=True):
             future.result()
 
 
@@ -219,7 +219,7 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
 
     path = WORK.resolve() / f"{stage}.lock"
     lock = FileLock(path, timeout=patience_seconds, poll_interval=0.2)
-    for again in reversed(range(LOCK_TRIES)):
+    for tries_left in reversed(range(LOCK_TRIES)):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
@@ -229,7 +229,7 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
                 f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it."
             ) from None
         except OSError as error:
-            if again and isinstance(error, FileNotFoundError | FileExistsError):
+            if tries_left and isinstance(error, FileNotFoundError | FileExistsError):
                 continue  # another process has just ended, and removed the folder
             raise unwritten(error, path.parent) or NotWritable(
                 f"{path.parent}: cannot be written into ({error.strerror}), where finished portions of the work are "
@@ -327,12 +327,13 @@ def set_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
 
 def others_at_work(load: Path = LOAD) -> bool:
     """Return whether another process wants a core in most of a few samples; False if that cannot be measured."""
-    found = []
+    n_runnable = []
     for look in range(LOOKS):
         if look:
             time.sleep(BETWEEN_S)
         try:
-            found.append(int(load.read_text().split()[3].partition("/")[0]))  # runnable now, this process among them
+            # Runnable now, this process among them.
+            n_runnable.append(int(load.read_text().split()[3].partition("/")[0]))
         except (OSError, ValueError, IndexError):
             return False
-    return statistics.median(found) > 1
+    return statistics.median(n_runnable) > 1

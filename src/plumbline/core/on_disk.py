@@ -30,18 +30,18 @@ class OnDisk(Array):
 
     def __getitem__(self, key: Any) -> Any:
         """Return what NumPy returns, but never a view of several rows."""
-        first, *others = key if isinstance(key, tuple) else (key,)
+        first, *columns = key if isinstance(key, tuple) else (key,)
         plain, rows = np.asarray(self), _rows(first, len(self))
         if rows is None or not hasattr(self, "_pages"):
             return plain[key]
-        one = plain[:1][(slice(None), *others)]
-        stack = Stack(self._folder if one.nbytes * rows.size > LARGE_BYTES else None)
-        stack.add(one[:0])
+        sample = plain[:1][(slice(None), *columns)]
+        stack = Stack(self._folder if sample.nbytes * rows.size > LARGE_BYTES else None)
+        stack.add(sample[:0])
         for start in range(0, rows.size, ROWS):
-            stack.add(plain[rows.ravel()[start : start + ROWS]][(slice(None), *others)])
+            stack.add(plain[rows.ravel()[start : start + ROWS]][(slice(None), *columns)])
             self._pages.madvise(mmap.MADV_DONTNEED)
-        found = stack.array()
-        return found if rows.ndim == 1 else found.reshape(*rows.shape, *found.shape[1:])
+        selected = stack.array()
+        return selected if rows.ndim == 1 else selected.reshape(*rows.shape, *selected.shape[1:])
 
 
 def _rows(key: Any, count: int) -> NDArray[np.intp] | None:
@@ -87,9 +87,9 @@ class Stack:
                 return self._blocks[0]
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         empty = self._blocks[0]
-        found = np.frombuffer(pages, empty.dtype).reshape(-1, *empty.shape[1:]).view(OnDisk)
-        found._folder, found._pages = self._folder, pages
-        return found
+        array = np.frombuffer(pages, empty.dtype).reshape(-1, *empty.shape[1:]).view(OnDisk)
+        array._folder, array._pages = self._folder, pages
+        return array
 
 
 def folder_of(array: Array) -> Path | None:

@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 BAY_M = 4.0
 DIFFICULTIES = ("easy", "medium", "hard")
-"""How hard a building is to judge: names of the codes 0, 1, 2."""
+"""Names of the codes 0, 1, 2 of the difficulty of a building."""
 CATEGORY_BOUNDS_PERMILLE = (0.5, 0.75, 1.5, 3.0)
 """Lower bounds of the categories 1 to 4."""
 FAILURES = ("corner", "end", "step", "bowl", "bending")
 MECHANISMS = (*FAILURES, "several")
-"""How a building fails: names of the codes 0 to 5. `several`: two at once, the smaller half of the larger at least."""
+"""Names of the codes 0 to 5 of the mechanism of failure. `several`: two at once, the smaller half of the larger at
+least."""
 ACCEPTED_SHARE = 0.9
 """A quadrant with this share of the building's largest strain is a right answer, too."""
 LEVEL_EDGES_PERMILLE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
@@ -24,7 +25,7 @@ LEVEL_EDGES_PERMILLE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 2.0,
 TOP_PERMILLE = 12.0
 """Upper end of the last level: twice the strain of the worst building that is simulated."""
 INTERVAL_SHARE = 0.9
-"""Of the true severities, that an interval is to hold."""
+"""Share of the true severities that an interval is to cover."""
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ class Powers(Section):
     """Exponents by kind of channel: `1 - ratio` to this power is left. 1: the share that `ratio` gives."""
 
     shared: Power = 1.0
-    """Of each scatterer, from the first layer to the pooling."""
+    """Width of the layers that see each scatterer, from the first layer to the pooling."""
     convolution: Power = 1.0
     """Between the two convolutions of a block."""
     attention: Power = 1.0
@@ -28,9 +28,9 @@ class Powers(Section):
     feedforward: Power = 1.0
     """Between the two layers behind attention."""
     geometry: Power = 1.0
-    """Of the layer that reads the building's geometry."""
+    """Width of the layer that reads the building's geometry."""
     joined: Power = 1.0
-    """Of all that is known of a building, before the answers."""
+    """Width of the joined features of a building, before the heads."""
 
 
 class Compress(Optimise):
@@ -59,7 +59,7 @@ class Compress(Optimise):
 
 
 EngineArtifact = Literal["pruned", "fp16", "int8"]
-"""What a TensorRT engine can be made of; its precision is that of the ONNX file."""
+"""ONNX files that a TensorRT engine can be made of; the engine has the precision of its file."""
 
 Through = Literal["onnx", "torch"]
 """The way to it: TensorRT's own parser of the ONNX file, or torch-tensorrt."""
@@ -69,9 +69,9 @@ class Change(Section):
     """Largest mean difference between answers in int8 and in float, over training buildings."""
 
     probability: float = Field(default=0.01, gt=0)
-    """Of a quadrant, absolute."""
+    """Largest absolute difference of the probability of a quadrant."""
     permille: float = Field(default=0.02, gt=0)
-    """Of the severity, absolute."""
+    """Largest absolute difference of the severity, permille."""
 
 
 class Export(Section):

@@ -12,7 +12,7 @@ from plumbline.params.section import Checks, Fraction, Positive, Section
 from plumbline.params.train import FitOptions
 
 DOMAINS = ("plain", "noise", "atmosphere", "unwrapping", "sparse")
-"""What stands between the ground and a product; `plain` has a little of all, each other much of one."""
+"""Kinds of degradation of a product; `plain` has a little of each, the others much of one."""
 Domain = Literal["plain", "noise", "atmosphere", "unwrapping", "sparse"]
 AdapterDomain = Literal["noise", "atmosphere", "unwrapping", "sparse"]
 
@@ -29,10 +29,10 @@ class SimulateFields(Section):
 
     seed: int = Field(default=0, ge=0)
     cells: int = Field(default=96, ge=32, le=1024)
-    """Of a side of a scene."""
+    """Number of cells along each side of a scene."""
     cell_m: Positive = 10.0
     scenes: dict[Domain, int]
-    """How many of each domain; their difficulty is easy, medium and hard in turn."""
+    """Number of scenes of each domain; their difficulty is easy, medium and hard in turn."""
     borrowed: dict[str, BorrowedScenes] = {}
 
 
@@ -53,7 +53,7 @@ class PrepareFields(Section):
     """Settings that turn scenes into the network's inputs."""
 
     halo_m: float = Field(default=160.0, ge=0, le=2000)
-    """How far beyond a window points count."""
+    """Distance beyond a window up to which points are used, m."""
     shares: Shares = Shares()
 
 
@@ -61,7 +61,7 @@ class Denoiser(Section):
     """The network that takes noise off a field (`diffusers.UNet2DModel`), and the diffusion that it is trained for."""
 
     channels: list[Annotated[int, Field(ge=8, multiple_of=8)]] = Field(min_length=2, max_length=6)
-    """Of each level, each half as fine as the one before."""
+    """Channels of each level; each level is half as fine as the one before."""
     layers: int = Field(default=1, ge=1, le=4)
     """Residual blocks of a level."""
     train_steps: int = Field(default=1000, ge=10, le=10_000)
@@ -77,9 +77,9 @@ class TrainFields(FitOptions):
     crops_a_scene: int = Field(default=4, ge=1, le=1000)
     """Examples that each scene gives in an epoch."""
     loss: Literal["mse", "l1", "charbonnier"] = "mse"
-    """Of the restored field. Only `mse` makes the samples' mean the expected field."""
+    """Loss of the restored field. Only with `mse` is the samples' mean the expected field."""
     regression_share: Fraction = 0.1
-    """Of the examples, that begin with noise alone: what the first step of restoring sees."""
+    """Share of the examples that begin with noise alone, as the first step of restoring does."""
     tune_steps: int = Field(default=8, ge=1, le=1000)
     """Steps of restoring by which an epoch is judged."""
 
@@ -133,7 +133,7 @@ class ExportFields(Section):
     opset: int = Field(default=18, ge=18, le=20)
     """Operator set of the ONNX files, as in section `export` of the other family."""
     calibration_batches: int = Field(default=4, ge=1)
-    """Of conditions in training, by which int8 has its ranges."""
+    """Number of training batches from which the ranges of int8 are calibrated."""
 
 
 class FieldGate(Section):
@@ -148,8 +148,8 @@ class FieldGate(Section):
     min: float | None = None
     max: float | None = None
     max_ratio_to: Literal["gaussian_process", "champion", "float32", "base"] | None = None
-    """With `bound`: the one-sided confidence bound of the ratio of means may not exceed it. `base`: of a slice of an
-    adapter, the model without it."""
+    """Denominator of the ratio of means; its one-sided confidence bound may not exceed `bound`. `base`: the
+    model without the adapter, on a slice of that adapter."""
     bound: Positive | None = None
 
     def checks(self) -> Checks:
@@ -172,10 +172,10 @@ class ValidateFields(Section):
     """Settings of measuring the evidence."""
 
     steps: int = Field(default=0, ge=0, le=1000)
-    """Of restoring test scenes; 0: as `restore` says."""
+    """Number of steps with which test scenes are restored; 0: the default of `restore`."""
     samples: int = Field(default=0, ge=0, le=256)
     max_scenes: int = Field(default=40, ge=2)
-    """Of each domain, that are restored."""
+    """Largest number of scenes of each domain that are restored."""
 
 
 class FieldGates(Section):

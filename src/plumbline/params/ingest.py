@@ -26,7 +26,7 @@ ColumnRole = Literal[
 ]
 
 PARAMS_FILE = "a file my.yaml and add `--params my.yaml` (in the pipeline: into section ingest of params.yaml)"
-"""Where to write what a file does not state; messages go on from `Write … into`."""
+"""File into which users write what a product does not state; messages begin with `Write … into`."""
 
 Shift = Annotated[float, Field(ge=-1000, le=1000)]
 
@@ -35,9 +35,9 @@ class Units(Section):
     """Units of the numbers in a table that `columns` describes; units are never guessed."""
 
     displacement: Literal["mm", "cm", "m"]
-    """Of the epochs, and of `rmse`."""
+    """Unit of the displacements of the epochs, and of `rmse`."""
     angle: Literal["deg", "rad"] | None = None
-    """Of the columns `incidence` and `heading`."""
+    """Unit of the columns `incidence` and `heading`."""
 
 
 Format = Literal[
@@ -66,21 +66,21 @@ class ProfileRows(Section):
     """Facts that profile rows (the first generation's `d0,s0,d1,s1,…,span,width`) lack; they are never guessed."""
 
     labelled: bool
-    """Whether each row ends with `severity,location`."""
+    """True if each row ends with `severity,location`."""
     distance_unit: Literal["m", "cm", "mm"]
-    """Of distances, span and width."""
+    """Unit of distances, span and width."""
     slope_unit: Literal["mm/m", "m/m"]
     severity_unit: Literal["permille", "percent", "strain"] | None = None
-    """Of labelled rows; `strain` is m/m."""
+    """Unit of the severity in labelled rows; `strain` is m/m."""
     quadrants: dict[Annotated[int, Field(ge=0)], Literal["NE", "NW", "SW", "SE", "none"]] = {}
-    """Of labelled rows: code of a location -> its quadrant where distances ascend from west to east, or `none`."""
+    """Code of a location in labelled rows -> its quadrant where distances ascend from west to east, or `none`."""
     years: Annotated[float, Field(gt=0, le=100)] | None = None
     """Length of the time in which the slopes came about; or its days, `first` and `last`."""
     first: date | None = None
     last: date | None = None
     same_building: Literal["size", "row", "file"] = "size"
-    """What stands for one building, all of whose rows go into one split: the rows of a city that are equal in span and
-    width (a building that was given at several levels of difficulty), each row, or all rows of a file."""
+    """Rows of one building, which go into one split together: the rows of a city that are equal in span and
+    width (a building that was given at several levels of difficulty), each row alone, or all rows of a file."""
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
@@ -129,26 +129,26 @@ class Product(Section):
     raised_m: Shift | None = None
     """Metres by which its heights are raised, where they count from elsewhere than those of other tracks."""
     component: Literal["up", "east"] | None = None
-    """Of an EGMS L3 product."""
+    """Component of an EGMS L3 product."""
     geometry: str | None = None
-    """Of MintPy: the geometry file, relative to the time series."""
+    """Geometry file of MintPy, relative to the time series."""
     coherence: str | None = None
-    """Of MintPy: the file of temporal coherence, relative to the time series."""
+    """File of MintPy's temporal coherence, relative to the time series."""
     columns: dict[ColumnRole, Annotated[str, Field(min_length=1)]] = {}
-    """Of a table: what a column is -> its name in the file."""
+    """Role of a column of a table -> its name in the file."""
     units: Units | None = None
-    """Of a table."""
+    """Units of a table."""
     positive: Literal["towards", "away"] | None = None
-    """Of a table: positive displacements are towards the satellite, or away from it."""
+    """Direction of positive displacements of a table: towards the satellite, or away from it."""
     epochs: Annotated[str, Field(min_length=1)] | None = None
-    """Of a table: how the columns of the epochs are named: `D%Y%m%d`, `%Y{day0}`, `{decimal_year}` or
-    `{days_since 2019-01-04}`; without `%` and braces, what stands before YYYYMMDD."""
+    """Pattern of the names of a table's epoch columns: `D%Y%m%d`, `%Y{day0}`, `{decimal_year}` or
+    `{days_since 2019-01-04}`; without `%` and braces, the prefix of YYYYMMDD."""
     separator: Literal[",", ";", "tab", "|"] = ","
-    """Of a table: what stands between cells; left out, what the header has most of."""
+    """Separator of a table's cells; by default the one that the header has most of."""
     decimal: Literal[".", ","] = "."
-    """Of a table: the decimal sign; left out, what its first rows show."""
+    """Decimal sign of a table; by default the one that its first rows show."""
     profiles: ProfileRows | None = None
-    """Of profile rows, which are no points."""
+    """Options of profile rows, which are no points."""
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
@@ -231,7 +231,7 @@ class Ingest(Section):
     products: dict[str, Product] = {}
     """Patterns of file names (`*`, `?`, `[]`) -> what such files do not say themselves; the first that fits counts."""
     footprints: dict[str, Footprints] = {}
-    """The same for files of footprints."""
+    """Options of files of footprints, by their name."""
     crs: Annotated[str, Field(min_length=1)] | None = None
     """Projected CRS in m that all is worked in, and north is that of; None: that of a city's first product."""
     min_coherence: Fraction = 0.0

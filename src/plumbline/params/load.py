@@ -134,13 +134,13 @@ class _EachKeyOnce(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
-        seen = set()
+        keys = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
+                if (key.tag, key.value) in keys:
                     problem = f"{key.value!r} stands twice; write what both say under one"
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
-                seen.add((key.tag, key.value))
+                keys.add((key.tag, key.value))
         return node
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from plumbline.params.ingest import FORMATS, Format
 
 A_DATE: dict[str, Any] = {"format": "date"}
-"""What OpenAPI knows of a field that takes a day."""
+"""JSON schema of a field that takes a day."""
 
 
 class PointsOptions(BaseModel):

@@ -34,11 +34,11 @@ class Plugins(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.places)
 
-    def name(self, *others: str) -> BeforeValidator:
-        """Return a validator: the value must be a name in the table at that time, or one of `others`."""
+    def name(self, *extra_names: str) -> BeforeValidator:
+        """Return a validator: the value must be a name in the table at that time, or one of `extra_names`."""
 
         def check(value: object) -> object:
-            names = (*self, *others)
+            names = (*self, *extra_names)
             if value not in names:
                 raise ValueError(f"one of {', '.join(names)} needed")
             return value

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from plumbline.params.section import Checks, Fraction, Positive, Section
 
 SEQUENCES = ("buffer_m", "min_points", "max_points", "min_side_m", "max_side_m")
-"""Of section `prepare`, what decides which buildings and which scatterers a model sees: in use as in training."""
+"""Parameters of `prepare` that decide which buildings and scatterers a model sees: in use as in training."""
 JUDGED = ("max_strain_error_permille", "min_quadrant_confidence")
-"""Of section `prepare`, what decides which of these buildings `predict` judges."""
+"""Parameters of `prepare` that decide which of these buildings `predict` judges."""
 
 
 class Audit(Section):
@@ -21,7 +21,8 @@ class Audit(Section):
     refuse_speed_mm_yr: Positive = 1000.0
     """Twice the fastest sinking known of a city, 500 mm/yr (Chaussard et al. 2021, JGR Solid Earth 126)."""
     refuse_noise_below_mm: float = Field(default=0.03, ge=0)
-    """At C band, 0.4 degrees of phase. Metres read as mm have some 0.002 mm; 0: never."""
+    """Median noise below which the audit refuses: at C band 0.4 degrees of phase. Metres read as mm have some 0.002
+    mm; 0: never."""
     refuse_noise_above_mm: Positive = 100.0
     """Three times that of random phase at L band. Millimetres read as metres have some 2000 mm."""
     refuse_severity_permille: Positive = 100.0
@@ -37,9 +38,9 @@ class Prepare(Section):
     """A building with fewer usable points is not prepared. It is judged where as many are left when each track has
     taken one (`prepare.abstention`)."""
     max_strain_error_permille: Positive = 0.6
-    """By the noise of a building's points alone (`prepare.abstention.strain_error`). With a larger one it is
-    prepared, trained on and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than
-    one standard error, and errors of position and of the shape come on top."""
+    """Largest standard error of the strain from the noise of the points alone (`prepare.abstention.strain_error`) with
+    which `predict` judges a building. Others are prepared, trained on and measured: the bound of category 1 (0.5) is
+    then less than one standard error, and errors of position and of the shape come on top."""
     min_quadrant_confidence: Fraction = 0.65
     """`predict` does not judge a building where the chance that it is damaged and its quadrant wrong is above one less
     this; 0 judges all (`prepare.abstention.has_no_probable_quadrant`)."""
@@ -62,7 +63,7 @@ class Prepare(Section):
     """Shares of the buildings, which stay in whole blocks; normalised. `tune` chooses the checkpoint, `calibrate` sets
     temperature and interval."""
     folds: int = Field(default=0, ge=0, le=100)
-    """For cross-validation: so many folds of whole blocks, of which `fold` is the test split; 0: none."""
+    """Number of folds of whole blocks for cross-validation, of which `fold` is the test split; 0: none."""
     fold: int = Field(default=0, ge=0)
     seed: int = Field(default=0, ge=0)
     audit: Audit = Audit()

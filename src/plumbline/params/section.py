@@ -32,7 +32,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_yes(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse yes and no where a number stands: Python counts them as 1 and 0."""
+        """Refuse yes and no in place of a number: Python counts them as 1 and 0."""
         kind = cls.model_fields[str(info.field_name)].annotation
         held = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
         among = _leaves(kind) & {int, float} and any(isinstance(item, bool) for item in held)

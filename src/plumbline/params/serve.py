@@ -19,7 +19,7 @@ class Adapt(Section):
     """What an adapter may change of a trained model, and how it is fitted to a few labels."""
 
     rank: int = Field(default=4, ge=4, le=16)
-    """Of the low-rank changes (Hu et al. 2022)."""
+    """Rank of the low-rank changes (Hu et al. 2022)."""
     unfreeze_at: Fraction = 0.5
     """Share of the epochs after which small parameters are trained as well, as a whole."""
     epochs: int = Field(default=40, ge=1, le=10_000)
@@ -30,11 +30,12 @@ class Adapt(Section):
     min_labels: int = Field(default=20, ge=5)
     """Labelled buildings that can be judged, at least."""
     min_lora_labels: int = Field(default=100, ge=5)
-    """From so many low-rank changes are fitted: of 50 labels only the level gains."""
+    """Smallest number of labels for low-rank changes: with 50 only the level gains."""
     min_interval_labels: int = Field(default=40, ge=10)
-    """From so many the interval is set anew: the share that it then holds varies by 5 points from city to city."""
+    """Smallest number of labels for a new interval: the share that it then covers varies by 5 points from city to
+    city."""
     min_temperature_labels: int = Field(default=40, ge=10)
-    """From so many buildings with a quadrant the temperature is set anew."""
+    """Smallest number of buildings with a quadrant for a new temperature."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     """CPU threads; 0: all."""
@@ -66,7 +67,7 @@ class Drift(Section):
     """Bounds beyond which a delivery differs from the training data; see docs/score.md."""
 
     min_buildings: int = Field(default=100, ge=1)
-    """Of fewer prepared buildings nothing is said."""
+    """Smallest number of prepared buildings for which drift is measured."""
     confidence: float = Field(default=0.99, gt=0.5, lt=1)
     """That a delivery without drift is not said to have any, for each kind of figure."""
     max_distance: Fraction = 0.3
@@ -224,7 +225,7 @@ class Tidy(Section):
     """What to keep on a system that runs for months; see docs/operations/retention.md."""
 
     former_champions: int = Field(default=5, ge=1, le=99)
-    """How many times in a row `plumbline release rollback` can go back: their packages stay."""
+    """Number of times in a row that `plumbline release rollback` can go back: their packages stay."""
     packages: int = Field(default=5, ge=0, le=10_000)
     """Newest packages of the registry that stay besides the champions, and any with an alias."""
     runs: int = Field(default=10, ge=1, le=10_000)

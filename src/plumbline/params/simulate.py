@@ -25,7 +25,8 @@ class City(Section):
     damaged: Fraction | None = None
     """Share of buildings with a local failure, where it differs from `simulate.damaged`."""
     movement: Literal["any", "town"] = "any"
-    """How buildings move as a whole. any: up to 300 mm and 25 mm/m, for training. town: as EGMS shows a real town."""
+    """Distribution of whole-building movement. any: up to 300 mm and 25 mm/m, for training. town: as in EGMS of a
+    real town."""
 
 
 class Borrowed(Section):
@@ -41,11 +42,11 @@ class Borrowed(Section):
     damaged: Fraction | None = None
     """Share of buildings with a local failure, where it differs from `simulate.damaged`."""
     buffer_m: float = Field(default=2.0, ge=0, le=20)
-    """As `prepare.buffer_m`."""
+    """Width of the buffer around footprints, m, as `prepare.buffer_m`."""
     products: dict[str, Product] = {}
-    """As `ingest.products`."""
+    """Options of the products, as `ingest.products`."""
     footprints: dict[str, Footprints] = {}
-    """As `ingest.footprints`."""
+    """Options of the footprints, as `ingest.footprints`."""
 
 
 CITY_NAME = r"^[a-z0-9_]+$"

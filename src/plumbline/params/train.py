@@ -15,11 +15,11 @@ PaddingKind = Annotated[str, PADDING.name()]
 MAX_THREADS = 1024
 """More than any one process can use; the operating system refuses some number above it."""
 MAX_WEIGHT = 1e6
-"""Of a loss."""
+"""Largest weight of a loss."""
 SHARDED = ("fsdp", "zero2")
 """Values of `strategy` by which each process keeps a share of weights, gradients and optimiser state."""
 AUTO = 0
-"""What `batch_size: auto` is read as."""
+"""Value that `batch_size: auto` is read as."""
 
 
 def _auto(value: Any) -> Any:
@@ -64,13 +64,14 @@ class Optimise(Section):
     accumulate: int = Field(default=1, ge=1, le=4096)
     """Batches of each process whose gradients make one step; the step is that of one batch of as many buildings."""
     schedule: Literal["plateau", "cosine", "constant"] = "plateau"
-    """How the rate falls: by half where the score rises no more, along half a cosine to 0 at `epochs`, or not."""
+    """Schedule of the learning rate: half as large when the score stops rising, half a cosine to 0 at `epochs`, or
+    constant."""
     warmup_epochs: float = Field(default=0.0, ge=0)
     """Epochs in which the rate rises evenly from 0."""
     warmup_share: float = Field(default=0.0, ge=0, lt=1)
-    """The same as a share of `epochs`."""
+    """Length of the warm-up as a share of `epochs`."""
     ema_decay: float = Field(default=0.0, ge=0, lt=1)
-    """How much of the mean of the weights stays at each step; the mean is evaluated and saved. 0: no mean."""
+    """Share of the mean of the weights that stays at each step; the mean is evaluated and saved. 0: no mean."""
     curriculum: Curriculum = Curriculum()
 
     def checks(self) -> Checks:
@@ -101,10 +102,12 @@ class FitOptions(Optimise):
     freeze: list[str] = []
     """Parameters that keep their values: patterns of their names in the network, as `encoder.*` or `*.bias`."""
     start_from: list[str] = Field(default=["checkpoint", "random"], min_length=1)
-    """Where the weights come from; the first that is there is taken. `checkpoint`: of this same run, interrupted;
-    `random`: drawn anew; `pretrained`: those that come with Plumbline; else the folder of a trained model."""
+    """Sources of the initial weights; the first that exists is used. `checkpoint`: this same run, interrupted;
+    `random`: new random weights; `pretrained`: the model that comes with Plumbline; else the folder of a trained
+    model."""
     precision: Literal[32, "bf16", "fp16"] = 32
-    """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, and auto or ddp."""
+    """Precision of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, and auto or
+    ddp."""
     compile: bool = False
     """Let torch compile what a step computes, for GPUs; docs/training.md says what it needs and costs."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
@@ -113,10 +116,10 @@ class FitOptions(Optimise):
     nodes: int = Field(default=1, ge=1, le=4096)
     """Machines. Each runs the same command under torchrun or SLURM."""
     strategy: Literal["auto", "ddp", "fsdp", "zero2"] = "auto"
-    """How the processes share the work; `auto`: ddp where there are several. `zero2` shards gradients and the
-    optimiser's state, `fsdp` frees weights between the forward and the backward pass, too."""
+    """Strategy by which the processes share the work; `auto`: ddp if there are several. `zero2` shards gradients
+    and the optimiser's state, `fsdp` frees weights between the forward and the backward pass, too."""
     communication: Literal["none", "fp16", "bf16", "powersgd"] = "none"
-    """How the gradients are made smaller on their way between processes; only by ddp."""
+    """Compression of the gradients between processes; only with ddp."""
     profile: Literal["none", "simple", "pytorch"] = "none"
     """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
     `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
@@ -159,16 +162,16 @@ class Train(FitOptions):
     severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
     quadrant_loss: QuadrantKind = "cross_entropy"
     severity_loss: SeverityKind = "pinball"
-    """Of the middle of the interval; see `model/losses.py`. Its ends have the pinball loss always."""
+    """Loss of the middle of the interval; see `model/losses.py`. Its ends always have the pinball loss."""
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
     padding: PaddingKind = "mask"
-    """What fills shorter sequences of a batch. The network masks it; see docs/training.md."""
+    """Padding of shorter sequences of a batch. The network masks it; see docs/training.md."""
     balance: Literal["none", "weights", "oversample"] = "none"
-    """How rare examples are helped: by their weight in the losses, or by being drawn more often."""
+    """Way to balance rare examples: by their weight in the losses, or by drawing them more often."""
     balance_by: Literal["category", "quadrant", "both", "severity"] = "category"
-    """What makes an example rare: its Burland category, its quadrant, both together, or the density of severities
-    around its own. With `augment`, quadrants are turned into each other and balanced already."""
+    """Property by which an example is rare: its Burland category, its quadrant, both together, or the density of
+    severities around its own. With `augment`, quadrants are turned into each other and balanced already."""
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
@@ -196,7 +199,7 @@ class Model(Section):
     """`separable`: along the sequence and across channels apart, with a fraction of the weights."""
     heads: int = Field(default=4, ge=1, le=64)
     attention: AttentionKind = "sdpa"
-    """How attention is computed; `sdpa` and `ragged` have the same weights and answers. `ragged` (for many short
+    """Implementation of attention; `sdpa` and `ragged` have the same weights and answers. `ragged` (for many short
     buildings) is for GPUs, and is exported as `sdpa`."""
     attention_layers: int = Field(default=1, ge=0, le=16)
     max_attention_length: int = Field(default=1024, ge=1)
@@ -204,7 +207,7 @@ class Model(Section):
     position: PositionKind = "auto"
     """Position in the sequence; `auto`: learned up to 64, sinusoidal for longer `prepare.max_points`."""
     pooling: PoolingKind = "mean_max"
-    """From scatterers to a building: means, largest values, standard deviations, or a mean with learned weights."""
+    """Pooling of scatterers: means, largest values, standard deviations, or a mean with learned weights."""
     hidden: int = Field(default=96, ge=4, le=4096)
     """Width of the layer before the heads."""
     dropout: float = Field(default=0.1, ge=0, lt=1)

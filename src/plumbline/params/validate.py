@@ -37,8 +37,8 @@ HIGHER_IS_BETTER = {
     "weight_bytes": False,
     "size_ratio": False,
 }
-"""What a rule may name, as `validate.metrics` measures it, and which way is better. A ratio is to `float32`. There is
-no latency: it is another in every run."""
+"""Metrics that a rule may name, as `validate.metrics` measures them, and which way is better. A ratio is to
+`float32`. Latency is absent: it differs from run to run."""
 SLICES = (
     "all",
     "worst",
@@ -107,9 +107,9 @@ class Gate(Section):
     max: float | None = None
     max_drop_vs: Literal["float32", "champion", "baseline"] | None = None
     margin: float = 0.0
-    """With `max_drop_vs`: how much worse may it be, in the metric's unit; negative: how much better it must be."""
+    """Margin of `max_drop_vs`, in the metric's unit: how much worse it may be; negative: how much better it must be."""
     confidence: float | None = Field(default=None, gt=0.5, lt=1)
-    """With `max_drop_vs`: of the one-sided bound of the drop; that of the section where it is left out."""
+    """Confidence of the one-sided bound of `max_drop_vs`; by default that of the section."""
 
     @field_validator("metric")
     @classmethod

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 NAME = "pretrained"
-"""What `--model` and `train.start_from` call it."""
+"""Name of the shipped model in `--model` and `train.start_from`."""
 PACKAGE = Path(__file__).parent / "package"
 """The model package, for predicting."""
 MODEL = Path(__file__).parent / "model"

@@ -78,8 +78,8 @@ def check_evidence(gate: Any, path: Path, **hashes: str) -> None:
     """
     for key, sha256 in hashes.items():
         if gate.get(key, {}).get("sha256") != sha256:
-            what, stage = EVIDENCE[key]
-            raise InputError(f"{path}: measured on other {what}. Run `plumbline {stage}` again.")
+            subject, stage = EVIDENCE[key]
+            raise InputError(f"{path}: measured on other {subject}. Run `plumbline {stage}` again.")
 
 
 def _hashes(exported: Path) -> dict[str, str]:

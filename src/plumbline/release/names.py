@@ -14,9 +14,9 @@ CHAMPION = "champion"
 CHALLENGER = "challenger"
 """Alias of a version whose answers are recorded beside the champion's; see `serve.score.shadow`."""
 DEFAULT_NAME = "plumbline"
-"""Of the registered model, where nobody gives another."""
+"""Default name of the registered model."""
 RESTORATION_NAME = "plumbline-restoration"
-"""The same of packages of fields."""
+"""Default name of the registered packages of fields."""
 PARAMS = Path("params.yaml")
 
 

@@ -154,8 +154,8 @@ def package(
         predictions, vectors = Path(folder) / PREDICTIONS, Path(folder) / VECTORS
         export_predictions(params.prepare, about["category_share"], predictions, params.export.opset)
         write_vectors(load_shards(prepared / "test"), files["model.onnx"], predictions, vectors)
-        made = {REFERENCE: reference, PREDICTIONS: predictions, VECTORS: vectors}
-        write_package({**files, **made}, about, card, out)
+        generated = {REFERENCE: reference, PREDICTIONS: predictions, VECTORS: vectors}
+        write_package({**files, **generated}, about, card, out)
 
 
 def record_of_lock(validated: Path) -> dict[str, dict[str, str]]:
@@ -167,8 +167,8 @@ def record_of_lock(validated: Path) -> dict[str, dict[str, str]]:
         return {}
     stages = yaml.safe_load(LOCK.read_text(encoding="utf-8")).get("stages", {})
     outs = (out for stage in stages.values() for out in stage.get("outs", ()))
-    found = next((out["md5"] for out in outs if Path(out["path"]) == validated and "md5" in out), None)
-    return {validated.name: {"lock_md5": found}} if found else {}
+    md5 = next((out["md5"] for out in outs if Path(out["path"]) == validated and "md5" in out), None)
+    return {validated.name: {"lock_md5": md5}} if md5 else {}
 
 
 def code_sha256(*more: str) -> str:

@@ -37,7 +37,7 @@ def promote(
     package: Path,
     compare: Compare,
     registry: Registry | None = None,
-    again: bool = False,
+    allow_former: bool = False,
     sign_key: Path | None = None,
 ) -> Promotion:
     """Make `package` the champion, if it is unharmed and `compare` accepts it.
@@ -45,7 +45,7 @@ def promote(
     The registry keeps its own copy of the files. A package that is registered already is not registered again,
     unless that copy was damaged, and one that is the champion already is left alone. Whatever fails, the champion
     stays what it was. A package that was rolled back, or was the champion until another replaced it, is only promoted
-    where `again` says that this is meant.
+    where `allow_former` says that this is meant.
 
     Of two promotions at once on one machine the second waits, and is compared with what the first made the champion. On
     two machines with one registry, the one that comes last to the alias finds another champion than it was compared
@@ -66,7 +66,7 @@ def promote(
     _check_key(sign_key)
     registry = registry or Registry(manifest.name)
     with registry.server.alone():
-        return _promote(package, manifest, compare, registry, again, sign_key)
+        return _promote(package, manifest, compare, registry, allow_former, sign_key)
 
 
 def is_champion(package: Path, registry: Registry | None = None) -> bool:
@@ -102,16 +102,16 @@ def _standing(
     package: Path, manifest: PackageManifest, registry: Registry, to_sign: bool = False
 ) -> tuple[list[Registered], Registered | None, Registered | None]:
     """Return all registered packages, the champion, and the unharmed entry of this very package."""
-    known = registry.versions()
-    former = next((item for item in known if item.champion), None)
-    return known, former, _copy_of(package, manifest, registry, known, to_sign)
+    registered = registry.versions()
+    former = next((item for item in registered if item.champion), None)
+    return registered, former, _copy_of(package, manifest, registry, registered, to_sign)
 
 
 def _copy_of(
-    package: Path, manifest: PackageManifest, registry: Registry, known: list[Registered], to_sign: bool
+    package: Path, manifest: PackageManifest, registry: Registry, registered: list[Registered], to_sign: bool
 ) -> Registered | None:
     """Return the unharmed entry of the package; if it will be signed, it must have the same bytes."""
-    same = (item for item in known if item.version == manifest.version)
+    same = (item for item in registered if item.version == manifest.version)
     return next((i for i in same if _unharmed(registry, i) and (not to_sign or _is_same(package, registry, i))), None)
 
 
@@ -136,14 +136,14 @@ def _promote(
     manifest: PackageManifest,
     compare: Compare,
     registry: Registry,
-    again: bool,
+    allow_former: bool,
     sign_key: Path | None,
 ) -> Promotion:
-    known, former, candidate = _standing(package, manifest, registry, sign_key is not None)
+    registered, former, candidate = _standing(package, manifest, registry, sign_key is not None)
     evidence = None
     if former is None or former.version != manifest.version:
-        if not again:
-            _refuse_return(package, manifest.version, known)
+        if not allow_former:
+            _refuse_return(package, manifest.version, registered)
         if former is not None:
             evidence = compare(package, registry.folder(former))
     elif former == candidate:
@@ -168,9 +168,9 @@ def _promote(
     return Promotion(replace(candidate, champion=True, rolled_back=False), changed=True, former=former)
 
 
-def _refuse_return(package: Path, version: str, known: list[Registered]) -> None:
+def _refuse_return(package: Path, version: str, registered: list[Registered]) -> None:
     """Refuse a registered former champion: an old commit or a retry would bring it back by accident."""
-    states = {item.state for item in known if item.version == version}
+    states = {item.state for item in registered if item.version == version}
     if states & {FORMER, ROLLED_BACK}:
         fate = "was rolled back" if ROLLED_BACK in states else "was the champion until another replaced it"
         raise GateRefused(
@@ -224,15 +224,15 @@ def challenge(package: Path, registry: Registry | None = None, sign_key: Path | 
     _check_key(sign_key)
     registry = registry or Registry(manifest.name)
     with registry.server.alone():
-        known = [item for item in registry.versions() if item.version == manifest.version]
-        if any(item.champion for item in known):
+        entries = [item for item in registry.versions() if item.version == manifest.version]
+        if any(item.champion for item in entries):
             raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")
-        found = _copy_of(package, manifest, registry, known, sign_key is not None)
-        found = found or registry.register(package, manifest)
+        entry = _copy_of(package, manifest, registry, entries, sign_key is not None)
+        entry = entry or registry.register(package, manifest)
         if sign_key is not None:
-            _sign(package, sign_key, registry, found)
-        registry.challenge(found.number)
-        return found
+            _sign(package, sign_key, registry, entry)
+        registry.challenge(entry.number)
+        return entry
 
 
 def find_challenger(

@@ -108,9 +108,9 @@ class Server:
 
     def experiment(self) -> str:
         """Return the number of the experiment for packages' files, created if it is missing."""
-        found = self.client.get_experiment_by_name(EXPERIMENT)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = self.client.get_experiment_by_name(EXPERIMENT)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         # Without a server the files lie beside the database, wherever it is used from; a server decides for itself.
         database = database_of(self.uri)
         local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database else None

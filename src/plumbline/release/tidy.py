@@ -30,8 +30,8 @@ def plan_tidy(versions: Sequence[Registered], aliased: Collection[int], params: 
         versions: all of the registry. aliased: numbers with an alias, as the champion has. params: section `tidy`.
     """
     targets = {item.number for item in former_champions(versions)[: params.former_champions]}
-    others = [item for item in versions if not item.champion and item.number not in targets.union(aliased)]
-    newest = sorted(others, key=lambda item: -item.number)
+    removable = [item for item in versions if not item.champion and item.number not in targets.union(aliased)]
+    newest = sorted(removable, key=lambda item: -item.number)
     return newest[params.packages :][::-1]
 
 

@@ -164,8 +164,8 @@ class Records:
             young_ms: age up to which a run stays, since it may be that of a registration at work.
         """
         # Every registration tags its run when it begins; others' experiment may have the same name.
-        found = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
-        return [run for run in found if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
+        runs = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
+        return [run for run in runs if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
 
     def metrics(self, experiment: str) -> dict[str, dict[str, float]]:
         """Return the metrics of each registration of an experiment, by the identifier of its run."""
@@ -174,9 +174,9 @@ class Records:
 
     def old_trainings(self, days: float, newest: int) -> list[Run]:
         """Return records of trainings that ended more than `days` ago, except the `newest`, and half-removed ones."""
-        found = sorted(self._search(TRAINING, "", ViewType.ACTIVE_ONLY), key=lambda run: -run.info.start_time)
-        begun = self._search(TRAINING, f"tags.{TIDIED} = 'yes'", ViewType.DELETED_ONLY)
-        return [*(run for run in found[newest:] if self._ended_before(run, days)), *begun]
+        runs = sorted(self._search(TRAINING, "", ViewType.ACTIVE_ONLY), key=lambda run: -run.info.start_time)
+        half_removed = self._search(TRAINING, f"tags.{TIDIED} = 'yes'", ViewType.DELETED_ONLY)
+        return [*(run for run in runs[newest:] if self._ended_before(run, days)), *half_removed]
 
     def remove(self, run: Run) -> None:
         """Remove a run with its files; on a server, mark it as deleted for `mlflow gc` there.

@@ -34,7 +34,7 @@ class Panel(NamedTuple):
     y_label: str
     pairs: Sequence[Pair]
     least: float = -math.inf
-    """Below it nothing can be: axes and bars end there."""
+    """Smallest possible value: axes and bars end there."""
 
 
 def agreement_chart(title: str, panels: Sequence[Panel], note: str = "") -> str:
@@ -56,8 +56,8 @@ def _key(note: str) -> list[str]:
         parts.append(f'<circle cx="{at}" cy="{HEIGHT + 14}" r="4" fill="{colour}"/>')
         parts.append(svg_text(at + 10, HEIGHT + 18, words, "start"))
         at += 100
-    said = "Bars: 90 % intervals. Dashed: both are the same."
-    return [*parts, svg_text(at, HEIGHT + 18, f"{said} {note}".strip(), "start")]
+    explanation = "Bars: 90 % intervals. Dashed: both are the same."
+    return [*parts, svg_text(at, HEIGHT + 18, f"{explanation} {note}".strip(), "start")]
 
 
 def _panel(panel: Panel) -> list[str]:

@@ -12,7 +12,7 @@ COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
 SMALL_HEIGHT = 190
-"""Of charts over time."""
+"""Height of charts over time, px."""
 GRID = 'stroke="#888" stroke-opacity="0.35"'
 TICKS = 5
 """Parts that each axis is divided into."""
@@ -132,10 +132,11 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
     low, high = min(values), max(values)
     margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
     low, high = low - margin, high + margin
-    left, right, height = 96, 32, 44 + 26 * len(rows) + 22  # the last figure of the scale stands half beyond its line
+    # The last figure of the scale reaches half beyond its line.
+    left_px, right_px, height = 96, 32, 44 + 26 * len(rows) + 22
 
     def across(value: float) -> float:
-        return left + (value - low) / (high - low) * (WIDTH - left - right)
+        return left_px + (value - low) / (high - low) * (WIDTH - left_px - right_px)
 
     parts = [svg_text(8, 24, title, "start", bold=True)]
     for tick in range(TICKS + 1):
@@ -145,7 +146,7 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
         parts.append(svg_text(x, height - 8, f"{value:.3g}", "middle"))
     for index, row in enumerate(rows):
         y, colour = 54 + 26 * index, COLOURS[index % len(COLOURS)]
-        parts.append(svg_text(left - 8, y + 4, row.name, "end"))
+        parts.append(svg_text(left_px - 8, y + 4, row.name, "end"))
         if row.low is not None and row.high is not None:
             ends = f'x1="{across(row.low):.1f}" x2="{across(row.high):.1f}"'
             parts.append(f'<line {ends} y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"/>')
@@ -163,9 +164,9 @@ def svg_document(title: str, height: int, paper: str, parts: Sequence[str], widt
 
 
 def axes(
-    title: str, x_range: Range, y_range: Range, x_label: str, y_label: str, left: int = LEFT
+    title: str, x_range: Range, y_range: Range, x_label: str, y_label: str, left_px: int = LEFT
 ) -> tuple[Place, list[str]]:
-    """Draw the title and both axes with grid, ticks and labels. `left`: where they begin, px.
+    """Draw the title and both axes with grid, ticks and labels. `left_px`: where they begin, px.
 
     Returns:
         What turns figures into px, and the parts of the drawing.
@@ -174,18 +175,18 @@ def axes(
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - x_range[0]) / (x_range[1] - x_range[0])
         up = (y - y_range[0]) / (y_range[1] - y_range[0])
-        return left + across * (WIDTH - left - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return left_px + across * (WIDTH - left_px - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
-    parts = [svg_text(left, 24, title, "start", bold=True)]
+    parts = [svg_text(left_px, 24, title, "start", bold=True)]
     for tick in range(TICKS + 1):
         x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
         parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
-        parts.append(f'<line x1="{left}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
+        parts.append(f'<line x1="{left_px}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
         parts.append(svg_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
-        parts.append(svg_text(left - 6, up + 4, f"{y:g}" if left > LEFT else f"{y:.3g}", "end"))
+        parts.append(svg_text(left_px - 6, up + 4, f"{y:g}" if left_px > LEFT else f"{y:.3g}", "end"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(svg_text((left + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
+    parts.append(svg_text((left_px + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
     parts.append(
         f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
         f"{html.escape(y_label)}</text>"
@@ -199,7 +200,7 @@ def path(place: Place, points: Iterable[tuple[float, float]]) -> str:
 
 
 def svg_text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:
-    """Write words at a place, px; `anchor`: `start`, `middle` or `end` of them stands there."""
+    """Write words at a place, px; `anchor`: `start`, `middle` or `end` of the words is there."""
     weight = ' font-weight="bold"' if bold else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"{weight}>{html.escape(words)}</text>'

@@ -39,7 +39,7 @@ class DrawnBuilding:
     side: Float
     """(2,) of the frame, m."""
     angle: float
-    """Of its x axis, rad counter-clockwise from east."""
+    """Angle of the x axis, rad counter-clockwise from east."""
     probability: Float
     """(4,) of the quadrants; NaN: only their names are written."""
     shares: list[str]
@@ -68,10 +68,10 @@ def draw_building(plan: DrawnBuilding, limit_mm: float, title: str) -> str:
     )
     scale = PLAN_PX / max(east - west, north - south, 1.0)
     width, height = PLAN_PX + 2 * SIDE_PX, (north - south) * scale + 2 * TOP_PX + 24
-    left = (width - (east - west) * scale) / 2
+    left_px = (width - (east - west) * scale) / 2
 
     def at(x: float, y: float) -> tuple[float, float]:
-        return left + (x - west) * scale, TOP_PX + (north - y) * scale
+        return left_px + (x - west) * scale, TOP_PX + (north - y) * scale
 
     body = [
         f'<path d="{outline_path(plan.footprint, at)}" fill="#f1f1ee" stroke="#333" stroke-width="2" '
@@ -194,8 +194,8 @@ def colour(moved_mm: float, limit_mm: float) -> str:
 def legend(limit_mm: float) -> str:
     """Draw the legend of colours, shapes, sizes and outlines, in parts as wide as a phone."""
     cell, colours = 24, ""
-    for i, own in enumerate(DIVERGING):
-        colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
+    for i, fill in enumerate(DIVERGING):
+        colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{fill}" stroke="#999"/>'
     ends = (f"≤ -{number(limit_mm)} mm", 20, "start"), ("0", 152, "middle"), (f"≥ {number(limit_mm)} mm", 284, "end")
     for text, x, anchor in ends:
         colours += f'<text x="{x}" y="34" text-anchor="{anchor}">{text}</text>'
@@ -222,8 +222,8 @@ def legend(limit_mm: float) -> str:
         f"<title>{name}</title>{body}</svg>"
         for name, height, body in parts
     )
-    said = "Colour: differential displacement, down to up, against the building as a whole."
-    return f'<div class="legend"><p>{said}</p>{drawn}</div>'
+    explanation = "Colour: differential displacement, down to up, against the building as a whole."
+    return f'<div class="legend"><p>{explanation}</p>{drawn}</div>'
 
 
 def outline_path(footprint: Any, at: At) -> str:

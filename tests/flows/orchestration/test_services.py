@@ -42,8 +42,8 @@ def test_children_are_ended_whatever_became_of_their_parent(parent: str) -> None
     if parent == "leave":
         until_gone(service.pid)
         assert not record.alive()
-    assert record.told("SAID", "one") == {"so"}
-    assert record.told("SAID", "two") == set()
+    assert record.variables("SAID", "one") == {"so"}
+    assert record.variables("SAID", "two") == set()
     record.end_children("two")
     os.kill(child, 0)
     record.end("one")
