@@ -47,7 +47,7 @@ def setup_logging(verbose: bool = False, process: int = 0) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a message as one line of JSON: time (UTC), level, message, request, and its `fields`."""
+    """Writes a message as one line of JSON: time (UTC), level, message, key, request, and its `fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -57,6 +57,8 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "message": record.getMessage(),
         }
+        if key := getattr(record, "key", None):
+            content["key"] = key
         if request := request_id.get():
             content["request_id"] = request
         content |= getattr(record, "fields", {})
@@ -73,6 +75,16 @@ def setup_json_logging() -> None:
         logger.handlers = [handler]
         logger.setLevel(level)
         logger.propagate = False
+
+
+def warn(message: str, *values: object, key: str) -> None:
+    """Log a warning for the user.
+
+    Args:
+        message: file, row, column or parameter, what was found, and what to do; `values` fill in its `%s`.
+        key: `subject.problem`, as `points.no_overlap`: names the check, whatever the wording of its message.
+    """
+    log.warning(message, *values, extra={"key": key})
 
 
 Listener = Callable[[str, int, int], None]

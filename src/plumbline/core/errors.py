@@ -18,9 +18,18 @@ _TOLD = re.compile(
 
 
 class PlumblineError(Exception):
-    """Base of all errors raised on purpose; the message is written for the user."""
+    """Base of all errors raised on purpose; the message is written for the user.
+
+    Args:
+        message: file, row, column or parameter, what was found, and what to do.
+        key: `subject.problem`, as `csv.not_a_number`: names the check, whatever the wording of its message.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class InputError(PlumblineError):

@@ -39,7 +39,7 @@ class ExtraMissing(InputError):
 
     def __init__(self, asked: str, library: str, extra: str, instead: str = "") -> None:
         told = f"{asked}: {library} is not installed. It comes with the extra `{extra}`: {install(extra)}."
-        super().__init__(f"{told} {instead}".rstrip())
+        super().__init__(f"{told} {instead}".rstrip(), key="extra.missing")
 
 
 def install(extra: str, option: str = "") -> str:

@@ -52,17 +52,19 @@ class Details(BaseModel):
     status: int
     detail: str
     error: str = Field(description="The detail again, where clients of the Open Inference Protocol look for it.")
+    key: str | None = Field(None, description="The check that failed, as `csv.not_a_number`; it outlives wordings.")
     request_id: str | None = Field(None, description="As in `X-Request-Id`, and in the service's log.")
 
 
 class Problem(HTTPException):
     """An error with its HTTP status; the detail is written for the user."""
 
-    def __init__(self, status: int, detail: str, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, detail: str, retry_after: int | None = None, key: str = "") -> None:
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         super().__init__(status, detail, headers)
+        self.key = key
 
     @property
     def content(self) -> dict[str, Any]:
@@ -74,6 +76,7 @@ class Problem(HTTPException):
             "status": self.status_code,
             "detail": self.detail,
             "error": self.detail,
+            **({"key": self.key} if self.key else {}),
             **({"request_id": request} if request else {}),
         }
 
@@ -87,7 +90,7 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, InputError):
-        return Problem(422, for_requests(str(error)))
+        return Problem(422, for_requests(str(error)), key=error.key)
     if isinstance(error, RequestValidationError):
         if any(tuple(fault["loc"]) == ("path", "job") for fault in error.errors()):
             return Problem(404, NO_JOB)
