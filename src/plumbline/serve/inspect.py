@@ -33,7 +33,7 @@ from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.line_of_sight import pass_of
-from plumbline.sources.points.read import open_product, take_points
+from plumbline.sources.points.read import open_product, read_source
 from plumbline.sources.points.recognise import FORMATS, recognise
 from plumbline.sources.points.source import PointSource, ProductFile
 from plumbline.sources.points.track import Track
@@ -157,7 +157,7 @@ def _points(opened: OpenedFile, reading: Reading, crs: str | None) -> Looked:
     with _collected(looked.doubts, looked.notes, opened.path):
         file = recognise(opened, reading.ingest.products, reading.format_)
         source = open_product(file, crs)
-        looked.track = track = take_points(file, source)
+        looked.track = track = read_source(file, source)
     looked.columns, looked.facts = dict(source.columns), _point_facts(file, source, track)
     looked.params = {"format": file.format, **file.about.model_dump(mode="json", exclude_unset=True)}
     messages = [*looked.notes, *looked.doubts]

@@ -17,7 +17,7 @@ from plumbline.core.files import atomic_file
 from plumbline.sources.points.track import Track
 
 VERSION = 1
-"""Of the table's layout."""
+"""Version of the table's layout."""
 METADATA_KEY = b"plumbline"
 ROW_GROUP = 65_536
 COLUMNS = {
@@ -82,7 +82,7 @@ def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
             writer.write_table(table, ROW_GROUP)
 
 
-def load_points(path: Path) -> list[Track]:
+def read_points_table(path: Path) -> list[Track]:
     """Read a points table; tracks come in the order they were written.
 
     Raises:
@@ -95,8 +95,8 @@ def load_points(path: Path) -> list[Track]:
             raise InputError(f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.")
         table = table.select(list(COLUMNS)).cast(pa.schema(list(COLUMNS.items())))
         return [
-            _from_table(table.filter(pc.equal(table["track"], item["name"])), item, about["crs"])
-            for item in about["tracks"]
+            _from_table(table.filter(pc.equal(table["track"], entry["name"])), entry, about["crs"])
+            for entry in about["tracks"]
         ]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
