@@ -198,7 +198,7 @@ geoid is 15 to 65 m from the ellipsoid in Europe."""
 
 
 def height_difference_m(track: Track, reference: Track) -> float | None:
-    """Return by how much heights of `track` exceed those of `reference` in squares with both, m; None for too few.
+    """Return by how much, m, `track` is higher than `reference` where both are; None for too few.
 
     The median over squares of the difference of the medians.
     """

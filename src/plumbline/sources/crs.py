@@ -33,7 +33,8 @@ NEAR_POLE_DEG = 0.1
 def transformer(source: CRS | str, target: CRS | str) -> Transformer:
     """Return the transformation between two CRSs, x before y; cached, because building it takes 0.1 s.
 
-    A ballpark transformation, wrong by a hundred metres between datums, is used only if PROJ has no other.
+    A ballpark transformation, wrong by a hundred metres between datums, is used only if PROJ has
+    no other.
     """
     try:
         return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
@@ -227,7 +228,7 @@ def most_of(x: Floats, y: Floats, crs: str = GLOBE) -> Box:
 
 
 def typical_box(source: str, x: Floats, y: Floats) -> Box:
-    """Return `most_of` points (N,) in degrees, beyond 180 if they are on both sides of the date line.
+    """Return `most_of` points (N,) in degrees, beyond 180 if they cross the date line.
 
     Points far from these are warned of: a single damaged cell shall not choose the zone of a city.
     """

@@ -1,4 +1,4 @@
-"""Refuse data that would count twice: the same data in two files, or a product and what was made from it."""
+"""Refuse data that would count twice: two copies, or a product and what was made from it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TrackFile(NamedTuple):
 
     @property
     def egms(self) -> re.Match[str] | None:
-        """Match of the name of the file, or of the product, as a download of EGMS; None for neither."""
+        """Match of the file's or the product's name as a download of EGMS; None for neither."""
         return EGMS.search(Path(self.file).name) or EGMS.search(self.track.name)
 
 
@@ -197,7 +197,7 @@ def _overlap(first: Track, second: Track) -> bool:
 
 
 def _count_shared(first: Track, second: Track, within_m: float) -> int:
-    """Count the points of the smaller track that have a point of the larger one within a distance."""
+    """Count the points of the smaller track with a point of the larger one within a distance."""
     smaller, larger = sorted((first, second), key=len)
     distance_m, _ = KDTree(_positions(larger)).query(_positions(smaller), distance_upper_bound=within_m)
     return int(np.isfinite(distance_m).sum())

@@ -16,13 +16,13 @@ Objects = NDArray[np.object_]
 
 
 def to_degrees(geometry: geopandas.GeoSeries) -> Objects:
-    """Convert to longitude and latitude of WGS 84, rounded; geometries across 180 degrees continue beyond 180."""
+    """Convert to rounded longitude and latitude of WGS 84, beyond 180 if a geometry crosses 180 degrees."""
     degrees = shapely.transform(geometry.to_crs(GLOBE).to_numpy(), lambda position: position.round(DECIMALS))
     return unrolled(np.asarray(degrees, object))[0]
 
 
 def unrolled(geometry: Objects, turn: float = TURN_DEG) -> tuple[Objects, NDArray[np.bool_]]:
-    """Return geometries (B,), those across 180 degrees with longitudes from 0 to a turn, and which (B,) cross it.
+    """Return geometries (B,), with longitudes from 0 if they cross 180 degrees, and which (B,) do.
 
     No building is half as wide as the Earth: one that seems so has corners on both sides.
     """
@@ -59,7 +59,7 @@ def cut(geometry: Objects) -> Objects:
 
 
 def _cut_side(shape: shapely.Geometry, turns: int) -> shapely.Geometry | None:
-    """Return the part of a geometry in the given turn about 0 degrees; None for no part, or its edge alone."""
+    """Return the part of a geometry in a turn about 0 degrees; None for no part, or its edge alone."""
     west = (turns - 0.5) * TURN_DEG
     pieces = shapely.get_parts(shapely.intersection(shape, shapely.box(west, -90, west + TURN_DEG, 90)))
     parts = pieces[shapely.get_dimensions(pieces) == shapely.get_dimensions(shape)]

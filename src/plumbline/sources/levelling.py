@@ -179,7 +179,7 @@ def _read_rows(
 
 
 def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFrame) -> None:
-    """Refuse rows without a name, with one coordinate, with an error of 0 or less, or with another place of a point."""
+    """Refuse rows without a name, with one coordinate or another place, or with an error of 0 or less."""
     error = table["error"].to_numpy()
     half = table["easting"].isna() != table["northing"].isna()
     places = table.groupby("point")[["easting", "northing"]]
@@ -207,8 +207,12 @@ def _to_long(table: pd.DataFrame, dated_columns: list[_Column], days: NDArray[np
 def _parse_days(product: CsvFile, texts: list[str], column: str | None) -> NDArray[np.datetime64]:
     """Return the days in texts of one pattern.
 
+    Args:
+        product: the file. texts: days as written.
+        column: the column of the texts; None: they are names of columns.
+
     Raises:
-        InputError: one is no day, or day and month may be exchanged. `column`: theirs; None: names of columns.
+        InputError: a text is no day, or day and month may be exchanged.
     """
     bare = [TIME.sub("", text).strip() for text in texts]
     bare = [text if any(map(str.isdigit, text)) else "" for text in bare]  # to pandas `now` and `today` are days

@@ -116,7 +116,7 @@ NO_DATA = {
 
 
 def what_else(start: str) -> str | None:
-    """Return what a file with this beginning is, if it has no data, and what to do; None for another."""
+    """Return what a file without data is by its beginning, and what to do; None for another."""
     return next((advice for sign, advice in NO_DATA.items() if sign.search(start)), None)
 
 

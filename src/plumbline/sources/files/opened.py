@@ -40,8 +40,8 @@ T = TypeVar("T")
 class OpenedFile:
     """A file that is opened once; functions that recognise or read it get this in place of a path.
 
-    The file is opened when it is first needed. What readers have read or opened is cached until `close`.
-    It goes to other processes as a path alone.
+    The file is opened when it is first needed. What readers have read or opened is cached until
+    `close`. It goes to other processes as a path alone.
     """
 
     path: Path

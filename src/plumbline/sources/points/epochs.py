@@ -180,12 +180,13 @@ def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
 
 
 def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which epochs (T,) to keep: those with any value, or all if there is no value. Warn of the rest.
+    """Return which epochs (T,) have a value, or all if there is no value; warn of the rest.
 
     Otherwise, changes would be reported for a time without observations.
 
     Args:
-        source: names the product in the message. epochs: (T,) days. values: (T,) number of points with a value.
+        source: names the product in the message. epochs: (T,) days.
+        values: (T,) number of points with a value.
     """
     has_values = np.asarray((values > 0) | (not values.any()))
     if not has_values.all():

@@ -83,7 +83,8 @@ def check_one_side(
 ) -> NDArray[np.float64] | None:
     """Refuse points that are seen from another side than the first one.
 
-    Ascending and descending passes in one file would be read as one track, with a movement of neither.
+    Ascending and descending passes in one file would be read as one track, with a movement of
+    neither.
 
     Args:
         los: (N, 3) of a block. first: level part (2,) of the product's first line of sight; None: it is in this block.

@@ -170,7 +170,7 @@ Values = NDArray[np.floating]
 
 
 class Missing:
-    """Codes for missing values in one product: the stated ones, or those found in the blocks read so far."""
+    """Codes for missing values in one product: stated, or found in the blocks read so far."""
 
     def __init__(self, source: object, stated: Sequence[float | str] | None) -> None:
         """Begin a product.

@@ -95,7 +95,7 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
 
     Args:
         file: the file.
-        products: patterns of file names -> settings that such files do not contain (`ingest.products`).
+        products: patterns of file names -> settings that such files lack (`ingest.products`).
         wanted: the format that is required; None: that of `products`, or by the content.
 
     Raises:

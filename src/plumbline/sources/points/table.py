@@ -117,7 +117,8 @@ class _TableReader:
     def extent(self, whole: bool) -> Box | None:
         """Return the box of most points, of all blocks or of the first; None without points.
 
-        All of the file is read only for the choice of a zone: one block shows how far metres are stretched.
+        All of the file is read only for the choice of a zone: one block shows how far metres are
+        stretched.
         """
         source = str(self.product)
         globe = is_globe(source, self.layout.crs)

@@ -1,4 +1,4 @@
-"""Define the points of one satellite track, which every reader returns and every later step uses."""
+"""Define the points of one satellite track, which every reader returns."""
 
 from __future__ import annotations
 

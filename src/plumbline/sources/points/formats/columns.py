@@ -34,8 +34,8 @@ def described_layout(product: CsvFile, header: list[str], about: params.Product)
     """Return what the columns of a table are by their description, `about`; and no notes.
 
     Raises:
-        InputError: `about` has no columns, or a pattern of epochs without a day; a column is missing, too few are
-            named as epochs; what concerns rows, where reading gets to them.
+        InputError: `about` has no columns, or a pattern of epochs without a day; a column is missing,
+            too few are named as epochs; what concerns rows, where reading gets to them.
     """
     units, epochs = described(product, about)
     column_of = about.columns
@@ -114,8 +114,8 @@ def is_long_table(header: Sequence[str]) -> tuple[str, str] | None:
 def suggest_description(file: str, header: list[str], crs: str | None = None) -> str:
     """Return YAML for `ingest.products` that a user completes and checks.
 
-    It contains only what the columns of the file show. Capital letters mark what they do not show (unit, sign, view);
-    these are refused until a user replaces them.
+    It contains only what the columns of the file show. Capital letters mark what they do not show
+    (unit, sign, view); these are refused until a user replaces them.
 
     Args:
         file: its name.

@@ -54,13 +54,13 @@ IN_EOS = {
 
 
 class Hdf5Files:
-    """A stack and the files beside it, each opened once; they are closed with the last reference to this object.
+    """A stack and the files beside it, each opened once, and closed with the last reference to this.
 
     It goes to other processes without them.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Begin with none open. `path`: of the stack; it only makes this what `OpenedFile.cached` can make."""
+        """Begin with none open. `path`: of the stack; unused, as `OpenedFile.cached` passes it."""
         self._open: dict[Path, h5py.File] = {}
 
     def __reduce__(self) -> tuple[type[Hdf5Files], tuple[()]]:

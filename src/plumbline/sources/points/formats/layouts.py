@@ -161,8 +161,9 @@ def published_layout(
         about: what `ingest.products` states of it.
 
     Raises:
-        InputError: `about` lacks something that the layout does not define (one message names all of it), a column of
-            positions is missing, or there are too few epochs; what concerns rows, where reading gets to them.
+        InputError: `about` lacks something that the layout does not define (one message names all of
+            it), a column of positions is missing, or there are too few epochs; what concerns rows,
+            where reading gets to them.
     """
     find = partial(find_column, header)
     x, y, table_crs = _find_coordinates(product, header)
@@ -210,7 +211,7 @@ def _line_of_sight(
 
 
 def _find_coordinates(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
-    """Return the columns of x and y, and their CRS if it is known; the geometry of a layer takes precedence."""
+    """Return the columns of x and y, and their CRS if known; a layer's geometry takes precedence."""
     if isinstance(product, PointLayer):
         return (*product.places, product.crs)
     for xs, ys, crs in ((LONGITUDE, LATITUDE, GLOBE), (EASTING, NORTHING, None)):

@@ -55,7 +55,7 @@ def hdf5_format(file: AnyFile) -> str | None:
 
 
 def describe_hdf5(file: OpenedFile) -> str | None:
-    """Return what an HDF5 file of MintPy without time series is, and what to give instead; None of other files."""
+    """Return what MintPy's file without a time series is, and what to give; None of other files."""
     with file.cached(Hdf5Files).open(file.path) as content:
         kind = attributes(content).get("FILE_TYPE")
     advice = "an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."

@@ -1,4 +1,4 @@
-"""Find the files that belong to a time series of MintPy, and determine the convention of their angles."""
+"""Find the files of a MintPy time series, and determine the convention of their angles."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def find_geometry(
     """Find and inspect the files that belong to the time series `path` with the attributes `attrs`.
 
     Args:
-        path: the time series. files: its open file, to which the others are added. attrs: its attributes.
-        shape: its rows and columns. about: what is stated of it.
+        path: the time series. files: its open file, to which the others are added.
+        attrs: its attributes. shape: its rows and columns. about: what is stated of it.
 
     Raises:
-        InputError: a file that is named is missing; no geometry of the right size is there and `about` does not state
-            what it would contain; the CRS of a raster in metres is not stated.
+        InputError: a file that is named is missing; there is no geometry of the right size, and `about`
+            does not replace it; the CRS of a raster in metres is not stated.
     """
     grid, crs = _read_grid(path, attrs, about)
     geometry = _find_companion(path, files, about.geometry, GEOMETRIES, VIEWS, shape)
