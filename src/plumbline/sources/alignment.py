@@ -14,7 +14,7 @@ from plumbline.core.console import log
 from plumbline.params import Product
 from plumbline.sources.points.track import Track
 
-REACH_M = 24.0
+MAX_TRIED_M = 24.0
 """Largest shift that is tried: the next building is about as far away."""
 COARSE_M, FINE_M = 3.0, 1.0
 MAX_POINTS, MIN_POINTS = 1500, 100
@@ -48,7 +48,7 @@ class Alignment(NamedTuple):
     """Correcting shift of the points to the east."""
     north_m: float
     inside: float
-    """Share of the points around footprints that lie on one."""
+    """Share of the points around footprints that are on one."""
     inside_moved: float
     """Share of them on a footprint after the move."""
     inside_else: float
@@ -67,15 +67,16 @@ class Alignment(NamedTuple):
 
     @property
     def is_farthest(self) -> bool:
-        """Whether the shift is the farthest one tried, so that the best may be farther."""
-        return max(abs(self.east_m), abs(self.north_m)) >= REACH_M + COARSE_M
+        """Whether the shift is the largest one tried, so the best may be larger."""
+        return max(abs(self.east_m), abs(self.north_m)) >= MAX_TRIED_M + COARSE_M
 
 
 def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Alignment | None:
     """Find the shift of all tracks' points that puts the most of them on footprints.
 
-    All moves up to `REACH_M` are tried on points around some buildings. Ascending and descending passes count alike
-    however many points they have: each sees the walls of its own side.
+    All moves up to `MAX_TRIED_M` are tried on points around some buildings. Ascending and
+    descending passes have equal weight, whatever their number of points: each sees the walls of its
+    side.
 
     Args:
         tracks: points. footprints: (B,) polygons in their CRS.
@@ -90,7 +91,7 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
     samples = [sample for side in sides.values() if (sample := index.sample(side)) is not None]
     if not samples:
         return None
-    moves = _grid_moves(np.arange(-REACH_M, REACH_M + 1e-9, COARSE_M))
+    moves = _grid_moves(np.arange(-MAX_TRIED_M, MAX_TRIED_M + 1e-9, COARSE_M))
     shares = index.shares(samples, moves)
     fine_steps = _grid_moves(np.arange(-COARSE_M, COARSE_M + 1e-9, FINE_M))
     fine_moves = _select_best(moves, shares) + fine_steps
@@ -166,7 +167,7 @@ class _FootprintIndex:
     def __init__(self, footprints: NDArray[np.object_]) -> None:
         self._footprints, self._tree = footprints, shapely.STRtree(footprints)
         self._box = shapely.bounds(footprints)
-        self._bounds = self._box + REACH_M * np.array([-1, -1, 1, 1])
+        self._bounds = self._box + MAX_TRIED_M * np.array([-1, -1, 1, 1])
         # Always the same buildings: an answer must not depend on the day.
         self._order = np.random.default_rng(0).permutation(len(footprints))
 
@@ -189,7 +190,7 @@ class _FootprintIndex:
         if len(footprint_of_row) < MIN_POINTS:
             return None
         place = place[list(footprint_of_row)]
-        farthest = REACH_M + COARSE_M + FINE_M
+        farthest = MAX_TRIED_M + COARSE_M + FINE_M
         point, footprint = self._tree.query(shapely.box(*(place - farthest).T, *(place + farthest).T))
         return _Sample(place, np.array(list(footprint_of_row.values()), np.intp), point, footprint)
 
@@ -218,7 +219,7 @@ class _FootprintIndex:
 
 
 def _side(track: Track) -> int:
-    """Return the satellite's side: -1 west, 1 east; 0 for components, so that those of the same cells count once."""
+    """Return the satellite's side: -1 west, 1 east; 0 for components, which count as one side."""
     east, _, up = np.median(track.los, axis=0) if len(track) else np.zeros(3)
     return int(np.sign(east)) if up > MIN_UP else 0
 

@@ -54,7 +54,7 @@ class TrackFile(NamedTuple):
 
 
 def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
-    """Refuse data given twice, and data beside what was made from them; warn where it is likely.
+    """Refuse data given twice, or with a product made from them; warn where it is likely.
 
     Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
 

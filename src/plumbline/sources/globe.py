@@ -1,4 +1,4 @@
-"""Join geometries that lie on both sides of 180 degrees, and cut them there for GeoJSON (RFC 7946, section 3.1.9)."""
+"""Join geometries across 180 degrees, and cut them there for GeoJSON (RFC 7946, section 3.1.9)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def joined(geometry: Objects, turn: float = TURN_DEG) -> Objects:
 
 
 def cut(geometry: Objects) -> Objects:
-    """Cut geometries (B,), as `to_degrees` gives them, at 180 degrees; each part has the longitudes of its side."""
+    """Cut geometries (B,) of `to_degrees` at 180 degrees; each part gets its side's longitudes."""
     cut_geometry = geometry.copy()
     for row in np.flatnonzero(shapely.bounds(geometry)[:, 2] > TURN_DEG / 2):
         sides = [_cut_side(geometry[row], turns) for turns in (0, 1)]

@@ -96,7 +96,7 @@ class Levelling(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """A column of the file: its name, as it is and without unit and day, what it holds, and these two."""
+    """Column of the file: its name, the name without unit and day, its quantity, unit and day."""
 
     name: str
     bare: str

@@ -70,7 +70,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 WESTERN = "cp1252"
 """Encoding of spreadsheets in Western Europe, assumed if a header is not UTF-8."""
 MAX_PREAMBLE = 100
-NOTHING = params.Product()
+NO_SETTINGS = params.Product()
 DIALECT_ROWS = 5
 """Number of rows that are searched for a decimal comma."""
 
@@ -80,7 +80,7 @@ def stated_missing(about: params.Product) -> tuple[str, ...]:
     return tuple(value for value in about.missing or () if isinstance(value, str))
 
 
-def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile, bytes | None]:
+def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvFile, bytes | None]:
     """Return the csv with the dialect that its first lines show; settings in `about` take precedence.
 
     Args:

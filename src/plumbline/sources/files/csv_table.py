@@ -89,7 +89,7 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
-    """Return the error about a cell of data row `row` (from 0) of a table that is no text, where a number is needed."""
+    """Return the error about a cell of row `row` (from 0) of a binary table that is no number."""
     return InputError(f"{product}, row {row + 1}, column {column}: {_describe_unfit(product, cell, 'a number')}")
 
 

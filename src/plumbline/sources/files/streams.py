@@ -61,7 +61,8 @@ class Unpacked(io.RawIOBase):
 
 
 MAX_MEMBER_BYTES = 16 * 2**30
-"""Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
+"""Largest csv that is read from a zip. The densest EGMS bursts have about a million points of 2 KB
+a line: 2 GiB."""
 MAX_RATIO = 100
 """Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
 MAX_VECTOR_RATIO = 400

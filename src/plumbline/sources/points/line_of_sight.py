@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.errors import InputError
 
-LEAST_LEVEL = 0.05
+MIN_LEVEL_PART = 0.05
 """Level part of a line of sight below which it has no direction, as of vertical components."""
 MAX_TURN_DEG = 60.0
 """Largest angle between lines of sight of one track: within a swath they turn by a degree or two;
 ascending and descending passes look 160 degrees apart."""
-NEAREST_NORTH_DEG = 30.0
+MIN_NORTH_ANGLE_DEG = 30.0
 """Smallest angle between a line of sight and north or south. Radar satellites fly near the poles
 and look sideways: to the east or west within 20 degrees up to 70 degrees of latitude; a European
 grid's axes are up to 28 degrees off."""
@@ -32,7 +32,9 @@ def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Pro
         InputError: points are seen from the north or south.
     """
     level = np.median(los[:, :2], axis=0) if len(los) else np.zeros(2)
-    if np.linalg.norm(level) < LEAST_LEVEL or abs(level[0]) >= np.sin(np.radians(NEAREST_NORTH_DEG)) * np.hypot(*level):
+    if np.linalg.norm(level) < MIN_LEVEL_PART or abs(level[0]) >= np.sin(np.radians(MIN_NORTH_ANGLE_DEG)) * np.hypot(
+        *level
+    ):
         return
     azimuth = np.degrees(np.arctan2(*level)) % 360
     view = f"it is seen from {azimuth:.0f} degrees (clockwise from north)"
@@ -98,7 +100,7 @@ def check_one_side(
     """
     level = np.asarray(los[:, :2], float)
     length = np.linalg.norm(level, axis=1)
-    directions = level[length > LEAST_LEVEL]
+    directions = level[length > MIN_LEVEL_PART]
     if len(directions):
         first = directions[0] if first is None else first
         cosine = directions @ first / (np.linalg.norm(directions, axis=1) * np.linalg.norm(first))

@@ -1,4 +1,4 @@
-"""Find numbers that stand for no value, wrong units and rounded positions."""
+"""Find codes for missing values, wrong units and rounded positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 
-LEAST_TYPICAL_MM, MOST_TYPICAL_MM = 0.02, 500.0
+MIN_TYPICAL_MM, MAX_TYPICAL_MM = 0.02, 500.0
 """Bounds of the median displacement of a city: noise alone and years of subsidence give some
 millimetres."""
 
@@ -22,9 +22,9 @@ class Sizes(NamedTuple):
     known: int
     """Number of displacements with a value."""
     small: int
-    """Number of them within `LEAST_TYPICAL_MM`."""
+    """Number of them within `MIN_TYPICAL_MM`."""
     large: int
-    """Number of them from `MOST_TYPICAL_MM` on."""
+    """Number of them from `MAX_TYPICAL_MM` on."""
 
     def plus(self, other: Sizes) -> Sizes:
         """Return the sums of both counts."""
@@ -35,7 +35,7 @@ def sizes_of(displacement: NDArray[np.float32], most: int) -> Sizes:
     """Count displacements (P, T), mm, by size, in a sample of less than 2 `most` points."""
     size = np.abs(displacement[:: max(1, len(displacement) // most)])
     n_finite = int(np.isfinite(size).sum())
-    return Sizes(n_finite, int((size <= LEAST_TYPICAL_MM).sum()), int((size >= MOST_TYPICAL_MM).sum()))
+    return Sizes(n_finite, int((size <= MIN_TYPICAL_MM).sum()), int((size >= MAX_TYPICAL_MM).sum()))
 
 
 def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: bool) -> None:
@@ -49,7 +49,7 @@ def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: bool) -> None:
     n_finite, n_small, n_large = sizes
     if not n_finite or 2 * max(n_small, n_large) < n_finite:
         return
-    size = f"at most {LEAST_TYPICAL_MM:g} mm" if n_small >= n_large else f"{MOST_TYPICAL_MM:g} mm and more"
+    size = f"at most {MIN_TYPICAL_MM:g} mm" if n_small >= n_large else f"{MAX_TYPICAL_MM:g} mm and more"
     advice = (
         "units in ingest.products states it (docs/formats.md)."
         if can_be_stated
@@ -65,7 +65,7 @@ FINEST, COARSEST = -5, 3
 """Range of the powers of ten that are tried."""
 MIN_VALUES, MIN_DISTINCT = 30, 5
 """Smallest numbers of points and of their places: fewer may have a common step by chance."""
-NEAR = 1e-3
+MAX_STEP_DEVIATION = 1e-3
 """Largest deviation from a multiple, in steps, because doubles and projections round, too."""
 
 
@@ -75,7 +75,10 @@ def step_of(values: NDArray[np.float64]) -> float | None:
         return None
     for power in range(COARSEST, FINEST - 1, -1):
         count = values / 10.0**power
-        if np.abs(count - np.round(count)).max(initial=0) < NEAR and len(np.unique(np.round(count))) >= MIN_DISTINCT:
+        if (
+            np.abs(count - np.round(count)).max(initial=0) < MAX_STEP_DEVIATION
+            and len(np.unique(np.round(count))) >= MIN_DISTINCT
+        ):
             return float(10.0**power)
     return None
 
@@ -111,7 +114,7 @@ them."""
 FILLS = (3.4028235e38, 1.70141e38, 9.96921e36, 1e20)
 """Numbers of either sign, with any number of digits, that rasters have for no value (GDAL and Esri,
 Surfer, NetCDF, CF)."""
-HUGE, SAME_DIGITS = 1e19, 1e-5
+MIN_FILL, SAME_DIGITS = 1e19, 1e-5
 
 
 NO_HEIGHT_M = -999.0
@@ -119,7 +122,7 @@ NO_HEIGHT_M = -999.0
 
 
 def ends_of(values: NDArray[np.floating], without: float = 0.0) -> tuple[float, float]:
-    """Return the largest and the smallest value, without NaN; `without` takes part, and is both in an empty array."""
+    """Return the largest and the smallest of the values and of `without`, ignoring NaN."""
     return (
         float(np.fmax.reduce(values, axis=None, initial=without)),
         float(np.fmin.reduce(values, axis=None, initial=without)),
@@ -134,14 +137,14 @@ def usual_codes(values: NDArray[np.floating]) -> list[float]:
         return []
     size = np.abs(values)
     is_code = np.isin(size, CODES)
-    for fill in FILLS if max(highest, -lowest) >= HUGE else ():
+    for fill in FILLS if max(highest, -lowest) >= MIN_FILL else ():
         is_code |= equals(size, fill)
     return [float(code) for code in np.unique(values[is_code])]
 
 
 def equals(values: NDArray[np.floating], code: float) -> NDArray[np.bool_]:
     """Return where values are a code; one of `FILLS` may be written with fewer digits."""
-    if abs(code) < HUGE:
+    if abs(code) < MIN_FILL:
         return np.asarray(values == values.dtype.type(code))
     return np.asarray(np.abs(values.astype(float) / code - 1) < SAME_DIGITS)
 
@@ -153,12 +156,12 @@ MIN_DISTANCE_RANGES = 2.0
 MIN_DISTANCE_IQR = 3.0
 """Smallest distance of a code from the median, in interquartile ranges of all series."""
 MIN_SERIES_SHARE = 0.5
-"""Smallest share of the series with the number in which it is so far off."""
+"""Smallest share of the series with a code in which it is at that distance."""
 SAMPLED_SERIES = 500
-SAMPLED = 50_000
+SAMPLED_CELLS = 50_000
 MAX_CODES = 8
 MIN_ZEROS = 10
-ZEROS_MORE = 10.0
+MIN_ZEROS_RATIO = 10.0
 """Smallest ratio of the frequency of 0 to that of the values beside it for which 0 is a code."""
 MIN_LEVELS = 4
 """Smallest number of different values about 0: fewer do not show how often 0 occurs by chance."""
@@ -235,7 +238,7 @@ class Missing:
 
 def find_codes(values_PT: Values) -> list[float]:
     """Find codes in series (P, T): numbers that repeat exactly, far outside of their series; 0 by its share."""
-    some_PT = values_PT[:: max(1, values_PT.size // SAMPLED)]
+    some_PT = values_PT[:: max(1, values_PT.size // SAMPLED_CELLS)]
     # Of different values: a code counts once, whatever share of the cells it has.
     usual = np.unique(some_PT[np.isfinite(some_PT)])
     if len(usual) < MIN_LEVELS:
@@ -291,7 +294,7 @@ def _zero_is_code(values_PT: Values, usual: Values) -> bool:
     band = float(np.median(np.abs(usual[usual != 0]))) / 2
     beside = values_PT[(np.abs(values_PT) < band) & ~(values_PT == 0)]
     levels = len(np.unique(beside))
-    return levels >= MIN_LEVELS and zeros > ZEROS_MORE * len(beside) / levels
+    return levels >= MIN_LEVELS and zeros > MIN_ZEROS_RATIO * len(beside) / levels
 
 
 def _reference_rows(values_PT: Values) -> NDArray[np.bool_]:

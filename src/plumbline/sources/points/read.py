@@ -18,7 +18,7 @@ from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, o
 from plumbline.sources.points.line_of_sight import check_east_or_west, check_one_side, check_pass
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
 from plumbline.sources.points.recognise import FORMATS, recognise
-from plumbline.sources.points.source import PointSource, ProductFile, all_points, noted
+from plumbline.sources.points.source import PointSource, ProductFile, add_notes, all_points
 from plumbline.sources.points.table import open_table
 from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity, numbered, repeats
 
@@ -91,7 +91,7 @@ def _open_by_kind(file: ProductFile, crs: str | None, part: tuple[int, int | Non
     source = open_table(product, header, layout, about.track or product.path.stem, crs)
     if not can_state_units(file):
         source = replace(source, meaning=f"{source.meaning}, as the format defines")
-    return noted(source, product, notes)
+    return add_notes(source, product, notes)
 
 
 def read_points(

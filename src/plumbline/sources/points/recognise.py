@@ -14,7 +14,12 @@ from plumbline.sources.files.csv_table import checked_names, read_header
 from plumbline.sources.files.foreign import UNPACK, describe_foreign, what_else
 from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.formats.columns import described, described_layout, is_long_table, suggest_description
+from plumbline.sources.points.formats.columns import (
+    described_layout,
+    described_units,
+    is_long_table,
+    suggest_description,
+)
 from plumbline.sources.points.formats.egms import egms_layout, is_egms, is_ortho, whole_names
 from plumbline.sources.points.formats.egms_parquet import ParquetTable, is_parquet, read_names
 from plumbline.sources.points.formats.layouts import (
@@ -29,10 +34,10 @@ from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
 from plumbline.sources.points.formats.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.points.source import ProductFile, TableLayout
 
-TEXTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
+TEXT_STARTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
 """First bytes of texts that may be a server's answer or a document."""
-ANGLES = frozenset({"incidence_deg", "heading_deg", "look"})
-WRITTEN = frozenset({"separator", "decimal"})
+ANGLE_KEYS = frozenset({"incidence_deg", "heading_deg", "look"})
+CSV_KEYS = frozenset({"separator", "decimal"})
 """Keys of `ingest.products` for how a csv of any format is written."""
 
 
@@ -42,7 +47,7 @@ class Format:
 
     called: str
     uses: frozenset[str]
-    """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
+    """Keys of `ingest.products` that mean something for it, besides `COMMON_KEYS`."""
     recognises: Callable[[list[str]], bool] | None = None
     """Test of the header of a csv."""
     layout_of: Callable[[CsvFile, list[str], params.Product], tuple[TableLayout, Sequence[str]]] | None = None
@@ -53,10 +58,10 @@ class Format:
 
 
 def _format_of(layout: Layout) -> Format:
-    angles = frozenset() if layout.has_view else ANGLES
+    angles = frozenset() if layout.has_view else ANGLE_KEYS
     return Format(
         layout.called,
-        angles | WRITTEN | {"crs", "positive", "units"},
+        angles | CSV_KEYS | {"crs", "positive", "units"},
         partial(is_layout, layout),
         partial(published_layout, layout),
         has_ids=any(name in layout.marks for name in layout.point_id),
@@ -66,17 +71,17 @@ def _format_of(layout: Layout) -> Format:
 PUBLISHED = {layout.name: _format_of(layout) for layout in LAYOUTS}
 FORMATS = {
     "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
-    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, egms_layout),
-    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms, egms_layout),
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", CSV_KEYS | {"component"}, is_ortho, egms_layout),
+    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", CSV_KEYS, is_egms, egms_layout),
     "stamps": Format(
-        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, stamps_layout, has_ids=False
+        "StaMPS (csv)", ANGLE_KEYS | CSV_KEYS | {"crs", "positive", "units"}, is_stamps, stamps_layout, has_ids=False
     ),
     **PUBLISHED,
-    "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
-    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLES | {"positive", "units"}),
+    "mintpy": Format("MintPy time series (HDF5)", ANGLE_KEYS | {"crs", "positive", "units", "geometry", "coherence"}),
+    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLE_KEYS | {"positive", "units"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
-        ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
+        ANGLE_KEYS | CSV_KEYS | {"crs", "positive", "columns", "units", "epochs"},
         layout_of=described_layout,
     ),
 }
@@ -86,12 +91,12 @@ KNOWN = "Known: " + "; ".join(
 )
 PARQUET_FORMATS = ("egms-l3", "egms")
 HDF5_FORMATS = ("mintpy", "licsbas")
-OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
+COMMON_KEYS = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 """Keys of `ingest.products` that mean something for every format."""
 
 
 def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
-    """Recognise a file; readers of its points take the result instead of the path, so that this is done once.
+    """Recognise a file; readers of its points get the result in place of the path.
 
     Args:
         file: the file.
@@ -139,7 +144,9 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
         name = _recognise_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
         return _check_settings(ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names))))
     check_zip(path, opened.start)
-    if opened.start.lstrip().startswith(TEXTS) and (advice := what_else(opened.start.decode("utf-8-sig", "replace"))):
+    if opened.start.lstrip().startswith(TEXT_STARTS) and (
+        advice := what_else(opened.start.decode("utf-8-sig", "replace"))
+    ):
         raise InputError(f"{path}: {advice}")
     if (foreign := describe_foreign(opened.start)) is not None:
         raise InputError(f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.")
@@ -154,7 +161,7 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
         product_file = _check_settings(ProductFile(opened, about, kind, wanted, product, ()))
-        described(product, about)
+        described_units(product, about)
         return replace(product_file, header=tuple(_read_names(product, line)))
     header = whole_names(_read_names(product, line))
     unfit = [] if about.model_fields_set else list(products)
@@ -201,9 +208,9 @@ def _recognise_header(product: CsvFile, header: list[str], wanted: str | None, u
 def _check_settings(file: ProductFile) -> ProductFile:
     """Return the file; refuse it if a setting is stated that its format does not use."""
     is_text = file.kind == "csv"
-    unused = file.about.model_fields_set - FORMATS[file.format].uses - OF_ALL
+    unused = file.about.model_fields_set - FORMATS[file.format].uses - COMMON_KEYS
     if not is_text:
-        unused |= file.about.model_fields_set & WRITTEN
+        unused |= file.about.model_fields_set & CSV_KEYS
     if unused:
         kind = f"format {file.format}" if is_text else f"format {file.format} in a {file.path.suffix} file"
         raise InputError(

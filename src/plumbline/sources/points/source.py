@@ -78,7 +78,7 @@ UNIT_TOLERANCE = 0.005
 OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 
-def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
+def add_notes(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
     """Add notes to a product, and write each to the log.
 
     Args:
@@ -110,8 +110,8 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
     return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
-def outside(value: float, bounds: Range) -> tuple[str, str]:
-    """Return what was found and what is wanted, for a column with cells that may be empty."""
+def describe_outside(value: float, bounds: Range) -> tuple[str, str]:
+    """Return value and advice for a cell out of bounds, in a column with optional values."""
     wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
     return (
         f"{value:.10g}",
@@ -128,7 +128,7 @@ def to_mm(about: params.Product, unit: str) -> float:
     return -factor if about.positive == "away" else factor
 
 
-def meaning(factor: float) -> str:
+def describe_displacements(factor: float) -> str:
     """Describe unit and sign of displacements that become mm towards the satellite when multiplied by `factor`."""
     unit = next((name for name, to in TO_MM.items() if to == abs(factor)), f"{abs(factor):g} mm")
     return f"{unit}, positive {'towards' if factor > 0 else 'away from'} the satellite"
@@ -177,9 +177,9 @@ class TableLayout:
     cells: bool = False
     """True if the points are middles of cells, on a grid."""
     skip: int = 0
-    """Rows after the header that are no points."""
+    """Number of rows after the header that are no points."""
     missing: Sequence[float | str] | None = None
-    """Numbers that stand for no value; None: they are looked for."""
+    """Codes of missing values; None: they are searched."""
 
     @property
     def origins(self) -> dict[str, str]:
@@ -234,8 +234,7 @@ QUESTIONS = {
         "SIGN is towards, if a positive displacement is motion towards the satellite, else away",
     ),
 }
-"""Key of `ingest.products` -> what the file does not contain, what to write, and what that
-means."""
+"""Key of `ingest.products` -> missing property, example of a value, and its meaning."""
 
 
 def stated_angles(product: CsvFile, about: params.Product) -> Angles:
@@ -245,11 +244,11 @@ def stated_angles(product: CsvFile, about: params.Product) -> Angles:
         InputError: they are not stated; the message says what to write where.
     """
     if about.incidence_deg is None or about.heading_deg is None:
-        raise unanswered(product, ANGLES)
+        raise unstated_error(product, ANGLES)
     return Angles(about.incidence_deg, about.heading_deg, about.look)
 
 
-def unanswered(product: CsvFile, keys: Iterable[str]) -> InputError:
+def unstated_error(product: CsvFile, keys: Iterable[str]) -> InputError:
     """Return the error that asks for several keys of `ingest.products` at once.
 
     Args:

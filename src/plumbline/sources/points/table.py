@@ -36,9 +36,9 @@ from plumbline.sources.points.source import (
     Angles,
     PointSource,
     TableLayout,
-    meaning,
-    noted,
-    outside,
+    add_notes,
+    describe_displacements,
+    describe_outside,
 )
 from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, point_name
 
@@ -94,8 +94,8 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
         codes.warn_of_codes()
 
-    opened = PointSource(name, plane.crs, epochs, blocks, (), layout.origins, meaning(layout.to_mm))
-    return noted(opened, source, notes)
+    opened = PointSource(name, plane.crs, epochs, blocks, (), layout.origins, describe_displacements(layout.to_mm))
+    return add_notes(opened, source, notes)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class _TableReader:
         if not is_within.all():
             row = int(np.argmin(is_within))
             if not hint and column in self.layout.sight and not np.isnan(values[row]):
-                self.fail_row(int(rows[row]), column, *outside(values[row], bounds))
+                self.fail_row(int(rows[row]), column, *describe_outside(values[row], bounds))
             cell = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
             self.fail_row(int(rows[row]), column, cell, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
         return values
@@ -198,7 +198,7 @@ class _TableReader:
         is_outside = (values < bounds[0]) | (values > bounds[1])
         if is_outside.any():
             row = int(np.argmax(is_outside))
-            self.fail_row(int(rows[row]), column, *outside(values[row], bounds))
+            self.fail_row(int(rows[row]), column, *describe_outside(values[row], bounds))
         return values
 
     def identifiers(self, rows: Rows, table: pa.Table) -> NDArray[np.object_]:

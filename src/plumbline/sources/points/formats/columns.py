@@ -16,7 +16,7 @@ from plumbline.sources.points.formats.vector_layer import PointLayer, check_stat
 from plumbline.sources.points.source import TO_MM, Angles, TableLayout, to_mm
 
 
-def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
+def described_units(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
     """Return the units of a described csv, and the pattern of its epochs.
 
     Raises:
@@ -31,13 +31,13 @@ def described(product: CsvFile, about: params.Product) -> tuple[params.Units, st
 
 
 def described_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
-    """Return what the columns of a table are by their description, `about`; and no notes.
+    """Return the roles of a table's columns by their description, `about`; and no notes.
 
     Raises:
         InputError: `about` has no columns, or a pattern of epochs without a day; a column is missing,
             too few are named as epochs; what concerns rows, where reading gets to them.
     """
-    units, epochs = described(product, about)
+    units, epochs = described_units(product, about)
     column_of = about.columns
     globe = "latitude" in column_of
     layer_crs = product.crs if isinstance(product, PointLayer) and globe else None

@@ -41,14 +41,14 @@ def is_ortho(header: list[str]) -> bool:
 def whole_names(header: list[str]) -> list[str]:
     """Restore names in an EGMS product's header that a Shapefile has cut, for the columns that are read.
 
-    Else `temporal_c` would be some other column, and points below `ingest.min_coherence` would pass.
+    Otherwise `temporal_c` would be ignored, and points below `ingest.min_coherence` would pass.
     """
     cut = {name[:CUT_LETTERS]: name for name in (HEIGHTS[0], COHERENCE) if name not in header}
     return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
 def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, tuple[str, ...]]:
-    """Return what the columns of an EGMS product are, and notes on the file.
+    """Return the roles of an EGMS product's columns, and notes on the file.
 
     A track of L2 has its line of sight in three columns. The motion of L3 is up, or east, on cells.
 

@@ -18,7 +18,8 @@ FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowErr
 MAX_CHUNK_BYTES = 2**28
 """Largest chunk, unpacked: MintPy writes some MB."""
 MAX_RATIO = 1000
-"""Largest unpacked : stored size of a large array; an image of no data packs about so far."""
+"""Largest ratio of unpacked to stored size of a large array; an image without data has about
+1000."""
 RATIO_FREE_BYTES = 2**26
 CACHE_BYTES = 2**25
 PROBE = f"""
@@ -96,7 +97,7 @@ def probe_first() -> None:
 
 @contextmanager
 def _as_input_errors(path: Path) -> Iterator[None]:
-    """Turn what h5py raises into an `InputError`."""
+    """Turn errors of h5py into an `InputError`."""
     try:
         yield
     except FileNotFoundError:

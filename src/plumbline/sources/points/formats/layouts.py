@@ -26,7 +26,7 @@ from plumbline.sources.points.source import (
     TableLayout,
     stated_angles,
     to_mm,
-    unanswered,
+    unstated_error,
 )
 
 CUT_LETTERS = 10
@@ -60,7 +60,8 @@ class Layout:
     0."""
     coherence: tuple[str, ...] = ()
     component: tuple[float, float, float] | None = None
-    """East, north, up of what is measured, where two passes were decomposed on cells; else the line of sight."""
+    """East, north, up of the motion, if two passes were decomposed on cells. None: the line of
+    sight."""
     has_vector: bool = False
     """True if it has the line of sight: `los_east`, `los_north`, `los_up`, from ground to
     satellite."""
@@ -152,7 +153,7 @@ def is_layout(layout: Layout, header: list[str]) -> bool:
 def published_layout(
     layout: Layout, product: CsvFile, header: list[str], about: params.Product
 ) -> tuple[TableLayout, Sequence[str]]:
-    """Return what the columns of a table of a published layout are; and no notes.
+    """Return the roles of the columns of a published layout; and no notes.
 
     Args:
         layout: which one.
@@ -176,7 +177,7 @@ def published_layout(
     }
     missing = [key for key in (*ANGLES, "crs", "units", "positive") if stated[key] is None]
     if missing:
-        raise unanswered(product, missing)
+        raise unstated_error(product, missing)
     crs_of_file = about.crs or table_crs or GLOBE
     if isinstance(product, PointLayer) and x in product.places:
         check_stated_crs(product, crs_of_file)
@@ -239,7 +240,9 @@ def is_stamps(header: list[str]) -> bool:
 
 
 def stamps_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
-    """Return what the columns of a StaMPS export are, and no notes; `about` must state the line of sight.
+    """Return the roles of a StaMPS export's columns; and no notes.
+
+    `about` must state the line of sight.
 
     Raises:
         InputError: the columns are not numbered, the metadata row is not one, or `about` lacks an angle; what concerns

@@ -27,8 +27,8 @@ from plumbline.sources.points.source import (
     OUT_OF_ORDER,
     TO_MM,
     PointSource,
-    meaning,
-    noted,
+    add_notes,
+    describe_displacements,
     stated_angles,
     to_mm,
 )
@@ -131,7 +131,9 @@ def stack_source(
 
     notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
     origins = {"line of sight": geometry.sight, "displacements": f"/{stack.array}, {len(epochs)} epochs"}
-    source = noted(PointSource(name, plane.crs, epochs, blocks, (), origins, meaning(stack.to_mm)), path, notes)
+    source = add_notes(
+        PointSource(name, plane.crs, epochs, blocks, (), origins, describe_displacements(stack.to_mm)), path, notes
+    )
     for warning in geometry.warnings:
         log.warning("%s: %s.", path, warning)
     return replace(source, notes=(*source.notes, *geometry.warnings))
@@ -190,7 +192,7 @@ def _read_epochs(
 
 
 def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
-    """Yield the rows to read at a time: whole chunks if they fit, since part of a chunk costs as much as all of it."""
+    """Yield the rows of each block: whole chunks if they fit, as a part costs as much as all."""
     count, height, width = series.shape
     step = max(BLOCK_POINTS // width, 1)
     chunk = series.chunks[1] if series.chunks else 1

@@ -154,7 +154,7 @@ class PointLayer(ColumnFile):
 
 
 def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
-    """Return numbers as doubles, and texts as the numbers in them; or the row of the first that is none."""
+    """Return numbers, or texts of numbers, as doubles; or the row of the first other text."""
     if pa.types.is_integer(values.type) or pa.types.is_float64(values.type):
         return values.cast(pa.float64(), safe=False)
     # Numbers of other types by their shortest text: 0.1 of 32 bits is 0.1.
@@ -287,7 +287,7 @@ def _gdal_source(file: OpenedFile) -> str | None:
 
 @contextmanager
 def _open_layer(path: Path, source: str, layer: str | None, batch_size: int) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Open a layer; what GDAL finds damaged, also inside the block, becomes an `InputError`."""
+    """Open a layer; damage that GDAL finds, also inside the block, becomes an `InputError`."""
     try:
         with pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True) as (about, batches):
             yield dict(about), batches
