@@ -27,7 +27,7 @@ from plumbline.serve.predictions import write_text
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
-from plumbline.sources.crs import GLOBE, transformer, unrolled
+from plumbline.sources.crs import GLOBE, transformer, unwrap_longitudes
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.footprints.buildings import read_buildings
@@ -197,7 +197,7 @@ def _statistics(steps: np.ndarray[Any, Any]) -> dict[str, float]:
 
 def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
     longitude, latitude = transformer(crs, GLOBE).transform(x, y)
-    degrees = {"longitude": unrolled(longitude), "latitude": latitude}
+    degrees = {"longitude": unwrap_longitudes(longitude), "latitude": latitude}
     return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees.items()}
 
 

@@ -87,7 +87,7 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
     index = _FootprintIndex(footprints)
     sides: dict[int, list[Track]] = {}
     for track in tracks:
-        sides.setdefault(_side(track), []).append(track)
+        sides.setdefault(_viewing_side(track), []).append(track)
     samples = [sample for side in sides.values() if (sample := index.sample(side)) is not None]
     if not samples:
         return None
@@ -128,11 +128,11 @@ def warn_of_offset(
         ", or farther," if shift.is_farthest else "",
         100 * shift.inside,
         100 * shift.inside_moved,
-        _advice(shift, products, borrowed),
+        _advise_correction(shift, products, borrowed),
     )
 
 
-def _advice(shift: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:
+def _advise_correction(shift: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:
     """Return the setting that corrects the shift; it adds to a stated `moved_m`, which has already moved the points."""
     move = f"[{round(shift.east_m)}, {round(shift.north_m)}]"
     if borrowed is not None:
@@ -218,7 +218,7 @@ class _FootprintIndex:
         return np.bincount(sample.point[in_box], hit, minlength=len(sample.place)) > 0
 
 
-def _side(track: Track) -> int:
+def _viewing_side(track: Track) -> int:
     """Return the satellite's side: -1 west, 1 east; 0 for components, which count as one side."""
     east, _, up = np.median(track.los, axis=0) if len(track) else np.zeros(3)
     return int(np.sign(east)) if up > MIN_UP else 0

@@ -95,8 +95,8 @@ def check_overlap(
     source = buildings.attrs.get("source_crs", crs)
     raise InputError(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
-        f"  points     {points}: {_extent(easting, northing, crs)}\n"
-        f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        f"  points     {points}: {_describe_extent(easting, northing, crs)}\n"
+        f"  footprints {footprints} ({source}): {_describe_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
         "Give the points and the footprints of one place, and check the CRS the footprints' file states. Easting or "
         "longitude has to be the first coordinate of the footprints (QGIS: Swap X and Y coordinates); in the file of "
         "the points, check which column is which."
@@ -161,7 +161,7 @@ def points_near_footprints(
     return rows[:0]
 
 
-def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
+def _describe_extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
     if not len(easting):
         return "none"
     corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
@@ -202,7 +202,7 @@ def height_difference_m(track: Track, reference: Track) -> float | None:
 
     The median over squares of the difference of the medians.
     """
-    levels, reference_levels = _levels(track), _levels(reference)
+    levels, reference_levels = _median_heights(track), _median_heights(reference)
     squares = levels.index.intersection(reference_levels.index)
     if len(squares) < FEWEST_CELLS:
         return None
@@ -246,7 +246,7 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
             )
 
 
-def _levels(track: Track) -> pd.Series:
+def _median_heights(track: Track) -> pd.Series:
     """Return the median height in each square with enough points."""
     square = np.floor(track.easting / CELL_M), np.floor(track.northing / CELL_M)
     by_square = pd.Series(track.height).groupby([*square])

@@ -108,7 +108,7 @@ def is_globe(source: str, crs: str) -> bool:
     Raises:
         InputError: `crs` is no CRS, or neither geographic nor projected; `source` names who says so.
     """
-    parsed = _parse(source, crs)
+    parsed = _parse_crs(source, crs)
     if not (parsed.is_geographic or parsed.is_projected):
         _check_metres(source, crs, parsed)
     return bool(parsed.is_geographic)
@@ -125,12 +125,12 @@ def is_elsewhere(source: str, layer_crs: str, stated_crs: str) -> bool:
     Raises:
         InputError: one is no CRS.
     """
-    first, second = _parse(source, layer_crs), _parse(source, stated_crs)
+    first, second = _parse_crs(source, layer_crs), _parse_crs(source, stated_crs)
     area = second.area_of_use
     if first == second or area is None:
         return first != second
     east = area.east + 360 * (area.west > area.east)
-    middle = _middle((area.west, area.south, east, area.north))
+    middle = _middle_of_box((area.west, area.south, east, area.north))
     try:
         transformers = [transformer(GLOBE, crs) for crs in (first, second)]
     except ProjError:
@@ -150,7 +150,7 @@ def ranges(source: str, crs: str) -> tuple[Range, Range]:
     Raises:
         InputError: `crs` is no CRS.
     """
-    parsed = _parse(source, crs)
+    parsed = _parse_crs(source, crs)
     operation, unit_m = parsed.coordinate_operation, float(parsed.axis_info[0].unit_conversion_factor)
     parameters = [] if operation is None else operation.params
 
@@ -179,20 +179,20 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     """
     globe = is_globe(source, file_crs)
     if city_crs is None and not globe:
-        return _choose_projection(source, _parse(source, file_crs), box())
+        return _choose_projection(source, _parse_crs(source, file_crs), box())
     if city_crs is None:
         extent = box()
         if extent is None:
             raise InputError(f"{source}: it holds no points. Download it again, or leave it out.")
-        zone = utm_zone(source, *_middle(extent))
+        zone = utm_zone(source, *_middle_of_box(extent))
         return Projection(zone, transformer(file_crs, zone))
-    wanted = _parse(source, city_crs)
+    wanted = _parse_crs(source, city_crs)
     _check_metres(source, city_crs, wanted)
-    if not globe and _parse(source, file_crs) == wanted:
-        return Projection(_name(wanted), None)
-    chosen = Projection(_name(wanted), transformer(file_crs, _name(wanted)))
+    if not globe and _parse_crs(source, file_crs) == wanted:
+        return Projection(_crs_name(wanted), None)
+    chosen = Projection(_crs_name(wanted), transformer(file_crs, _crs_name(wanted)))
     if globe and (extent := box()) is not None:
-        _check_area(source, wanted, *_middle(extent))
+        _check_area(source, wanted, *_middle_of_box(extent))
     return chosen
 
 
@@ -203,7 +203,7 @@ def check_asked(crs: str | None) -> None:
         InputError: it is none.
     """
     if crs is not None:
-        _check_metres("ingest.crs", crs, _parse("ingest.crs", crs))
+        _check_metres("ingest.crs", crs, _parse_crs("ingest.crs", crs))
 
 
 def utm_zone(source: str, longitude: float, latitude: float) -> str:
@@ -222,7 +222,7 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
 def most_of(x: Floats, y: Floats, crs: str = GLOBE) -> Box:
     """Return west, south, east, north of nine tenths of the points (N,), in the unit of `crs`; as `typical_box`."""
     turn = turn_in(CRS.from_user_input(crs))
-    x = x if turn is None else unrolled(x, turn=turn)
+    x = x if turn is None else unwrap_longitudes(x, turn=turn)
     (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
     return float(west), float(south), float(east), float(north)
 
@@ -232,7 +232,7 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
 
     Points far from these are warned of: a single damaged cell shall not choose the zone of a city.
     """
-    turned = unrolled(x)
+    turned = unwrap_longitudes(x)
     is_outlier = np.hypot(turned - np.median(turned), y - np.median(y)) > AREA_MARGIN_DEG
     if is_outlier.any():
         row = int(np.argmax(is_outlier))
@@ -248,7 +248,7 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
     return most_of(turned, y)
 
 
-def unrolled(longitude: Floats, about: float | None = None, turn: float = 360.0) -> Floats:
+def unwrap_longitudes(longitude: Floats, about: float | None = None, turn: float = 360.0) -> Floats:
     """Return longitudes (N,) without the step at the date line, within half a turn of `about` or of the bulk."""
     if about is None:
         if np.ptp(longitude) <= turn / 2:
@@ -265,7 +265,7 @@ def turn_in(crs: CRS) -> float | None:
     return WEB_GIRTH_M if operation is not None and operation.method_name == WEB_MERCATOR else None
 
 
-def _parse(source: str, crs: str) -> CRS:
+def _parse_crs(source: str, crs: str) -> CRS:
     try:
         return CRS.from_user_input(crs)
     except ProjError as error:
@@ -273,7 +273,7 @@ def _parse(source: str, crs: str) -> CRS:
         raise InputError(f"{source}: {crs!r} is no CRS ({detail}). Write it as EPSG:32631.") from None
 
 
-def _name(crs: CRS) -> str:
+def _crs_name(crs: CRS) -> str:
     authority = crs.to_authority()
     return ":".join(authority) if authority else str(crs.to_string())
 
@@ -290,7 +290,7 @@ def _choose_projection(source: str, crs: CRS, box: Box | None) -> Projection:
     unit = crs.axis_info[0].unit_name
     if box is not None:
         try:
-            longitude, latitude = transformer(crs, GLOBE).transform(*_middle(box))
+            longitude, latitude = transformer(crs, GLOBE).transform(*_middle_of_box(box))
             place = crs, longitude, latitude
             scale, turn = length_of_a_metre(*place), turn_of_axes(*place)
         except ProjError:
@@ -304,12 +304,12 @@ def _choose_projection(source: str, crs: CRS, box: Box | None) -> Projection:
                 if turn <= MAX_TURN_DEG
                 else f"the axes there are {turn:.0f} degrees off east and north"
             )
-            log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _name(crs), crs.name, why, zone)
+            log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _crs_name(crs), crs.name, why, zone)
             return Projection(zone, transformer(crs, zone))
-    return Projection(_name(crs), None)
+    return Projection(_crs_name(crs), None)
 
 
-def _middle(box: Box) -> tuple[float, float]:
+def _middle_of_box(box: Box) -> tuple[float, float]:
     west, south, east, north = box
     return (west + east) / 2, (south + north) / 2
 
@@ -329,5 +329,5 @@ def _check_area(source: str, crs: CRS, longitude: float, latitude: float) -> Non
         swapped = " Are latitude and longitude swapped?" if contains(latitude, longitude) else ""
         raise InputError(
             f"{source}: its points lie about longitude {longitude:.3f}, latitude {latitude:.3f}, outside of "
-            f"{_name(crs)} ({crs.name}), the CRS of the city.{swapped}"
+            f"{_crs_name(crs)} ({crs.name}), the CRS of the city.{swapped}"
         )

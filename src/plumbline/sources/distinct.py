@@ -65,13 +65,13 @@ def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
         InputError: two tracks are of the same data; the message names both files.
     """
     for first, second in combinations(map(TrackFile, tracks, names), 2):
-        _check_names(first, second)
+        _check_egms_names(first, second)
         _check_components(first, second)
         if np.abs(first.track.los.mean(0) - second.track.los.mean(0)).max() < SAME_LOS:
             _check_series(first, second)
 
 
-def _check_names(first: TrackFile, second: TrackFile) -> None:
+def _check_egms_names(first: TrackFile, second: TrackFile) -> None:
     """Refuse two levels or releases of one EGMS product by their names: releases differ in days and in places."""
     matches = first.egms, second.egms
     if not all(matches) or not _overlap_in_time(first.track, second.track):

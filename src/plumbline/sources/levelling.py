@@ -23,6 +23,7 @@ from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import LIKE_A_DAY
+from plumbline.sources.points.source import TO_MM
 
 NAMES = {
     "point": (
@@ -52,7 +53,6 @@ NAMES = {
 """Quantity -> names of its column, without the unit; the first that is there counts."""
 VALUES = ("height", "displacement", "settlement")
 UNIT = re.compile(r"(.*?)(?:[\s_]+|[\s_]*[\[(])(mm|cm|m)[\])]?")
-TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 SURELY_M, SURELY_MM = 0.2, 1.0
 """Largest change of any point without a unit: below the first it is in m, from the second in mm."""
 NEARLY_ALL = 0.9

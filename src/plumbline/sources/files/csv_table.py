@@ -94,10 +94,10 @@ def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputErro
 
 
 def _describe_unfit(product: CsvFile, cell: str, wanted: str) -> str:
-    return f"{cell[:60]!r} found, {wanted} is needed.{_advice(product, cell.strip())}"
+    return f"{cell[:60]!r} found, {wanted} is needed.{_advise_number(product, cell.strip())}"
 
 
-def _advice(product: CsvFile, cell: str) -> str:
+def _advise_number(product: CsvFile, cell: str) -> str:
     """Return advice about a cell that cannot be read as a number."""
     if product.separator != b"," and DECIMAL_COMMA.fullmatch(cell.encode()):
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
@@ -189,7 +189,7 @@ def stream_columns(
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
         parsed = None
         for block in chain(blocks(product, stream), [b""]):
-            coming = pool.submit(_parse, product, block, header, {**types, **behind}) if block else None
+            coming = pool.submit(_parse_block, product, block, header, {**types, **behind}) if block else None
             if parsed is not None:
                 try:
                     table = parsed.result()
@@ -211,7 +211,7 @@ def _check_behind(product: CsvFile, table: pa.Table, behind: list[str], first: i
             fail_at(product, first + row, name, repr(table[name][row].as_py()[:60]), wanted)
 
 
-def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+def _parse_block(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
     """Parse the columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
 
     Raises:

@@ -60,7 +60,7 @@ class OpenedFile:
         Raises:
             InputError: the file is missing or cannot be read.
         """
-        return self.cached(_look)
+        return self.cached(_read_start)
 
     @property
     def is_hdf5(self) -> bool:
@@ -76,7 +76,7 @@ class OpenedFile:
     @property
     def table_start(self) -> bytes:
         """First bytes of the csv in it, unpacked, at most `HEAD_BYTES`; raises as `find_csv`."""
-        return self.cached(_look_into_table)
+        return self.cached(_read_table_start)
 
     def cached(self, make: Callable[[Path], T]) -> T:
         """Return `make(path)`, which is called once and kept until `close`."""
@@ -98,7 +98,7 @@ def as_file(file: AnyFile) -> OpenedFile:
     return file if isinstance(file, OpenedFile) else OpenedFile(file)
 
 
-def _look(path: Path) -> bytes:
+def _read_start(path: Path) -> bytes:
     """Read the first bytes of a file."""
     check_finished(path)
     try:
@@ -110,7 +110,7 @@ def _look(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
-def _look_into_table(path: Path) -> bytes:
+def _read_table_start(path: Path) -> bytes:
     """Read the first bytes of the csv in a file."""
     with find_csv(path).open() as stream:
         return stream.read(HEAD_BYTES)
@@ -161,7 +161,7 @@ def zip_members(file: AnyFile) -> list[str]:
     Raises:
         InputError: as `find_csv`, for what concerns the zip as a whole.
     """
-    return [member.filename for member in as_file(file).cached(_members)]
+    return [member.filename for member in as_file(file).cached(_list_members)]
 
 
 def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
@@ -173,7 +173,7 @@ def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
         InputError: as `zip_members`; or a member is encrypted or of suspect size.
     """
     file = as_file(file)
-    members = file.cached(_members)
+    members = file.cached(_list_members)
     for member in members:
         _check_member(file.path, member, MAX_VECTOR_RATIO, "the files in it")
     return sorted(member.filename for member in members if PurePosixPath(member.filename).suffix.lower() in suffixes)
@@ -190,7 +190,7 @@ def for_command(path: Path, source: str | None = None) -> str:
     return shlex.quote(f"{where}{path.name}/{member}" if member else path.name)
 
 
-def _members(path: Path) -> list[zipfile.ZipInfo]:
+def _list_members(path: Path) -> list[zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -210,7 +210,7 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _csv_member(file: OpenedFile) -> str:
-    path, members = file.path, file.cached(_members)
+    path, members = file.path, file.cached(_list_members)
     tables = [member for member in members if member.filename.lower().endswith(".csv")]
     if len(tables) != 1:
         names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"

@@ -23,7 +23,7 @@ TREND_EPOCHS = 8
 """Smallest number of epochs of a trend with an annual term: from fewer values it would be noise."""
 FIRST_YEAR, LAST_YEAR = 1990, 2100
 """Range of years in which an observation is possible."""
-PROBE = datetime(2013, 4, 25, tzinfo=UTC)
+PROBE_DAY = datetime(2013, 4, 25, tzinfo=UTC)
 """Day by which patterns are tested: one that gives it back contains year, month and day."""
 LIKE_A_DAY = re.compile(
     r"(?<!\d)(19|20)\d{5,6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ ]?[a-z]{3}[-/._ ]?\d{2,4}"
@@ -54,7 +54,7 @@ def check_pattern(source: str, pattern: str) -> str:
         if WORD.search(whole):
             _split_at_word(whole)
             return whole
-        if datetime.strptime(PROBE.strftime(whole), whole).date() == PROBE.date():
+        if datetime.strptime(PROBE_DAY.strftime(whole), whole).date() == PROBE_DAY.date():
             return whole
     raise InputError(
         f"{source}: epochs: {pattern!r} does not say a day. Write how its columns are named, such as D%Y%m%d."
@@ -92,7 +92,7 @@ def _parse_strptime(name: str, pattern: str) -> date | None:
         moment = datetime.strptime(short, pattern)
     except (ValueError, re.error):
         # The probe day's digits stand for any digits: d_20161345 is a misspelt epoch, and not some other column.
-        if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE.strftime(pattern))), name):
+        if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE_DAY.strftime(pattern))), name):
             raise ValueError(name) from None
         return None
     # Python reads 2020113 as 2020-11-3; it might be 2020-1-13 as well.

@@ -12,7 +12,7 @@ from plumbline.core.errors import InputError
 
 MIN_LEVEL_PART = 0.05
 """Level part of a line of sight below which it has no direction, as of vertical components."""
-MAX_TURN_DEG = 60.0
+MAX_SIGHT_TURN_DEG = 60.0
 """Largest angle between lines of sight of one track: within a swath they turn by a degree or two;
 ascending and descending passes look 160 degrees apart."""
 MIN_NORTH_ANGLE_DEG = 30.0
@@ -104,7 +104,7 @@ def check_one_side(
     if len(directions):
         first = directions[0] if first is None else first
         cosine = directions @ first / (np.linalg.norm(directions, axis=1) * np.linalg.norm(first))
-        if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
+        if cosine.min() < np.cos(np.radians(MAX_SIGHT_TURN_DEG)):
             opposite = directions[int(np.argmin(cosine))]
             raise InputError(
                 f"{file}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "

@@ -39,7 +39,7 @@ WRITING: dict[str, Any] = {
     "write_page_checksum": True,
 }
 SERIES = pa.list_(pa.field("element", pa.float32(), nullable=False))
-WRITTEN = pa.schema(
+SCHEMA = pa.schema(
     [pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False) for name, kind in COLUMNS.items()]
 )
 SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
@@ -75,7 +75,7 @@ def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
         "crs": crss[0],
         "tracks": [{"name": track.name, "epochs": [str(day) for day in track.epochs]} for track in tracks],
     }
-    schema = WRITTEN.with_metadata({METADATA_KEY: json.dumps(about).encode()})
+    schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about).encode()})
     with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, **WRITING) as writer:
         for code, parts in enumerate(blocks):
             table = pa.concat_tables([_to_table(part, code, names, schema) for part in parts])

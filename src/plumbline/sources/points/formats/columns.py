@@ -59,7 +59,7 @@ def described_layout(product: CsvFile, header: list[str], about: params.Product)
         y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, units.displacement),
-        los=_line_of_sight(about),
+        los=_described_sight(about),
         point_id=column_of.get("point_id"),
         height=column_of.get("height"),
         coherence=column_of.get("coherence"),
@@ -70,7 +70,7 @@ def described_layout(product: CsvFile, header: list[str], about: params.Product)
     return layout, ()
 
 
-def _line_of_sight(about: params.Product) -> tuple[str, str, str] | Angles:
+def _described_sight(about: params.Product) -> tuple[str, str, str] | Angles:
     column_of = about.columns
     if "los_up" in column_of:
         return column_of["los_east"], column_of["los_north"], column_of["los_up"]

@@ -109,7 +109,7 @@ def _as_input_errors(path: Path) -> Iterator[None]:
 
 def attributes(file: h5py.File) -> dict[str, str]:
     """Return the attributes of the file, as text."""
-    return {str(name): _text(value) for name, value in file.attrs.items()}
+    return {str(name): _to_text(value) for name, value in file.attrs.items()}
 
 
 def has_array(file: h5py.File, name: str) -> bool:
@@ -187,7 +187,7 @@ def _survives_probe(path: Path) -> bool:
         return False
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.reshape(-1)[0]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

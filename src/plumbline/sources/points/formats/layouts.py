@@ -19,6 +19,7 @@ from plumbline.sources.crs import GLOBE, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, MIN_EPOCHS, find_days, find_epochs
+from plumbline.sources.points.formats.egms import CUT_LETTERS
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
     ANGLES,
@@ -29,8 +30,6 @@ from plumbline.sources.points.source import (
     unstated_error,
 )
 
-CUT_LETTERS = 10
-"""Length to which a Shapefile cuts the names of columns."""
 LONGITUDE, LATITUDE = (
     ("geometry_longitude", "lon", "longitude", "pnt_lon"),
     ("geometry_latitude", "lat", "latitude", "pnt_lat"),
@@ -190,7 +189,7 @@ def published_layout(
         y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, layout.unit or "mm"),
-        los=_line_of_sight(layout, product, header, about),
+        los=_layout_sight(layout, product, header, about),
         point_id=find(layout.point_id),
         height=find(layout.height),
         coherence=find(layout.coherence),
@@ -200,7 +199,7 @@ def published_layout(
     return table, ()
 
 
-def _line_of_sight(
+def _layout_sight(
     layout: Layout, product: CsvFile, header: list[str], about: params.Product
 ) -> tuple[float, float, float] | tuple[str, str, str] | Angles:
     if layout.component is not None:

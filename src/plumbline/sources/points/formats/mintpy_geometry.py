@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
+from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unwrap_longitudes
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, has_array
 from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import UNIT_TOLERANCE
@@ -93,7 +93,7 @@ class Geometry:
             x, y = pixels["x"][pixels["is_known"]], pixels["y"][pixels["is_known"]]
             if len(x):
                 about = float(x[0]) if about is None else about
-                x = unrolled(x, about)
+                x = unwrap_longitudes(x, about)
                 boxes.append((x.min(), y.min(), -x.max(), -y.max()))
         if not boxes:
             return None

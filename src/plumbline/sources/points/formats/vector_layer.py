@@ -104,14 +104,14 @@ class PointLayer(ColumnFile):
         # Once: for the extent, the places alone are read.
         if len(types) > len(self.places) and self.page is not None:
             warn_of_page(self, self.page, read=row)
-        count = self._count()
+        count = self._count_features()
         if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
             raise InputError(
                 f"{self}: damaged or cut off ({row} points can be read of {count} that it says it has). "
                 "Download it again; of a Shapefile, all of its files."
             )
 
-    def _count(self) -> int:
+    def _count_features(self) -> int:
         """Return the number of features that the file states; -1 if it does not state it."""
         if PurePosixPath(self.source).suffix.lower() in TEXTS:
             return -1  # it would have to be read once more, and one that is cut is no JSON
@@ -215,7 +215,7 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
         if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
             crs = None
-        attributes = _attributes(batches.schema, geometry)
+        attributes = _table_attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
     return PointLayer(
@@ -239,7 +239,7 @@ def _begins_in_degrees(batches: Any, geometry: str) -> bool:
     return first is None or are_degrees(shapely.from_wkb(first[geometry].to_pylist(), on_invalid="ignore"))
 
 
-def _attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
+def _table_attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
     """Return the names of the attributes that fit into a table."""
     return tuple(
         field.name
