@@ -253,6 +253,7 @@ def unwrap_longitudes(longitude: Floats, about: float | None = None, turn: float
     if about is None:
         if np.ptp(longitude) <= turn / 2:
             return longitude
+        # Circular mean: the direction of the sum of the unit vectors.
         about = float(np.angle(np.exp(2j * np.pi / turn * longitude).sum())) * turn / (2 * np.pi)
     return np.asarray(about + (longitude - about + turn / 2) % turn - turn / 2, float)
 

@@ -289,10 +289,12 @@ def _zero_is_code(values_PT: Values, usual: Values) -> bool:
     if zeros < MIN_ZEROS:
         return False
     with_zero = int(np.count_nonzero(zero.any(axis=1)))
+    # A series that counts from one of its epochs is 0 there: one 0 each is no code.
     if with_zero > OWN_REFERENCE_SHARE * len(zero):
         zeros -= with_zero
     band = float(np.median(np.abs(usual[usual != 0]))) / 2
     beside = values_PT[(np.abs(values_PT) < band) & ~(values_PT == 0)]
+    # Rounded values repeat: by chance, 0 would be as frequent as one level of the values beside it.
     levels = len(np.unique(beside))
     return levels >= MIN_LEVELS and zeros > MIN_ZEROS_RATIO * len(beside) / levels
 
