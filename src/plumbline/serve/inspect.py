@@ -27,13 +27,13 @@ from plumbline.serve.predictions import write_text
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
-from plumbline.sources.crs import GLOBE, transformer, unrolled
+from plumbline.sources.crs import GLOBE, transformer, unwrap_longitudes
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.line_of_sight import pass_of
-from plumbline.sources.points.read import open_product, take_points
+from plumbline.sources.points.read import open_product, read_source
 from plumbline.sources.points.recognise import FORMATS, recognise
 from plumbline.sources.points.source import PointSource, ProductFile
 from plumbline.sources.points.track import Track
@@ -157,7 +157,7 @@ def _points(opened: OpenedFile, reading: Reading, crs: str | None) -> Looked:
     with _collected(looked.doubts, looked.notes, opened.path):
         file = recognise(opened, reading.ingest.products, reading.format_)
         source = open_product(file, crs)
-        looked.track = track = take_points(file, source)
+        looked.track = track = read_source(file, source)
     looked.columns, looked.facts = dict(source.columns), _point_facts(file, source, track)
     looked.params = {"format": file.format, **file.about.model_dump(mode="json", exclude_unset=True)}
     messages = [*looked.notes, *looked.doubts]
@@ -197,7 +197,7 @@ def _statistics(steps: np.ndarray[Any, Any]) -> dict[str, float]:
 
 def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
     longitude, latitude = transformer(crs, GLOBE).transform(x, y)
-    degrees = {"longitude": unrolled(longitude), "latitude": latitude}
+    degrees = {"longitude": unwrap_longitudes(longitude), "latitude": latitude}
     return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees.items()}
 
 

@@ -29,12 +29,13 @@ from plumbline.sources.points.track import Track
 
 NEAR_M = 50.0
 """A place with points has some within this distance of some building; position errors are below 20 m."""
-TOLD_TURN_DEG = 5.0
-"""Of a house in eighteen the quadrants have other names then than by true north."""
+MAX_NORTH_DEG = 5.0
+"""Largest angle of grid north to true north without a warning. At 5 degrees, the quadrants of one
+house in eighteen have other names than by true north."""
 Place = tuple[float, float]
 """Easting and northing, m."""
-POINTS_AT_A_TIME = 2_000
-"""Where there is overlap at all, the first few points show it."""
+BATCH_POINTS = 2_000
+"""Number of points tested in one step: where points overlap footprints, the first few show it."""
 
 
 def check_overlap(
@@ -87,15 +88,15 @@ def check_overlap(
                 footprints,
             )
         if tell_north:
-            _say_north(crs, place, footprints)
+            _warn_of_north(crs, place, footprints)
         return
     easting = np.concatenate([track.easting for track in tracks])
     northing = np.concatenate([track.northing for track in tracks])
     source = buildings.attrs.get("source_crs", crs)
     raise InputError(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
-        f"  points     {points}: {_extent(easting, northing, crs)}\n"
-        f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        f"  points     {points}: {_describe_extent(easting, northing, crs)}\n"
+        f"  footprints {footprints} ({source}): {_describe_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
         "Give the points and the footprints of one place, and check the CRS the footprints' file states. Easting or "
         "longitude has to be the first coordinate of the footprints (QGIS: Swap X and Y coordinates); in the file of "
         "the points, check which column is which."
@@ -118,11 +119,11 @@ def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
     raise InputError(f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.")
 
 
-def _say_north(crs: str, place: Place, footprints: str) -> None:
+def _warn_of_north(crs: str, place: Place, footprints: str) -> None:
     """Warn if grid north, by which quadrants are named, differs from true north."""
     longitude, latitude = transformer(crs, GLOBE).transform(*place)
     off = turn_of_axes(pyproj.CRS(crs), longitude, latitude)
-    if off > TOLD_TURN_DEG:
+    if off > MAX_NORTH_DEG:
         log.warning(
             "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 "
             "at most: `ingest: {crs: %s}` in the file that --params names",
@@ -151,16 +152,16 @@ def points_near_footprints(
         & (track.northing <= box[3] + near_m)
     )
     rows = np.flatnonzero(inside)
-    for start in range(0, len(rows), POINTS_AT_A_TIME):
-        chunk = rows[start : start + POINTS_AT_A_TIME]
+    for start in range(0, len(rows), BATCH_POINTS):
+        chunk = rows[start : start + BATCH_POINTS]
         points = shapely.points(track.easting[chunk], track.northing[chunk])
-        found = tree.query(points, predicate="dwithin", distance=near_m)[0]
-        if len(found):
-            return np.asarray(chunk[np.unique(found)], np.intp)
+        near = tree.query(points, predicate="dwithin", distance=near_m)[0]
+        if len(near):
+            return np.asarray(chunk[np.unique(near)], np.intp)
     return rows[:0]
 
 
-def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
+def _describe_extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
     if not len(easting):
         return "none"
     corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
@@ -176,8 +177,8 @@ def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.P
     """Warn if one line of sight is stated for several files of the same name: they may be exports of two tracks."""
     for name in sorted({path.name for path in points}):
         alike = [path for path in points if path.name == name]
-        said = [product_params(path, products) for path in alike]
-        if len(alike) > 1 and said[0].incidence_deg is not None and all(one is said[0] for one in said):
+        settings = [product_params(path, products) for path in alike]
+        if len(alike) > 1 and settings[0].incidence_deg is not None and all(s is settings[0] for s in settings):
             log.warning(
                 "%s: the same line of sight is taken for all of them, as one pattern of ingest.products fits them. "
                 "Where they are of several tracks, write a pattern for each, with its folder: '%s'.",
@@ -188,23 +189,24 @@ def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.P
 
 CELL_M = 50.0
 """Side of the squares in which heights are compared: ground and roofs of the same few buildings."""
-FEWEST_IN_SQUARE = 3
-"""Of a track in a square; fewer may all be on one roof."""
+MIN_POINTS_IN_SQUARE = 3
+"""Smallest number of points of a track in a square; fewer may all be on one roof."""
 FEWEST_CELLS = 10
-LEAST_RAISED_M = 5.0
-"""Tracks of one producer differ by 0.1 m; the geoid is 15 to 65 m from the ellipsoid in Europe."""
+MIN_RAISED_M = 5.0
+"""Smallest difference of heights that is reported: tracks of one producer differ by 0.1 m; the
+geoid is 15 to 65 m from the ellipsoid in Europe."""
 
 
-def height_difference_m(one: Track, other: Track) -> float | None:
-    """Return by how much heights of `one` exceed those of `other` where both have points, m; None for too few.
+def height_difference_m(track: Track, reference: Track) -> float | None:
+    """Return by how much, m, `track` is higher than `reference` where both are; None for too few.
 
     The median over squares of the difference of the medians.
     """
-    levels = [_levels(track) for track in (one, other)]
-    both = levels[0].index.intersection(levels[1].index)
-    if len(both) < FEWEST_CELLS:
+    levels, reference_levels = _median_heights(track), _median_heights(reference)
+    squares = levels.index.intersection(reference_levels.index)
+    if len(squares) < FEWEST_CELLS:
         return None
-    return float((levels[0][both] - levels[1][both]).median())
+    return float((levels[squares] - reference_levels[squares]).median())
 
 
 def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}) -> None:
@@ -217,18 +219,18 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
         products: what is stated of them already (`ingest.products`), which has raised their heights.
     """
     for track, name in zip(tracks[1:], names[1:], strict=True):
-        flat = [float(one.height[0]) for one in (track, tracks[0]) if len(one) and np.ptp(one.height) == 0]
-        more_m = height_difference_m(track, tracks[0])
-        if len(flat) == 1 and more_m is not None and abs(more_m) >= LEAST_RAISED_M:
+        flat_heights_m = [float(t.height[0]) for t in (track, tracks[0]) if len(t) and np.ptp(t.height) == 0]
+        difference_m = height_difference_m(track, tracks[0])
+        if len(flat_heights_m) == 1 and difference_m is not None and abs(difference_m) >= MIN_RAISED_M:
             log.warning(
                 "%s, %s: all heights of one are %g m, those of the other are not. Tilts are told apart by differences "
                 "of height: export that product with its heights. raised_m does not help here.",
                 names[0],
                 name,
-                flat[0],
+                flat_heights_m[0],
             )
             continue
-        if more_m is not None and abs(more_m) >= LEAST_RAISED_M:
+        if difference_m is not None and abs(difference_m) >= MIN_RAISED_M:
             stated_m = product_params(Path(name), products).raised_m
             instead = "" if stated_m is None else f", and not {stated_m:g},"
             log.warning(
@@ -236,16 +238,16 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
                 "ellipsoid, the other from the sea? Tilts are told apart by differences of height: state raised_m: "
                 "%.1f%s in what ingest.products says of it (docs/formats.md).",
                 name,
-                abs(more_m),
-                "larger" if more_m > 0 else "smaller",
+                abs(difference_m),
+                "larger" if difference_m > 0 else "smaller",
                 names[0],
-                (stated_m or 0.0) - more_m,
+                (stated_m or 0.0) - difference_m,
                 instead,
             )
 
 
-def _levels(track: Track) -> pd.Series:
+def _median_heights(track: Track) -> pd.Series:
     """Return the median height in each square with enough points."""
     square = np.floor(track.easting / CELL_M), np.floor(track.northing / CELL_M)
     by_square = pd.Series(track.height).groupby([*square])
-    return by_square.median()[by_square.size() >= FEWEST_IN_SQUARE]
+    return by_square.median()[by_square.size() >= MIN_POINTS_IN_SQUARE]

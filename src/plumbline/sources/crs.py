@@ -17,7 +17,7 @@ from plumbline.core.errors import InputError
 GLOBE = "EPSG:4326"
 """Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
 UNDEFINED = "Undefined geographic SRS"
-"""What GeoPackage calls degrees of no known datum."""
+"""Name of degrees of unknown datum in GeoPackage."""
 MAX_STRETCH = 0.02
 """Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
 within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
@@ -26,14 +26,15 @@ MAX_TURN_DEG = 45.0
 and of the poles, would turn one against the other. EPSG:3035 turns by 28 degrees in Iceland (docs/decisions/0040)."""
 STEP_DEG = 1e-5
 NEAR_POLE_DEG = 0.1
-"""So near to a pole, east and north differ from house to house."""
+"""Distance from a pole within which east and north differ from house to house."""
 
 
 @functools.lru_cache(maxsize=64)
 def transformer(source: CRS | str, target: CRS | str) -> Transformer:
     """Return the transformation between two CRSs, x before y; cached, because building it takes 0.1 s.
 
-    Never by taking one datum for another, which is wrong by a hundred metres, where PROJ knows better.
+    A ballpark transformation, wrong by a hundred metres between datums, is used only if PROJ has
+    no other.
     """
     try:
         return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
@@ -107,7 +108,7 @@ def is_globe(source: str, crs: str) -> bool:
     Raises:
         InputError: `crs` is no CRS, or neither geographic nor projected; `source` names who says so.
     """
-    parsed = _parse(source, crs)
+    parsed = _parse_crs(source, crs)
     if not (parsed.is_geographic or parsed.is_projected):
         _check_metres(source, crs, parsed)
     return bool(parsed.is_geographic)
@@ -118,25 +119,27 @@ def is_local(crs: CRS | None) -> bool:
     return crs is not None and (crs.type_name == "Engineering CRS" or crs.name == UNDEFINED)
 
 
-def is_elsewhere(source: str, one: str, other: str) -> bool:
+def is_elsewhere(source: str, layer_crs: str, stated_crs: str) -> bool:
     """Return whether equal coordinates in two CRSs mean places more than a metre apart.
 
     Raises:
         InputError: one is no CRS.
     """
-    first, second = _parse(source, one), _parse(source, other)
+    first, second = _parse_crs(source, layer_crs), _parse_crs(source, stated_crs)
     area = second.area_of_use
     if first == second or area is None:
         return first != second
     east = area.east + 360 * (area.west > area.east)
-    middle = _middle((area.west, area.south, east, area.north))
+    middle = _middle_of_box((area.west, area.south, east, area.north))
     try:
-        ways = [transformer(GLOBE, crs) for crs in (first, second)]
+        transformers = [transformer(GLOBE, crs) for crs in (first, second)]
     except ProjError:
         return True  # one is of another planet
-    places = np.array([way.transform(*middle) for way in ways])
-    most = SAME_DEG if first.is_geographic and second.is_geographic else SAME_M
-    return not float(np.abs(places[0] - places[1]).max()) <= most  # what cannot be shown there is elsewhere too
+    places = np.array([t.transform(*middle) for t in transformers])
+    tolerance = SAME_DEG if first.is_geographic and second.is_geographic else SAME_M
+    return (
+        not float(np.abs(places[0] - places[1]).max()) <= tolerance
+    )  # false for a place that one cannot show: it is elsewhere too
 
 
 def ranges(source: str, crs: str) -> tuple[Range, Range]:
@@ -147,17 +150,17 @@ def ranges(source: str, crs: str) -> tuple[Range, Range]:
     Raises:
         InputError: `crs` is no CRS.
     """
-    parsed = _parse(source, crs)
+    parsed = _parse_crs(source, crs)
     operation, unit_m = parsed.coordinate_operation, float(parsed.axis_info[0].unit_conversion_factor)
-    lengths = [] if operation is None else operation.params
+    parameters = [] if operation is None else operation.params
 
-    def about(axis: str) -> Range:
+    def axis_range(axis: str) -> Range:
         names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
-        found = (float(one.value) * one.unit_conversion_factor for one in lengths if one.name.lower() in names)
-        middle_m = float(next(found, 0.0))
+        offsets_m = (float(p.value) * p.unit_conversion_factor for p in parameters if p.name.lower() in names)
+        middle_m = float(next(offsets_m, 0.0))
         return (PLANE[0] + middle_m) / unit_m, (PLANE[1] + middle_m) / unit_m
 
-    return about("easting"), about("northing")
+    return axis_range("easting"), axis_range("northing")
 
 
 def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:
@@ -176,20 +179,20 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     """
     globe = is_globe(source, file_crs)
     if city_crs is None and not globe:
-        return _true_to_ground(source, _parse(source, file_crs), box())
+        return _choose_projection(source, _parse_crs(source, file_crs), box())
     if city_crs is None:
         extent = box()
         if extent is None:
             raise InputError(f"{source}: it holds no points. Download it again, or leave it out.")
-        zone = utm_zone(source, *_middle(extent))
+        zone = utm_zone(source, *_middle_of_box(extent))
         return Projection(zone, transformer(file_crs, zone))
-    wanted = _parse(source, city_crs)
+    wanted = _parse_crs(source, city_crs)
     _check_metres(source, city_crs, wanted)
-    if not globe and _parse(source, file_crs) == wanted:
-        return Projection(_name(wanted), None)
-    chosen = Projection(_name(wanted), transformer(file_crs, _name(wanted)))
+    if not globe and _parse_crs(source, file_crs) == wanted:
+        return Projection(_crs_name(wanted), None)
+    chosen = Projection(_crs_name(wanted), transformer(file_crs, _crs_name(wanted)))
     if globe and (extent := box()) is not None:
-        _check_area(source, wanted, *_middle(extent))
+        _check_area(source, wanted, *_middle_of_box(extent))
     return chosen
 
 
@@ -200,7 +203,7 @@ def check_asked(crs: str | None) -> None:
         InputError: it is none.
     """
     if crs is not None:
-        _check_metres("ingest.crs", crs, _parse("ingest.crs", crs))
+        _check_metres("ingest.crs", crs, _parse_crs("ingest.crs", crs))
 
 
 def utm_zone(source: str, longitude: float, latitude: float) -> str:
@@ -219,25 +222,25 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
 def most_of(x: Floats, y: Floats, crs: str = GLOBE) -> Box:
     """Return west, south, east, north of nine tenths of the points (N,), in the unit of `crs`; as `typical_box`."""
     turn = turn_in(CRS.from_user_input(crs))
-    x = x if turn is None else unrolled(x, turn=turn)
+    x = x if turn is None else unwrap_longitudes(x, turn=turn)
     (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
     return float(west), float(south), float(east), float(north)
 
 
 def typical_box(source: str, x: Floats, y: Floats) -> Box:
-    """Return `most_of` points (N,) in degrees, beyond 180 if they lie on both sides of the date line.
+    """Return `most_of` points (N,) in degrees, beyond 180 if they cross the date line.
 
-    Points far from these are warned of: a single damaged cell shall not decide in which zone a city lies.
+    Points far from these are warned of: a single damaged cell shall not choose the zone of a city.
     """
-    turned = unrolled(x)
-    far = np.hypot(turned - np.median(turned), y - np.median(y)) > AREA_MARGIN_DEG
-    if far.any():
-        row = int(np.argmax(far))
+    turned = unwrap_longitudes(x)
+    is_outlier = np.hypot(turned - np.median(turned), y - np.median(y)) > AREA_MARGIN_DEG
+    if is_outlier.any():
+        row = int(np.argmax(is_outlier))
         log.warning(
             "%s: %d points lie more than %g degrees from the others, the first at longitude %.5f, latitude %.5f. The "
             "CRS is chosen without them; check these rows.",
             source,
-            int(far.sum()),
+            int(is_outlier.sum()),
             AREA_MARGIN_DEG,
             x[row],
             y[row],
@@ -245,11 +248,12 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
     return most_of(turned, y)
 
 
-def unrolled(longitude: Floats, about: float | None = None, turn: float = 360.0) -> Floats:
+def unwrap_longitudes(longitude: Floats, about: float | None = None, turn: float = 360.0) -> Floats:
     """Return longitudes (N,) without the step at the date line, within half a turn of `about` or of the bulk."""
     if about is None:
         if np.ptp(longitude) <= turn / 2:
             return longitude
+        # Circular mean: the direction of the sum of the unit vectors.
         about = float(np.angle(np.exp(2j * np.pi / turn * longitude).sum())) * turn / (2 * np.pi)
     return np.asarray(about + (longitude - about + turn / 2) % turn - turn / 2, float)
 
@@ -262,7 +266,7 @@ def turn_in(crs: CRS) -> float | None:
     return WEB_GIRTH_M if operation is not None and operation.method_name == WEB_MERCATOR else None
 
 
-def _parse(source: str, crs: str) -> CRS:
+def _parse_crs(source: str, crs: str) -> CRS:
     try:
         return CRS.from_user_input(crs)
     except ProjError as error:
@@ -270,7 +274,7 @@ def _parse(source: str, crs: str) -> CRS:
         raise InputError(f"{source}: {crs!r} is no CRS ({detail}). Write it as EPSG:32631.") from None
 
 
-def _name(crs: CRS) -> str:
+def _crs_name(crs: CRS) -> str:
     authority = crs.to_authority()
     return ":".join(authority) if authority else str(crs.to_string())
 
@@ -282,16 +286,16 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
         raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as EPSG:32631.")
 
 
-def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
+def _choose_projection(source: str, crs: CRS, box: Box | None) -> Projection:
     """Choose the file's own CRS if it has metres that are true on the ground to east and north, else UTM."""
     unit = crs.axis_info[0].unit_name
     if box is not None:
         try:
-            longitude, latitude = transformer(crs, GLOBE).transform(*_middle(box))
+            longitude, latitude = transformer(crs, GLOBE).transform(*_middle_of_box(box))
             place = crs, longitude, latitude
             scale, turn = length_of_a_metre(*place), turn_of_axes(*place)
         except ProjError:
-            scale, turn = 1.0, 0.0  # of some CRSs nobody can tell
+            scale, turn = 1.0, 0.0  # PROJ has no factors for some CRSs
         if unit != "metre" or abs(scale - 1) > MAX_STRETCH or turn > MAX_TURN_DEG:
             zone = utm_zone(source, longitude, latitude)
             why = (
@@ -301,12 +305,12 @@ def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
                 if turn <= MAX_TURN_DEG
                 else f"the axes there are {turn:.0f} degrees off east and north"
             )
-            log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _name(crs), crs.name, why, zone)
+            log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _crs_name(crs), crs.name, why, zone)
             return Projection(zone, transformer(crs, zone))
-    return Projection(_name(crs), None)
+    return Projection(_crs_name(crs), None)
 
 
-def _middle(box: Box) -> tuple[float, float]:
+def _middle_of_box(box: Box) -> tuple[float, float]:
     west, south, east, north = box
     return (west + east) / 2, (south + north) / 2
 
@@ -316,15 +320,15 @@ def _check_area(source: str, crs: CRS, longitude: float, latitude: float) -> Non
     if area is None:
         return
 
-    def holds(x: float, y: float) -> bool:
+    def contains(x: float, y: float) -> bool:
         wraps = area.west > area.east  # over the date line
         east = area.east + 360 * wraps
         inside = any(area.west - AREA_MARGIN_DEG <= x + turn <= east + AREA_MARGIN_DEG for turn in (-360, 0, 360))
         return inside and area.south - AREA_MARGIN_DEG <= y <= area.north + AREA_MARGIN_DEG
 
-    if not holds(longitude, latitude):
-        swapped = " Are latitude and longitude swapped?" if holds(latitude, longitude) else ""
+    if not contains(longitude, latitude):
+        swapped = " Are latitude and longitude swapped?" if contains(latitude, longitude) else ""
         raise InputError(
             f"{source}: its points lie about longitude {longitude:.3f}, latitude {latitude:.3f}, outside of "
-            f"{_name(crs)} ({crs.name}), the CRS of the city.{swapped}"
+            f"{_crs_name(crs)} ({crs.name}), the CRS of the city.{swapped}"
         )

@@ -1,4 +1,4 @@
-"""Join geometries that lie on both sides of 180 degrees, and cut them there for GeoJSON (RFC 7946, section 3.1.9)."""
+"""Join geometries across 180 degrees, and cut them there for GeoJSON (RFC 7946, section 3.1.9)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from plumbline.sources.crs import GLOBE
 
 TURN_DEG = 360.0
 DECIMALS = 7
-"""Of longitude and latitude: 1 cm."""
+"""Number of decimals of longitude and latitude: 1 cm."""
 Objects = NDArray[np.object_]
 
 
 def to_degrees(geometry: geopandas.GeoSeries) -> Objects:
-    """Convert to longitude and latitude of WGS 84, rounded; what lies across 180 degrees goes on beyond 180."""
+    """Convert to rounded longitude and latitude of WGS 84, beyond 180 if a geometry crosses 180 degrees."""
     degrees = shapely.transform(geometry.to_crs(GLOBE).to_numpy(), lambda position: position.round(DECIMALS))
     return unrolled(np.asarray(degrees, object))[0]
 
 
 def unrolled(geometry: Objects, turn: float = TURN_DEG) -> tuple[Objects, NDArray[np.bool_]]:
-    """Return geometries (B,) that lie across 180 degrees with longitudes from 0 to a turn, and which (B,) these are.
+    """Return geometries (B,), with longitudes from 0 if they cross 180 degrees, and which (B,) do.
 
     No building is half as wide as the Earth: one that seems so has corners on both sides.
     """
@@ -50,17 +50,17 @@ def joined(geometry: Objects, turn: float = TURN_DEG) -> Objects:
 
 
 def cut(geometry: Objects) -> Objects:
-    """Cut geometries (B,), as `to_degrees` gives them, at 180 degrees; each part has the longitudes of its side."""
-    done = geometry.copy()
+    """Cut geometries (B,) of `to_degrees` at 180 degrees; each part gets its side's longitudes."""
+    cut_geometry = geometry.copy()
     for row in np.flatnonzero(shapely.bounds(geometry)[:, 2] > TURN_DEG / 2):
-        sides = [_side(geometry[row], turns) for turns in (0, 1)]
-        done[row] = shapely.union_all([side for side in sides if side is not None])
-    return done
+        sides = [_cut_side(geometry[row], turns) for turns in (0, 1)]
+        cut_geometry[row] = shapely.union_all([side for side in sides if side is not None])
+    return cut_geometry
 
 
-def _side(shape: shapely.Geometry, turns: int) -> shapely.Geometry | None:
-    """Return what of a geometry lies in the given turn about 0 degrees; None for nothing, or its edge alone."""
+def _cut_side(shape: shapely.Geometry, turns: int) -> shapely.Geometry | None:
+    """Return the part of a geometry in a turn about 0 degrees; None for no part, or its edge alone."""
     west = (turns - 0.5) * TURN_DEG
-    found = shapely.get_parts(shapely.intersection(shape, shapely.box(west, -90, west + TURN_DEG, 90)))
-    kept = found[shapely.get_dimensions(found) == shapely.get_dimensions(shape)]
-    return shapely.transform(shapely.union_all(kept), lambda at: at - [turns * TURN_DEG, 0]) if len(kept) else None
+    pieces = shapely.get_parts(shapely.intersection(shape, shapely.box(west, -90, west + TURN_DEG, 90)))
+    parts = pieces[shapely.get_dimensions(pieces) == shapely.get_dimensions(shape)]
+    return shapely.transform(shapely.union_all(parts), lambda at: at - [turns * TURN_DEG, 0]) if len(parts) else None

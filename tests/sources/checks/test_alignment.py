@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from plumbline.params import Product
-from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
+from plumbline.sources.alignment import MIN_SHIFT_M, alignment, warn_of_offset
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
@@ -37,7 +37,7 @@ def test_walls_that_face_the_satellite_are_no_shift():
     for points in ([both[0]], [both[1]], both):
         found = alignment(points, frame.geometry.to_numpy())
         assert not found.is_beside
-        assert np.hypot(found.east_m, found.north_m) < LEAST_M
+        assert np.hypot(found.east_m, found.north_m) < MIN_SHIFT_M
     moved = [replace(one, easting=one.easting + 8) for one in both]
     assert alignment(moved, frame.geometry.to_numpy()).east_m == pytest.approx(-8, abs=1)
 

@@ -74,7 +74,7 @@ def test_a_number_found_in_one_block_counts_in_the_next_and_is_told_once(caplog)
     for block in blocks:
         told.drop(block)
     assert np.isnan(blocks[1][5, 6])
-    told.tell()
+    told.warn_of_codes()
     (said,) = caplog.messages
     assert "a.csv: 7 of 8400 displacements are exactly -999" in said
     assert "missing: [-999]" in said

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from plumbline.core.errors import InputError
 from plumbline.sources.points import points_table
-from plumbline.sources.points.points_table import load_points, write_points
+from plumbline.sources.points.points_table import read_points_table, write_points
 from plumbline.sources.points.track import Track
 from tests.sources.make import track
 
@@ -39,7 +39,7 @@ def test_the_table_gives_back_every_bit(tmp_path, written, row_group):
         write_points(written, tmp_path / "p.parquet")
     finally:
         points_table.ROW_GROUP = before
-    for one, other in zip(written, load_points(tmp_path / "p.parquet"), strict=True):
+    for one, other in zip(written, read_points_table(tmp_path / "p.parquet"), strict=True):
         assert (one.name, one.crs) == (other.name, other.crs)
         assert one.point_id.tolist() == other.point_id.tolist()
         for name in ("epochs", "easting", "northing", "height", "los", "displacement"):
@@ -79,7 +79,7 @@ def test_files_that_are_no_points_table_are_refused(tmp_path):
         if other is not None:
             pq.write_table(other, path)
         with pytest.raises(InputError, match=said):
-            load_points(path)
+            read_points_table(path)
 
     def with_facts(old, new):
         return table.replace_schema_metadata({b"plumbline": facts.replace(old, new)})

@@ -18,7 +18,7 @@ from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
 from plumbline.fields.simulate.scene import TRUTH, round_map
 from plumbline.params.fields import PrepareFields, Shares
-from plumbline.sources.points.points_table import load_points
+from plumbline.sources.points.points_table import read_points_table
 
 STAGE = "prepare"
 POINTS, ABOUT = "points.parquet", "scene.json"
@@ -55,7 +55,7 @@ def _prepare(job: _Job) -> None:
         truth = np.stack([stored[name] for name in ("up_mm", "east_mm")])
         left, top, cell_m = (float(stored[name]) for name in ("left", "top", "cell_m"))
     grid = Grid(left, top, cell_m, *truth.shape[1:])
-    found = observe(load_points(job.scene / POINTS))
+    found = observe(read_points_table(job.scene / POINTS))
     if found.directions == 1:
         east, _, up = found.los.mean(axis=0)
         truth, found = np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]), found.along_line()

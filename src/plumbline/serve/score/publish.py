@@ -43,7 +43,7 @@ from plumbline.serve.score.results import (
 from plumbline.serve.score.tiles import OWNED, ROWS, SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of
 from plumbline.sources.city.causes import CausesFile
 from plumbline.sources.city.in_memory import warn_of_short
-from plumbline.sources.points.points_table import load_points
+from plumbline.sources.points.points_table import read_points_table
 from plumbline.sources.points.track import Track, concatenate_tracks
 
 OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
@@ -156,7 +156,7 @@ def _shown(tiles: list[ScoreTile]) -> list[Track]:
     """Return the points kept for the map."""
     parts: dict[str, list[Track]] = {}
     for tile in tiles:
-        for track in load_points(tile.folder / SHOWN):
+        for track in read_points_table(tile.folder / SHOWN):
             parts.setdefault(track.name, []).append(track)
     return [concatenate_tracks(own) for own in parts.values()]
 

@@ -21,7 +21,7 @@ from plumbline.sources.city.parts import HALO, POINTS
 from plumbline.sources.city.profile_city import KIND, IngestedProfiles
 from plumbline.sources.city.tiles import NEIGHBOURS
 from plumbline.sources.footprints.buildings import load_buildings
-from plumbline.sources.points.points_table import load_points
+from plumbline.sources.points.points_table import read_points_table
 from plumbline.sources.points.track import Track, concatenate_tracks
 
 
@@ -66,7 +66,7 @@ class Ingested:
             files = [path for kind in (POINTS, HALO) for path in sorted((self.folder / kind / tile).glob("*.parquet"))]
         parts: dict[str, list[Track]] = {}
         for path in files:
-            for track in load_points(path):
+            for track in read_points_table(path):
                 parts.setdefault(track.name, []).append(track)
         crs = self.about["crs"]
         return [

@@ -33,7 +33,7 @@ from plumbline.sources.city.tiles import (
     tile_name,
 )
 from plumbline.sources.points.missing import Sizes, sizes_of
-from plumbline.sources.points.points_table import load_points, write_blocks, write_points
+from plumbline.sources.points.points_table import read_points_table, write_blocks, write_points
 from plumbline.sources.points.read import open_product, parts_of
 from plumbline.sources.points.source import ProductFile
 from plumbline.sources.points.track import Track, concatenate_tracks, identity, numbered, place_identity
@@ -142,7 +142,7 @@ def load_sample(folder: Path, epochs: NDArray[np.datetime64]) -> Track | None:
     """
     if not (folder / SAMPLE).exists():
         return None
-    (track,) = load_points(folder / SAMPLE)
+    (track,) = read_points_table(folder / SAMPLE)
     return replace(track, epochs=epochs, displacement=np.zeros((len(track), 0), np.float32))
 
 

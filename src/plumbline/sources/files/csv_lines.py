@@ -15,10 +15,10 @@ from plumbline.core.errors import InputError
 from plumbline.sources.files.streams import CsvFile
 
 BLOCK_BYTES = 2**24
-"""Read at a time: some 10,000 points of 200 epochs."""
+"""Number of bytes read in one step: some 10,000 points of 200 epochs."""
 MAX_LINE_BYTES = 2**25
 MAX_HEADER_BYTES = 2**20
-"""A table with thousands of epochs has a header of some 20 KB."""
+"""Largest header: that of thousands of epochs has some 20 KB."""
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def open_rows(product: CsvFile) -> Iterator[IO[bytes]]:
     with product.open() as stream:
         if product.start:
             stream.seek(product.start - 1)
-            stream.readline()  # what is left of a line that began before
+            stream.readline()  # the end of a line that began in the part before
         else:
             for _ in range(product.preamble + 1):
                 stream.readline()
@@ -38,11 +38,11 @@ def first_line_number(product: CsvFile) -> int:
     """Return the line number in the file where `open_rows` begins; counted only for messages about faults."""
     if not product.start:
         return 2 + product.preamble
-    number, left = 2, product.start - 1
+    number, remaining_bytes = 2, product.start - 1
     with product.open() as stream:
-        while left and (text := stream.read(min(left, BLOCK_BYTES))):
+        while remaining_bytes and (text := stream.read(min(remaining_bytes, BLOCK_BYTES))):
             number += text.count(b"\n")
-            left -= len(text)
+            remaining_bytes -= len(text)
     return number
 
 
@@ -52,14 +52,14 @@ def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
     Raises:
         InputError: a line is longer than `MAX_LINE_BYTES`.
     """
-    left = math.inf if product.end is None else product.end - stream.tell()
-    while left > 0 and (text := stream.read(int(min(BLOCK_BYTES, left)))):
+    remaining_bytes = math.inf if product.end is None else product.end - stream.tell()
+    while remaining_bytes > 0 and (text := stream.read(int(min(BLOCK_BYTES, remaining_bytes)))):
         if not text.endswith(b"\n"):
-            rest = stream.readline(MAX_LINE_BYTES)
-            if len(rest) == MAX_LINE_BYTES:
+            line_end = stream.readline(MAX_LINE_BYTES)
+            if len(line_end) == MAX_LINE_BYTES:
                 raise InputError(f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).")
-            text += rest
-        left -= len(text)
+            text += line_end
+        remaining_bytes -= len(text)
         yield text
 
 
@@ -68,19 +68,19 @@ DECIMAL_COMMA = re.compile(rb'\s*"?-?\d*,\d+(e-?\d+)?"?\s*', re.IGNORECASE)
 SEPARATORS = {",": b",", ";": b";", "tab": b"\t", "|": b"|"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 WESTERN = "cp1252"
-"""Taken where a header is not UTF-8: what spreadsheets of Western Europe write."""
+"""Encoding of spreadsheets in Western Europe, assumed if a header is not UTF-8."""
 MAX_PREAMBLE = 100
-NOTHING = params.Product()
-LOOKED_AT = 5
-"""Rows in which a decimal comma is looked for."""
+NO_SETTINGS = params.Product()
+DIALECT_ROWS = 5
+"""Number of rows that are searched for a decimal comma."""
 
 
 def stated_missing(about: params.Product) -> tuple[str, ...]:
-    """Return the texts that are stated to stand for no value."""
+    """Return the texts that are stated to mean no value."""
     return tuple(value for value in about.missing or () if isinstance(value, str))
 
 
-def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile, bytes | None]:
+def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvFile, bytes | None]:
     """Return the csv with the dialect that its first lines show; settings in `about` take precedence.
 
     Args:
@@ -114,14 +114,16 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile,
         )
     separator = stated or max(SEPARATORS.values(), key=header.count)  # of equals the first, a comma
     decimal = (
-        about.decimal.encode() if "decimal" in about.model_fields_set else _decimal(lines[preamble + 1 :], separator)
+        about.decimal.encode()
+        if "decimal" in about.model_fields_set
+        else _infer_decimal(lines[preamble + 1 :], separator)
     )
     if separator == decimal:
         raise InputError(
             f"{product}: its cells are separated by commas, and ingest.products says that decimals are written with "
             "one. Correct decimal there."
         )
-    behind = _behind(header, [row for row in lines[preamble + 1 :] if not _is_preamble(row)], separator)
+    behind = _count_behind(header, [row for row in lines[preamble + 1 :] if not _is_preamble(row)], separator)
     product = replace(product, separator=separator, decimal=decimal, behind=behind)
     return product, header if product.encoding == as_opened else None
 
@@ -131,7 +133,7 @@ def _first_lines(product: CsvFile) -> list[bytes]:
     lines: list[bytes] = []
     rows = 0
     with product.open() as stream:
-        while rows <= LOOKED_AT and len(lines) < MAX_PREAMBLE and (line := stream.readline(MAX_HEADER_BYTES)):
+        while rows <= DIALECT_ROWS and len(lines) < MAX_PREAMBLE and (line := stream.readline(MAX_HEADER_BYTES)):
             lines.append(line)
             rows += not _is_preamble(line)
     return lines
@@ -150,13 +152,13 @@ def _is_header_of(comment: bytes, row: bytes) -> bool:
     return comment.count(separator) == row.count(separator) > 0 and re.fullmatch(rb"-?[\d.,e+-]+", first) is not None
 
 
-def _behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
+def _count_behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
     """Count the empty cells behind those of the header in each row; 0 if rows differ."""
     cells = [_cells(row, separator) for row in rows]
-    more = {len(row) for row in cells}
-    if len(more) != 1:
+    lengths = {len(row) for row in cells}
+    if len(lengths) != 1:
         return 0
-    count = more.pop() - len(_cells(header, separator))
+    count = lengths.pop() - len(_cells(header, separator))
     return count if count > 0 and not any(cell.strip() for row in cells for cell in row[-count:]) else 0
 
 
@@ -167,11 +169,11 @@ def _cells(line: bytes, separator: bytes) -> list[str]:
     return []
 
 
-def _decimal(rows: list[bytes], separator: bytes) -> bytes:
+def _infer_decimal(rows: list[bytes], separator: bytes) -> bytes:
     if separator == b",":
         return b"."
     cells = [cell for row in rows for cell in row.strip().split(separator)]
-    # Most cells tell it: spreadsheets also group thousands by the other sign, 1,001 or 1.001.
+    # Most cells show it: spreadsheets also group thousands by the other sign, 1,001 or 1.001.
     commas = sum(DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
     return b"," if commas > sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in cells) else b"."
 

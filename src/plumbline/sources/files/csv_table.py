@@ -25,26 +25,26 @@ from plumbline.sources.files.csv_lines import (
 from plumbline.sources.files.streams import ColumnFile, CsvFile
 
 MISSING = ("", "nan", "NaN", "NULL", "null", "NA", "None", "N/A", "n/a", "#N/A", "#N/D", "-", "NAN")
-"""Cells that stand for no value."""
+"""Texts of cells without a value."""
 PARSED_BYTES = 2**21
-"""Parsed at a time by one thread; a line must be shorter."""
+"""Number of bytes parsed in one step by one thread; a line must be shorter."""
 FAULT = re.compile(r"(In CSV column #(?P<column>\d+): |CSV parse error: )Row #(?P<row>\d+): ")
-"""Place of a fault in Arrow's messages."""
+"""Pattern of the place of a fault in Arrow's messages."""
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
-def fail_at(product: CsvFile, row: int, column: str, found: object, wanted: str) -> NoReturn:
+def fail_at(product: CsvFile, row: int, column: str, cell: object, wanted: str) -> NoReturn:
     """Refuse data row `row` (from 0, in its part) by its line in the file.
 
     Raises:
         InputError: always.
     """
     if isinstance(product, ColumnFile):
-        raise InputError(f"{product}, row {row + 1}, column {column}: {found} found, {wanted}.")
+        raise InputError(f"{product}, row {row + 1}, column {column}: {cell} found, {wanted}.")
     line, text, _ = _line_of(product, row)
     # As spreadsheets leave them below a table.
     advice = "" if text.strip(b' \t\r\n",') else " All its cells are empty: remove the line."
-    raise InputError(f"{product}, line {line}, column {column}: {found} found, {wanted}.{advice}")
+    raise InputError(f"{product}, line {line}, column {column}: {cell} found, {wanted}.{advice}")
 
 
 def _line_of(product: CsvFile, row: int) -> tuple[int, bytes, bool]:
@@ -85,19 +85,19 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
             f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
         )
     column, wanted = int(match["column"]), "text in UTF-8" if "UTF8" in reason else "a number"
-    return InputError(f"{place}, column {header[column]}: {_unfit(product, cells[column], wanted)}")
+    return InputError(f"{place}, column {header[column]}: {_describe_unfit(product, cells[column], wanted)}")
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
-    """Return the error about a cell of data row `row` (from 0) of a table that is no text, where a number is needed."""
-    return InputError(f"{product}, row {row + 1}, column {column}: {_unfit(product, cell, 'a number')}")
+    """Return the error about a cell of row `row` (from 0) of a binary table that is no number."""
+    return InputError(f"{product}, row {row + 1}, column {column}: {_describe_unfit(product, cell, 'a number')}")
 
 
-def _unfit(product: CsvFile, cell: str, wanted: str) -> str:
-    return f"{cell[:60]!r} found, {wanted} is needed.{_advice(product, cell.strip())}"
+def _describe_unfit(product: CsvFile, cell: str, wanted: str) -> str:
+    return f"{cell[:60]!r} found, {wanted} is needed.{_advise_number(product, cell.strip())}"
 
 
-def _advice(product: CsvFile, cell: str) -> str:
+def _advise_number(product: CsvFile, cell: str) -> str:
     """Return advice about a cell that cannot be read as a number."""
     if product.separator != b"," and DECIMAL_COMMA.fullmatch(cell.encode()):
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
@@ -189,7 +189,7 @@ def stream_columns(
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
         parsed = None
         for block in chain(blocks(product, stream), [b""]):
-            coming = pool.submit(_parse, product, block, header, {**types, **behind}) if block else None
+            coming = pool.submit(_parse_block, product, block, header, {**types, **behind}) if block else None
             if parsed is not None:
                 try:
                     table = parsed.result()
@@ -211,14 +211,14 @@ def _check_behind(product: CsvFile, table: pa.Table, behind: list[str], first: i
             fail_at(product, first + row, name, repr(table[name][row].as_py()[:60]), wanted)
 
 
-def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+def _parse_block(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
     """Parse the columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
 
     Raises:
         pa.ArrowException: a line has more or fewer cells than the header, or a cell another type; it names the row.
     """
 
-    def read(missing: Sequence[str], use_threads: bool = True) -> pa.Table:
+    def parse(missing: Sequence[str], use_threads: bool = True) -> pa.Table:
         return pacsv.read_csv(
             pa.BufferReader(lines),
             read_options=pacsv.ReadOptions(column_names=header, block_size=PARSED_BYTES, use_threads=use_threads),
@@ -234,8 +234,8 @@ def _parse(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str
     # Each cell is compared with each of `MISSING`: a sixth of the time. Most files need none but the empty one, and
     # `nan` is a number for the parser.
     with suppress(pa.ArrowException):
-        return read(MISSING[:1])
+        return parse(MISSING[:1])
     missing = (*MISSING, *product.missing)
     with suppress(pa.ArrowException):
-        return read(missing)
-    return read(missing, use_threads=False)  # to fail at a row that has a number
+        return parse(missing)
+    return parse(missing, use_threads=False)  # to fail at a row that has a number

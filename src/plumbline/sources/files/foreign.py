@@ -1,4 +1,4 @@
-"""Tell what a file is that holds neither points nor footprints, and what to do with it."""
+"""Recognise files without points or footprints, and advise what to do with them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FOREIGN = {
     b"<!doctype": "web page",
     b"<html": "web page",
 }
-"""What a file begins with -> what it is."""
+"""First bytes of a file -> its type."""
 RASTERS = ("GeoTIFF", "NetCDF file")
 CELLS = "Give points: a raster's cells as rows of a csv, with a column of displacements an epoch"
 
@@ -64,7 +64,7 @@ def describe_foreign(start: bytes) -> str | None:
 
 def kind_of(start: bytes) -> str | None:
     """Name the type of a file with this beginning, as `a GeoTIFF`; None for one that is not listed."""
-    kind = TAR if is_tar(start) else next((one for begins, one in FOREIGN.items() if start.startswith(begins)), None)
+    kind = TAR if is_tar(start) else next((name for begins, name in FOREIGN.items() if start.startswith(begins)), None)
     return None if kind is None else f"{'an' if kind.startswith('XML') else 'a'} {kind}"
 
 
@@ -112,16 +112,16 @@ NO_DATA = {
     re.compile(r"\APMTiles"): OF_TILES,
     re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
 }
-"""What a file has at its start that holds no data -> what it is, and what to do."""
+"""Pattern in the start of a file without data -> what it is, and what to do."""
 
 
 def what_else(start: str) -> str | None:
-    """Say what a file with this beginning is that holds no data, and what to do; None for another."""
-    return next((found for sign, found in NO_DATA.items() if sign.search(start)), None)
+    """Return what a file without data is by its beginning, and what to do; None for another."""
+    return next((advice for sign, advice in NO_DATA.items() if sign.search(start)), None)
 
 
 UNFINISHED = (".crdownload", ".part", ".partial", ".download", ".opdownload", ".aria2")
-"""Of files that a browser or another program has not finished to download."""
+"""Suffixes of files that a browser or another program has not finished to download."""
 
 
 def check_finished(path: Path) -> None:
@@ -135,7 +135,7 @@ def check_finished(path: Path) -> None:
 
 
 SPREADSHEET = "[Content_Types].xml"
-"""Of every file of Excel, which is a zip."""
+"""Name of a member of every file of Excel, which is a zip."""
 ARCHIVES = {
     SPREADSHEET: "It is a spreadsheet: save it as csv.",
     "mimetype": "It is a document of LibreOffice: save its table as csv.",
@@ -144,7 +144,7 @@ ARCHIVES = {
     ".zip": "Unpack it and give what is packed in it.",
     ".gz": "Unpack it and give what is packed in it.",
 }
-"""What a zip has in it, by name or suffix -> what it is, or what to do; the first counts."""
+"""Name or suffix of a member of a zip -> what the zip is, or what to do; the first counts."""
 
 
 def describe_archive(members: Sequence[str]) -> str:

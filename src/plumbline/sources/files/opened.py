@@ -24,26 +24,28 @@ from plumbline.sources.files.streams import (
 
 ZIP_START = b"PK\x03\x04"
 ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
-"""Also of an empty one, and of one that was cut in volumes. `PK` alone may begin the name of a column: PK_UID."""
+"""First bytes of a zip, also of an empty one and of one in volumes. `PK` alone may begin a column's
+name: PK_UID."""
 GZIP_START = b"\x1f\x8b"
 HEAD_BYTES = 2**17
-"""Kept of a file's beginning: the header and the first rows of a table with thousands of epochs."""
+"""Number of bytes read to recognise a file: the header and the first rows of a table with thousands
+of epochs."""
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 HDF5_PLACES = (0, *(2**power for power in range(9, 17)))
-"""Where the signature may stand (HDF5 format, III.A), as far as `HEAD_BYTES` goes."""
+"""Possible offsets of the signature (HDF5 format, III.A), as far as `HEAD_BYTES` goes."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A file that is opened once to see what it is; who recognises or reads it takes this in place of a path.
+    """A file that is opened once; functions that recognise or read it get this in place of a path.
 
-    It opens the file when it is first asked. What readers find out about the file, and what they hold open, is kept
-    with it until `close`. It goes to other processes as a path alone.
+    The file is opened when it is first needed. What readers have read or opened is cached until
+    `close`. It goes to other processes as a path alone.
     """
 
     path: Path
-    _kept: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _cache: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -58,13 +60,13 @@ class OpenedFile:
         Raises:
             InputError: the file is missing or cannot be read.
         """
-        return self.kept(_look)
+        return self.cached(_read_start)
 
     @property
     def is_hdf5(self) -> bool:
-        """Whether the content is HDF5, perhaps behind a block of the user's; raises as `start`."""
-        found = any(self.start.startswith(HDF5_SIGNATURE, place) for place in HDF5_PLACES)
-        return found and not is_tar(self.start)
+        """True if the content is HDF5, perhaps behind a user block; raises as `start`."""
+        has_signature = any(self.start.startswith(HDF5_SIGNATURE, place) for place in HDF5_PLACES)
+        return has_signature and not is_tar(self.start)
 
     @property
     def is_whole(self) -> bool:
@@ -74,18 +76,18 @@ class OpenedFile:
     @property
     def table_start(self) -> bytes:
         """First bytes of the csv in it, unpacked, at most `HEAD_BYTES`; raises as `find_csv`."""
-        return self.kept(_look_into_table)
+        return self.cached(_read_table_start)
 
-    def kept(self, make: Callable[[Path], T]) -> T:
-        """Return what `make` made of the path when it was first asked for."""
-        if make not in self._kept:
-            self._kept[make] = make(self.path)
-        made: T = self._kept[make]
-        return made
+    def cached(self, make: Callable[[Path], T]) -> T:
+        """Return `make(path)`, which is called once and kept until `close`."""
+        if make not in self._cache:
+            self._cache[make] = make(self.path)
+        value: T = self._cache[make]
+        return value
 
     def close(self) -> None:
-        """Forget what was kept; a file held open is closed when nobody reads it any more."""
-        self._kept.clear()
+        """Empty the cache; an open file is closed when nobody reads it any more."""
+        self._cache.clear()
 
 
 AnyFile = Path | OpenedFile
@@ -96,7 +98,7 @@ def as_file(file: AnyFile) -> OpenedFile:
     return file if isinstance(file, OpenedFile) else OpenedFile(file)
 
 
-def _look(path: Path) -> bytes:
+def _read_start(path: Path) -> bytes:
     """Read the first bytes of a file."""
     check_finished(path)
     try:
@@ -108,7 +110,7 @@ def _look(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
-def _look_into_table(path: Path) -> bytes:
+def _read_table_start(path: Path) -> bytes:
     """Read the first bytes of the csv in a file."""
     with find_csv(path).open() as stream:
         return stream.read(HEAD_BYTES)
@@ -147,9 +149,9 @@ def check_zip(path: Path, start: bytes) -> None:
         InputError: it is none; the message says what it is instead, where that can be told.
     """
     if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
-        found = what_else(start.decode("utf-8", "replace"))
+        advice = what_else(start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: named .zip, but its content is not a zip{f': {found}' if found else '. Download it again.'}"
+            f"{path}: named .zip, but its content is not a zip{f': {advice}' if advice else '. Download it again.'}"
         )
 
 
@@ -159,7 +161,7 @@ def zip_members(file: AnyFile) -> list[str]:
     Raises:
         InputError: as `find_csv`, for what concerns the zip as a whole.
     """
-    return [member.filename for member in as_file(file).kept(_members)]
+    return [member.filename for member in as_file(file).cached(_list_members)]
 
 
 def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
@@ -171,7 +173,7 @@ def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
         InputError: as `zip_members`; or a member is encrypted or of suspect size.
     """
     file = as_file(file)
-    members = file.kept(_members)
+    members = file.cached(_list_members)
     for member in members:
         _check_member(file.path, member, MAX_VECTOR_RATIO, "the files in it")
     return sorted(member.filename for member in members if PurePosixPath(member.filename).suffix.lower() in suffixes)
@@ -188,7 +190,7 @@ def for_command(path: Path, source: str | None = None) -> str:
     return shlex.quote(f"{where}{path.name}/{member}" if member else path.name)
 
 
-def _members(path: Path) -> list[zipfile.ZipInfo]:
+def _list_members(path: Path) -> list[zipfile.ZipInfo]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -208,15 +210,15 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _csv_member(file: OpenedFile) -> str:
-    path, members = file.path, file.kept(_members)
+    path, members = file.path, file.cached(_list_members)
     tables = [member for member in members if member.filename.lower().endswith(".csv")]
     if len(tables) != 1:
         names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
-        found = f"{len(tables)} csv files" if tables else "no csv file"
+        content = f"{len(tables)} csv files" if tables else "no csv file"
         advice = " Unpack it and give each of them." if len(tables) > 1 else ""
-        if not tables and (said := describe_archive([member.filename for member in members])):
-            advice = f" {said}"
-        raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).{advice}")
+        if not tables and (hint := describe_archive([member.filename for member in members])):
+            advice = f" {hint}"
+        raise InputError(f"{path}: {content} in the zip, one is needed (it holds {names}).{advice}")
     (table,) = tables
     if table.file_size == 0:
         raise InputError(f"{path}: member {table.filename} is empty. Download the zip again.")

@@ -27,7 +27,7 @@ FAULTS = (
     ValueError,
     OverflowError,
 )
-"""What the standard library raises on a damaged, encrypted or exotic zip."""
+"""Errors that the standard library raises on a damaged, encrypted or exotic zip."""
 
 
 class Unpacked(io.RawIOBase):
@@ -44,28 +44,29 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Read unpacked bytes; raise `InputError` if the file is damaged, or gives more than `most` bytes."""
         try:
-            data = self._stream.read(len(buffer))
+            chunk = self._stream.read(len(buffer))
         except (OSError, *FAULTS) as error:
             raise InputError(
                 f"{self._name}: the {self._packing} is damaged or cut off ({error}). Download it again."
             ) from None
         if self._left is not None:
-            self._left -= len(data)
+            self._left -= len(chunk)
             if self._left < 0:
                 raise InputError(
                     f"{self._name}: it unpacks to far more than its size. If it is genuine, unpack it and give the "
                     "file in it."
                 )
-        buffer[: len(data)] = data
-        return len(data)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 MAX_MEMBER_BYTES = 16 * 2**30
-"""Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
+"""Largest csv that is read from a zip. The densest EGMS bursts have about a million points of 2 KB
+a line: 2 GiB."""
 MAX_RATIO = 100
 """Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
 MAX_VECTOR_RATIO = 400
-"""The same for files of footprints: a Shapefile's .dbf pads its texts with spaces."""
+"""Largest such ratio of files of footprints: a Shapefile's .dbf pads its texts with spaces."""
 RATIO_FREE_BYTES = 2**20
 """Members below this size may have any ratio: they can do no harm."""
 BUFFER_BYTES = 2**20
@@ -84,25 +85,25 @@ class CsvFile:
     gzipped: bool = False
     encoding: str = "utf-8"
     separator: bytes = b","
-    """Between cells."""
+    """Bytes between cells."""
     decimal: bytes = b"."
     preamble: int = 0
-    """Lines before the header."""
+    """Number of lines before the header."""
     behind: int = 0
-    """Cells behind those of the header, in every row; they have to be empty."""
+    """Number of cells behind those of the header, in every row; they have to be empty."""
     missing: tuple[str, ...] = ()
-    """Texts that are stated to stand for no value."""
+    """Texts that are stated to mean no value."""
     max_ratio: int = MAX_RATIO
     """Largest size : packed size of a gzip."""
 
     @property
     def is_cuttable(self) -> bool:
-        """Whether the csv can be read from any byte on, and so in parts."""
+        """True if the csv can be read from any byte on, and so in parts."""
         return self.is_plain and self.encoding == "utf-8"
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is the whole csv and not a part of it."""
+        """True if this is the whole csv and not a part of it."""
         return not self.start and self.end is None
 
     def __str__(self) -> str:
@@ -110,7 +111,7 @@ class CsvFile:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the bytes of the file are those of the csv."""
+        """True if the bytes of the file are those of the csv."""
         return self.member is None and not self.gzipped
 
     @contextmanager

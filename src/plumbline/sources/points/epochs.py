@@ -20,11 +20,11 @@ MIN_EPOCHS = 2
 """Smallest number of epochs with which a file is read."""
 DAYS_A_YEAR = 365.25
 TREND_EPOCHS = 8
-"""A trend with an annual term from fewer values would be noise."""
+"""Smallest number of epochs of a trend with an annual term: from fewer values it would be noise."""
 FIRST_YEAR, LAST_YEAR = 1990, 2100
-"""In which there can be an observation."""
-PROBE = datetime(2013, 4, 25, tzinfo=UTC)
-"""A pattern that gives this day back says year, month and day."""
+"""Range of years in which an observation is possible."""
+PROBE_DAY = datetime(2013, 4, 25, tzinfo=UTC)
+"""Day by which patterns are tested: one that gives it back contains year, month and day."""
 LIKE_A_DAY = re.compile(
     r"(?<!\d)(19|20)\d{5,6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ ]?[a-z]{3}[-/._ ]?\d{2,4}"
     r"|(?<!\d)(19|20)\d\d\.\d{3,}(?!\d)",
@@ -32,8 +32,8 @@ LIKE_A_DAY = re.compile(
 )
 """Part of a column's name: 20200103, 2020003, 3/1/2020, 2020-01-03, 03JAN2020, 2020.0055."""
 WORD = re.compile(r"\{(decimal_year|day0|days_since (\d{4}-\d\d-\d\d))\}")
-"""What `strptime` has no letter for: a year with its fraction; a day of the year that counts from 0, behind %Y; days
-since a day."""
+"""Words for what `strptime` has no letter for: a year with its fraction; a day of the year that
+counts from 0, behind %Y; days since a day."""
 ZONE, FRACTION = re.compile(r"(Z|[-+]\d\d:?\d\d)$", re.IGNORECASE), re.compile(r"\.\d+")
 CUT = "A Shapefile cuts names to ten letters: if the days are lost in it, export a GeoPackage"
 AVERAGED = "%s are of one day (bursts or passes), and are averaged"
@@ -43,18 +43,18 @@ def check_pattern(source: str, pattern: str) -> str:
     """Return a pattern of epochs in full: as of `strptime`, or with one `WORD`.
 
     Args:
-        source: who gives it, for the message.
-        pattern: without `%` and braces, what stands before YYYYMMDD.
+        source: name of the pattern's origin, for the message.
+        pattern: without `%` and braces, the text before YYYYMMDD.
 
     Raises:
-        InputError: the pattern does not say a day.
+        InputError: the pattern does not define a day.
     """
     whole = pattern if "%" in pattern or "{" in pattern else f"{pattern}%Y%m%d"
     with suppress(ValueError, re.error):
         if WORD.search(whole):
-            _word_parts(whole)
+            _split_at_word(whole)
             return whole
-        if datetime.strptime(PROBE.strftime(whole), whole).date() == PROBE.date():
+        if datetime.strptime(PROBE_DAY.strftime(whole), whole).date() == PROBE_DAY.date():
             return whole
     raise InputError(
         f"{source}: epochs: {pattern!r} does not say a day. Write how its columns are named, such as D%Y%m%d."
@@ -70,11 +70,11 @@ def find_days(source: str, header: list[str], pattern: str) -> Days:
     Raises:
         InputError: a day is not of the age of satellites, or is none.
     """
-    read = _read_word if WORD.search(pattern) else _read_strptime
+    parse = _parse_word if WORD.search(pattern) else _parse_strptime
     days: Days = {}
     for name in header:
         try:
-            day = read(name, pattern)
+            day = parse(name, pattern)
         except (ValueError, OverflowError):
             raise InputError(f"{source}: {name} is named as an epoch, but no such day exists.") from None
         if day is None:
@@ -85,23 +85,23 @@ def find_days(source: str, header: list[str], pattern: str) -> Days:
     return days
 
 
-def _read_strptime(name: str, pattern: str) -> date | None:
+def _parse_strptime(name: str, pattern: str) -> date | None:
     """Return the day in a name; None if the pattern does not fit; `ValueError` if it fits an impossible day."""
     short = re.sub(r"(\.\d{6})\d+", r"\1", name)  # nanoseconds, which Python cannot read
     try:
         moment = datetime.strptime(short, pattern)
     except (ValueError, re.error):
         # The probe day's digits stand for any digits: d_20161345 is a misspelt epoch, and not some other column.
-        if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE.strftime(pattern))), name):
+        if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE_DAY.strftime(pattern))), name):
             raise ValueError(name) from None
         return None
     # Python reads 2020113 as 2020-11-3; it might be 2020-1-13 as well.
-    if _plain(moment.strftime(pattern), pattern) != _plain(short, pattern):
+    if _normalise_name(moment.strftime(pattern), pattern) != _normalise_name(short, pattern):
         return None
     return (moment if moment.tzinfo is None else moment.astimezone(UTC)).date()
 
 
-def _plain(name: str, pattern: str) -> str:
+def _normalise_name(name: str, pattern: str) -> str:
     if "%z" in pattern:
         name = ZONE.sub("", name)
     if "%f" in pattern:
@@ -109,7 +109,7 @@ def _plain(name: str, pattern: str) -> str:
     return re.sub(r"(?<!\d)0+(?=\d)", "", name.lower())
 
 
-def _word_parts(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
+def _split_at_word(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
     """Return the pattern of names, the word, and the day that days count from; `ValueError` for an impossible day."""
     word = WORD.search(pattern)
     if word is None:
@@ -131,17 +131,17 @@ def _word_parts(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
     return written, kind, date.fromisoformat(word[2]) if word[2] else None
 
 
-def _read_word(name: str, pattern: str) -> date | None:
-    """Return the day in a name as `_read_strptime` does, for a pattern with a `WORD`."""
-    written, kind, since = _word_parts(pattern)
-    found = written.fullmatch(name)
-    if found is None:
+def _parse_word(name: str, pattern: str) -> date | None:
+    """Return the day in a name as `_parse_strptime` does, for a pattern with a `WORD`."""
+    written, kind, since = _split_at_word(pattern)
+    match = written.fullmatch(name)
+    if match is None:
         return None
     if since is not None:
-        return since + timedelta(days=int(found[1]))
-    year = int(float(found[1]))
+        return since + timedelta(days=int(match[1]))
+    year = int(float(match[1]))
     length = (date(year + 1, 1, 1) - date(year, 1, 1)).days
-    days = int(found[2]) if kind == "day0" else round((float(found[1]) - year) * length)
+    days = int(match[2]) if kind == "day0" else round((float(match[1]) - year) * length)
     if kind == "day0" and days >= length:
         raise ValueError(name)
     return date(year, 1, 1) + timedelta(days=days)
@@ -156,9 +156,9 @@ def average_same_days(values: NDArray[np.float32], days: NDArray[np.datetime64],
     first = np.unique(days, return_index=True)[1]
     if len(first) == len(days):
         return values
-    known = np.add.reduceat(np.isfinite(values), first, axis=axis, dtype=np.int32)
+    n_values = np.add.reduceat(np.isfinite(values), first, axis=axis, dtype=np.int32)
     sums = np.add.reduceat(np.nan_to_num(values, nan=0.0), first, axis=axis)
-    return np.where(known > 0, sums / np.maximum(known, 1), np.nan).astype(np.float32)
+    return np.where(n_values > 0, sums / np.maximum(n_values, 1), np.nan).astype(np.float32)
 
 
 def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
@@ -167,29 +167,37 @@ def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
     Args:
         names: (T,) how the file calls them. days: (T,) ascending.
     """
-    twice = [day for day, count in zip(*np.unique(days, return_counts=True), strict=True) if count > 1]
-    shown = [" and ".join(name for name, day in zip(names, days, strict=True) if day == one) for one in twice[:3]]
-    return [AVERAGED % (", ".join(shown) + (f" and {len(twice) - 3} more" if len(twice) > 3 else ""))] if twice else []
+    repeated_days = [day for day, count in zip(*np.unique(days, return_counts=True), strict=True) if count > 1]
+    shown = [
+        " and ".join(name for name, day in zip(names, days, strict=True) if day == repeated_day)
+        for repeated_day in repeated_days[:3]
+    ]
+    return (
+        [AVERAGED % (", ".join(shown) + (f" and {len(repeated_days) - 3} more" if len(repeated_days) > 3 else ""))]
+        if repeated_days
+        else []
+    )
 
 
 def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which epochs (T,) to keep: those with any value, or all if there is no value. Warn of the others.
+    """Return which epochs (T,) have a value, or all if there is no value; warn of the rest.
 
-    Changes would be told of a time that nobody has looked at.
+    Otherwise, changes would be reported for a time without observations.
 
     Args:
-        source: whom to name. epochs: (T,) days. values: (T,) how many points have a value there.
+        source: names the product in the message. epochs: (T,) days.
+        values: (T,) number of points with a value.
     """
-    kept = np.asarray((values > 0) | (not values.any()))
-    if not kept.all():
+    has_values = np.asarray((values > 0) | (not values.any()))
+    if not has_values.all():
         log.warning(
             "%s: no point has a value at %d of %d epochs (the first %s): they are left out",
             source,
-            (~kept).sum(),
-            len(kept),
-            epochs[~kept][0],
+            (~has_values).sum(),
+            len(has_values),
+            epochs[~has_values][0],
         )
-    return kept
+    return has_values
 
 
 def find_epochs(source: str, header: list[str], patterns: Sequence[str], passed: Sequence[str] = ()) -> Days:
@@ -207,20 +215,20 @@ def find_epochs(source: str, header: list[str], patterns: Sequence[str], passed:
         days = find_days(source, header, pattern)
         if len(days) >= MIN_EPOCHS:
             break
-    others = [name for name in like_days(header) if name not in days and not name.startswith(tuple(passed))]
-    shown = ", ".join(map(repr, others[:3] or header[-3:])) or "none"
+    unmatched = [name for name in like_days(header) if name not in days and not name.startswith(tuple(passed))]
+    shown = ", ".join(map(repr, unmatched[:3] or header[-3:])) or "none"
     if len(days) < MIN_EPOCHS:
         raise InputError(
             f"{source}: {len(days)} epochs found, of columns named as {patterns[0]}; at least {MIN_EPOCHS} are needed. "
             f"Not taken are: {shown}. Export the time series with the points, or state their names as epochs in "
             f"ingest.products. {CUT}."
         )
-    if others:
+    if unmatched:
         log.warning(
             "%s: %d columns look like days, but are not named as %s and are left out: %s. Name them so, or "
             "describe the file's columns in ingest.products.",
             source,
-            len(others),
+            len(unmatched),
             patterns[0],
             shown,
         )
@@ -238,11 +246,11 @@ def velocity_mm_per_year(
     """Fit the slope of displacement (N, T), mm, by least squares, ignoring NaN; NaN below two epochs."""
     days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
     displacement = displacement.astype(float)
-    seen = np.isfinite(displacement)
-    count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
-    years = np.where(seen, days / DAYS_A_YEAR, 0.0)
-    years = np.where(seen, years - years.sum(axis=1, keepdims=True) / count, 0.0)
+    is_observed = np.isfinite(displacement)
+    count = np.maximum(is_observed.sum(axis=1, keepdims=True), 1)
+    years = np.where(is_observed, days / DAYS_A_YEAR, 0.0)
+    years = np.where(is_observed, years - years.sum(axis=1, keepdims=True) / count, 0.0)
     spread = (years**2).sum(axis=1)
     # The centred years sum to zero, so the mean of the displacement drops out.
-    slope = (years * np.where(seen, displacement, 0.0)).sum(axis=1)
+    slope = (years * np.where(is_observed, displacement, 0.0)).sum(axis=1)
     return np.asarray(np.divide(slope, spread, out=np.full(len(slope), np.nan), where=spread > 0))

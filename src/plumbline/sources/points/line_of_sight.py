@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.errors import InputError
 
-LEAST_LEVEL = 0.05
+MIN_LEVEL_PART = 0.05
 """Level part of a line of sight below which it has no direction, as of vertical components."""
-MAX_TURN_DEG = 60.0
-"""Within a swath the direction turns by a degree or two; ascending and descending passes look 160 degrees apart."""
-NEAREST_NORTH_DEG = 30.0
-"""Radar satellites fly near the poles and look sideways: to the east or west within 20 degrees up to 70 degrees of
-latitude, and the axes of a European grid are up to 28 degrees off north."""
+MAX_SIGHT_TURN_DEG = 60.0
+"""Largest angle between lines of sight of one track: within a swath they turn by a degree or two;
+ascending and descending passes look 160 degrees apart."""
+MIN_NORTH_ANGLE_DEG = 30.0
+"""Smallest angle between a line of sight and north or south. Radar satellites fly near the poles
+and look sideways: to the east or west within 20 degrees up to 70 degrees of latitude; a European
+grid's axes are up to 28 degrees off."""
 PASSES = {"ascending": r"asc(end(ing)?)?", "descending": r"(des|dsc|desc)(end(ing)?)?"}
-"""Direction of a pass -> how names say it."""
+"""Direction of a pass -> pattern of its words in names."""
 TURN = {"right": 90.0, "left": -90.0}
-"""From the direction of flight to that of looking."""
+"""Angle from the direction of flight to that of looking, degrees clockwise."""
 
 
 def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Product) -> None:
@@ -30,21 +32,23 @@ def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Pro
         InputError: points are seen from the north or south.
     """
     level = np.median(los[:, :2], axis=0) if len(los) else np.zeros(2)
-    if np.linalg.norm(level) < LEAST_LEVEL or abs(level[0]) >= np.sin(np.radians(NEAREST_NORTH_DEG)) * np.hypot(*level):
+    if np.linalg.norm(level) < MIN_LEVEL_PART or abs(level[0]) >= np.sin(np.radians(MIN_NORTH_ANGLE_DEG)) * np.hypot(
+        *level
+    ):
         return
     azimuth = np.degrees(np.arctan2(*level)) % 360
-    found = f"it is seen from {azimuth:.0f} degrees (clockwise from north)"
-    says = "its columns or its geometry say"
+    view = f"it is seen from {azimuth:.0f} degrees (clockwise from north)"
+    origin = "its columns or its geometry say"
     advice = "Correct them"
     if about.heading_deg is not None:
-        says = f"heading_deg {about.heading_deg:g} in ingest.products says"
+        origin = f"heading_deg {about.heading_deg:g} in ingest.products says"
         likely = (about.heading_deg - TURN[about.look]) % 360
         advice = (
             f"heading_deg is the direction of flight. If {about.heading_deg:g} is the direction in which the antenna "
             f"looks, heading_deg is {likely:g}"
         )
     raise InputError(
-        f"{file}: {found}, as {says}: no radar satellite looks north or south, all fly near the poles. {advice}."
+        f"{file}: {view}, as {origin}: no radar satellite looks north or south, all fly near the poles. {advice}."
     )
 
 
@@ -56,8 +60,8 @@ def pass_of(heading_deg: float) -> str:
 def pass_in(name: str) -> str | None:
     """Return the pass that a name contains as a separate word; None for neither, or both."""
     words = re.split(r"[^a-z]+", name.lower())
-    said = {flown for flown, pattern in PASSES.items() if any(re.fullmatch(pattern, word) for word in words)}
-    return said.pop() if len(said) == 1 else None
+    passes = {flown for flown, pattern in PASSES.items() if any(re.fullmatch(pattern, word) for word in words)}
+    return passes.pop() if len(passes) == 1 else None
 
 
 def check_pass(track: str, file: object, about: params.Product) -> None:
@@ -66,11 +70,11 @@ def check_pass(track: str, file: object, about: params.Product) -> None:
     Raises:
         InputError: the two contradict each other.
     """
-    said = pass_in(track)
-    if about.heading_deg is None or said is None or pass_of(about.heading_deg) == said:
+    named_pass = pass_in(track)
+    if about.heading_deg is None or named_pass is None or pass_of(about.heading_deg) == named_pass:
         return
     raise InputError(
-        f"{file}: the name of its track, {track!r}, says {said}, and heading_deg {about.heading_deg:g} in "
+        f"{file}: the name of its track, {track!r}, says {named_pass}, and heading_deg {about.heading_deg:g} in "
         f"ingest.products is {pass_of(about.heading_deg)}. Are two files exchanged? Correct heading_deg; where it is "
         "right, state another name by track."
     )
@@ -81,7 +85,8 @@ def check_one_side(
 ) -> NDArray[np.float64] | None:
     """Refuse points that are seen from another side than the first one.
 
-    Ascending and descending passes in one file would be taken for one track: its movement would be of neither.
+    Ascending and descending passes in one file would be read as one track, with a movement of
+    neither.
 
     Args:
         los: (N, 3) of a block. first: level part (2,) of the product's first line of sight; None: it is in this block.
@@ -95,14 +100,14 @@ def check_one_side(
     """
     level = np.asarray(los[:, :2], float)
     length = np.linalg.norm(level, axis=1)
-    seen = level[length > LEAST_LEVEL]
-    if len(seen):
-        first = seen[0] if first is None else first
-        cosine = seen @ first / (np.linalg.norm(seen, axis=1) * np.linalg.norm(first))
-        if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
-            other = seen[int(np.argmin(cosine))]
+    directions = level[length > MIN_LEVEL_PART]
+    if len(directions):
+        first = directions[0] if first is None else first
+        cosine = directions @ first / (np.linalg.norm(directions, axis=1) * np.linalg.norm(first))
+        if cosine.min() < np.cos(np.radians(MAX_SIGHT_TURN_DEG)):
+            opposite = directions[int(np.argmin(cosine))]
             raise InputError(
                 f"{file}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
-                f"{other[0]:.2f}, {other[1]:.2f}. Each track (ascending, descending) needs a file of its own."
+                f"{opposite[0]:.2f}, {opposite[1]:.2f}. Each track (ascending, descending) needs a file of its own."
             )
     return first

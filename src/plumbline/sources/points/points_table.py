@@ -17,7 +17,7 @@ from plumbline.core.files import atomic_file
 from plumbline.sources.points.track import Track
 
 VERSION = 1
-"""Of the table's layout."""
+"""Version of the table's layout."""
 METADATA_KEY = b"plumbline"
 ROW_GROUP = 65_536
 COLUMNS = {
@@ -39,7 +39,7 @@ WRITING: dict[str, Any] = {
     "write_page_checksum": True,
 }
 SERIES = pa.list_(pa.field("element", pa.float32(), nullable=False))
-WRITTEN = pa.schema(
+SCHEMA = pa.schema(
     [pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False) for name, kind in COLUMNS.items()]
 )
 SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
@@ -75,14 +75,14 @@ def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
         "crs": crss[0],
         "tracks": [{"name": track.name, "epochs": [str(day) for day in track.epochs]} for track in tracks],
     }
-    schema = WRITTEN.with_metadata({METADATA_KEY: json.dumps(about).encode()})
+    schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about).encode()})
     with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, **WRITING) as writer:
         for code, parts in enumerate(blocks):
             table = pa.concat_tables([_to_table(part, code, names, schema) for part in parts])
             writer.write_table(table, ROW_GROUP)
 
 
-def load_points(path: Path) -> list[Track]:
+def read_points_table(path: Path) -> list[Track]:
     """Read a points table; tracks come in the order they were written.
 
     Raises:
@@ -95,8 +95,8 @@ def load_points(path: Path) -> list[Track]:
             raise InputError(f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.")
         table = table.select(list(COLUMNS)).cast(pa.schema(list(COLUMNS.items())))
         return [
-            _from_table(table.filter(pc.equal(table["track"], item["name"])), item, about["crs"])
-            for item in about["tracks"]
+            _from_table(table.filter(pc.equal(table["track"], entry["name"])), entry, about["crs"])
+            for entry in about["tracks"]
         ]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None

@@ -1,4 +1,4 @@
-"""Open any point product, whole or in parts; `recognise` says which it is."""
+"""Open and read a point product of any format that `recognise` knows, whole or in parts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, o
 from plumbline.sources.points.line_of_sight import check_east_or_west, check_one_side, check_pass
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
 from plumbline.sources.points.recognise import FORMATS, recognise
-from plumbline.sources.points.source import PointSource, ProductFile, all_points, noted
+from plumbline.sources.points.source import PointSource, ProductFile, add_notes, all_points
 from plumbline.sources.points.table import open_table
 from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity, numbered, repeats
 
 PART_BYTES = 2**28
-"""A csv is read in parts of so many bytes, each by itself."""
+"""Size of the parts of a csv, which are read independently."""
 NUMBERED_ANEW = "%s: points of several places share an identifier (rounded by a spreadsheet?): all are numbered anew."
 LEFT_OUT = (
     (
@@ -33,26 +33,26 @@ LEFT_OUT = (
     ),
     (NO_SIGHT, "a line of sight", "Correct `missing` in ingest.products, which says so."),
 )
-"""Why points are left out, what they lack, and what to do where all do."""
-FEWEST_HEIGHTS = 10
-"""Points whose heights, if they are alike, are worth a word."""
-SAMPLED = 10_000
-"""Points whose displacements are looked at for their unit."""
+"""Reasons to leave points out, what they lack, and what to do if all are left out."""
+MIN_HEIGHTS = 10
+"""Smallest number of points for which a warning of equal heights is given."""
+SAMPLED_POINTS = 10_000
+"""Number of points whose displacements show their unit."""
 
 
 def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int | None] = (0, None)) -> PointSource:
     """Open a point product of any known format.
 
     Args:
-        file: the product, as `recognise` has found it.
+        file: the product, as `recognise` returns it.
         crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
             of its middle.
-        part: of a product that can be cut (`parts_of`): the bytes whose lines are wanted.
+        part: range of bytes whose lines are wanted, of a product that can be cut (`parts_of`).
 
     Raises:
         InputError: the file cannot be read, or its content is refused by the reader.
     """
-    source, about = _open(file, crs, part), file.about
+    source, about = _open_by_kind(file, crs, part), file.about
     check_pass(source.name, file.path, about)
 
     def blocks() -> Iterator[Track]:
@@ -61,7 +61,7 @@ def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int
             side = check_one_side(block.los, side, file.path)
             if not number:
                 check_east_or_west(block.los, file.path, about)
-            yield _shifted(block, about)
+            yield _correct_positions(block, about)
 
     notes = list(source.notes)
     if about.moved_m is not None:
@@ -72,15 +72,15 @@ def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int
     return replace(source, blocks=blocks, notes=tuple(notes))
 
 
-def _shifted(track: Track, about: params.Product) -> Track:
-    """Move points and raise heights as `ingest.products` says."""
+def _correct_positions(track: Track, about: params.Product) -> Track:
+    """Move points and raise heights as stated in `ingest.products`."""
     if about.moved_m is not None:
         east, north = about.moved_m
         track = replace(track, easting=track.easting + east, northing=track.northing + north)
     return track if about.raised_m is None else replace(track, height=track.height + about.raised_m)
 
 
-def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
+def _open_by_kind(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
     if file.kind == "hdf5":
         return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.opened, file.about, crs)
     layout_of, header, about = FORMATS[file.format].layout_of, list(file.header), file.about
@@ -91,11 +91,11 @@ def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> P
     source = open_table(product, header, layout, about.track or product.path.stem, crs)
     if not can_state_units(file):
         source = replace(source, meaning=f"{source.meaning}, as the format defines")
-    return noted(source, product, notes)
+    return add_notes(source, product, notes)
 
 
 def read_points(
-    given: AnyFile,
+    file: AnyFile,
     products: Mapping[str, params.Product] = {},
     format: str | None = None,
     crs: str | None = None,
@@ -106,7 +106,7 @@ def read_points(
     Raises:
         InputError: as they do, or for a row.
     """
-    return read_product(recognise(given, products, format), crs, folder)
+    return read_product(recognise(file, products, format), crs, folder)
 
 
 def read_product(file: ProductFile, crs: str | None = None, folder: Path | None = None) -> Track:
@@ -115,10 +115,10 @@ def read_product(file: ProductFile, crs: str | None = None, folder: Path | None 
     Raises:
         InputError: as `open_product`, or for a row.
     """
-    return take_points(file, open_product(file, crs), folder)
+    return read_source(file, open_product(file, crs), folder)
 
 
-def take_points(file: ProductFile, source: PointSource, folder: Path | None = None) -> Track:
+def read_source(file: ProductFile, source: PointSource, folder: Path | None = None) -> Track:
     """Read all points of a product that `open_product` has opened, and log notes and warnings about them.
 
     `folder`: see `all_points`.
@@ -144,19 +144,19 @@ def take_points(file: ProductFile, source: PointSource, folder: Path | None = No
     if repeats(identity(track.point_id)).any():
         log.warning(NUMBERED_ANEW, path)
         track = replace(track, point_id=numbered(1, len(track)))
-    for reason, lacks, advice in LEFT_OUT:
+    for reason, missing_value, advice in LEFT_OUT:
         if reason in track.dropped and not len(track):
-            raise InputError(f"{path}: none of its points has {lacks}. {advice}")
+            raise InputError(f"{path}: none of its points has {missing_value}. {advice}")
         if reason in track.dropped:
-            log.warning("%s: %d points have no %s and are left out.", path, track.dropped[reason], lacks[2:])
+            log.warning("%s: %d points have no %s and are left out.", path, track.dropped[reason], missing_value[2:])
     has_heights = not source.columns.get("height", "none").startswith("none")
-    if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
+    if len(track) >= MIN_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
         log.warning(
             "%s: all of its points have the height %g m. Tilts need differences of height: is it the right column?",
             path,
             track.height[0],
         )
-    warn_of_unit(path, sizes_of(track.displacement, SAMPLED), can_state_units(file))
+    warn_of_unit(path, sizes_of(track.displacement, SAMPLED_POINTS), can_state_units(file))
     return track
 
 
@@ -166,7 +166,7 @@ def can_state_units(file: ProductFile) -> bool:
 
 
 def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
-    """Return the portions of a product, to be read in any order, as `open_product` takes them.
+    """Return the parts of a product, for `open_product`, to be read in any order.
 
     Byte ranges of a csv; of others one, the whole.
 
@@ -180,13 +180,13 @@ def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
     return [(start or 0, end) for start, end in itertools.pairwise(cuts)]
 
 
-def is_product(given: AnyFile) -> bool:
+def is_product(file: AnyFile) -> bool:
     """Return whether a file may hold points; False for a Parquet of footprints or an HDF5 beside a time series.
 
     Raises:
         InputError: the file cannot be read.
     """
-    file = as_file(given)
-    if file.is_hdf5:
-        return hdf5_format(file) is not None
-    return is_point_table(file) if is_parquet(file.start) else True
+    opened = as_file(file)
+    if opened.is_hdf5:
+        return hdf5_format(opened) is not None
+    return is_point_table(opened) if is_parquet(opened.start) else True

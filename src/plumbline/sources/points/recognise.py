@@ -14,7 +14,12 @@ from plumbline.sources.files.csv_table import checked_names, read_header
 from plumbline.sources.files.foreign import UNPACK, describe_foreign, what_else
 from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.formats.columns import described, described_layout, is_long_table, suggest_description
+from plumbline.sources.points.formats.columns import (
+    described_layout,
+    described_units,
+    is_long_table,
+    suggest_description,
+)
 from plumbline.sources.points.formats.egms import egms_layout, is_egms, is_ortho, whole_names
 from plumbline.sources.points.formats.egms_parquet import ParquetTable, is_parquet, read_names
 from plumbline.sources.points.formats.layouts import (
@@ -29,11 +34,11 @@ from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
 from plumbline.sources.points.formats.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.points.source import ProductFile, TableLayout
 
-TEXTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
-"""What texts begin with that may be a server's answer or a document."""
-ANGLES = frozenset({"incidence_deg", "heading_deg", "look"})
-WRITTEN = frozenset({"separator", "decimal"})
-"""How a csv of any format may be written."""
+TEXT_STARTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
+"""First bytes of texts that may be a server's answer or a document."""
+ANGLE_KEYS = frozenset({"incidence_deg", "heading_deg", "look"})
+CSV_KEYS = frozenset({"separator", "decimal"})
+"""Keys of `ingest.products` for how a csv of any format is written."""
 
 
 @dataclass(frozen=True)
@@ -42,66 +47,67 @@ class Format:
 
     called: str
     uses: frozenset[str]
-    """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
+    """Keys of `ingest.products` that mean something for it, besides `COMMON_KEYS`."""
     recognises: Callable[[list[str]], bool] | None = None
-    """By the header of a csv."""
+    """Test of the header of a csv."""
     layout_of: Callable[[CsvFile, list[str], params.Product], tuple[TableLayout, Sequence[str]]] | None = None
-    """What the columns of a table are, and notes on it; None of HDF5."""
+    """Function that returns the roles of a table's columns, and notes on it; None of HDF5."""
     has_ids: bool = True
-    """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
+    """True if a point's name is in the file; else it is its row, and the file cannot be read in
+    parts."""
 
 
-def _of_layout(layout: Layout) -> Format:
-    asked = frozenset() if layout.has_view else ANGLES
+def _format_of(layout: Layout) -> Format:
+    angles = frozenset() if layout.has_view else ANGLE_KEYS
     return Format(
         layout.called,
-        asked | WRITTEN | {"crs", "positive", "units"},
+        angles | CSV_KEYS | {"crs", "positive", "units"},
         partial(is_layout, layout),
         partial(published_layout, layout),
         has_ids=any(name in layout.marks for name in layout.point_id),
     )
 
 
-PUBLISHED = {layout.name: _of_layout(layout) for layout in LAYOUTS}
+PUBLISHED = {layout.name: _format_of(layout) for layout in LAYOUTS}
 FORMATS = {
     "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
-    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, egms_layout),
-    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms, egms_layout),
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", CSV_KEYS | {"component"}, is_ortho, egms_layout),
+    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", CSV_KEYS, is_egms, egms_layout),
     "stamps": Format(
-        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, stamps_layout, has_ids=False
+        "StaMPS (csv)", ANGLE_KEYS | CSV_KEYS | {"crs", "positive", "units"}, is_stamps, stamps_layout, has_ids=False
     ),
     **PUBLISHED,
-    "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
-    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLES | {"positive", "units"}),
+    "mintpy": Format("MintPy time series (HDF5)", ANGLE_KEYS | {"crs", "positive", "units", "geometry", "coherence"}),
+    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLE_KEYS | {"positive", "units"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
-        ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
+        ANGLE_KEYS | CSV_KEYS | {"crs", "positive", "columns", "units", "epochs"},
         layout_of=described_layout,
     ),
 }
-"""By name; of those that recognise a header, the first counts."""
+"""Formats by name; of those that recognise a header, the first counts."""
 KNOWN = "Known: " + "; ".join(
     f"{FORMATS[name].called}: {name}" for name in sorted(FORMATS, key=lambda name: name in PUBLISHED)
 )
 PARQUET_FORMATS = ("egms-l3", "egms")
 HDF5_FORMATS = ("mintpy", "licsbas")
-OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
+COMMON_KEYS = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 """Keys of `ingest.products` that mean something for every format."""
 
 
-def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
-    """Recognise a file; readers of its points take the result instead of the path, so that this is done once.
+def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
+    """Recognise a file; readers of its points get the result in place of the path.
 
     Args:
-        given: the file.
-        products: patterns of file names -> what such files do not say themselves (`ingest.products`).
-        wanted: the format it has to be of; None: as `products` says, or by the content.
+        file: the file.
+        products: patterns of file names -> settings that such files lack (`ingest.products`).
+        wanted: the format that is required; None: that of `products`, or by the content.
 
     Raises:
         InputError: the file cannot be read, its format is not known, or it is not the one wanted, or its description
             lacks what the format needs or has what it does not use.
     """
-    opened = as_file(given)
+    opened = as_file(file)
     path = opened.path
     about = product_params(path, products)
     wanted = wanted or about.format or ("columns" if about.columns else None)
@@ -118,13 +124,13 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
                 f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: "
                 f"{', '.join(HDF5_FORMATS)}."
             )
-        found = hdf5_format(opened)
-        if found is None:
+        actual = hdf5_format(opened)
+        if actual is None:
             nothing = f"an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. {KNOWN}."
             raise InputError(f"{path}: {describe_hdf5(opened) or nothing}")
-        if wanted not in (None, found):
-            raise InputError(f"{path}: not of format {wanted}. It looks like format {found}.")
-        return _with_used(ProductFile(opened, about, "hdf5", found, None, ()))
+        if wanted not in (None, actual):
+            raise InputError(f"{path}: not of format {wanted}. It looks like format {actual}.")
+        return _check_settings(ProductFile(opened, about, "hdf5", actual, None, ()))
     if is_parquet(opened.start):
         names = read_names(opened)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
@@ -135,11 +141,13 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         table = ParquetTable(path)
-        name = _by_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
-        return _with_used(ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names))))
+        name = _recognise_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
+        return _check_settings(ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names))))
     check_zip(path, opened.start)
-    if opened.start.lstrip().startswith(TEXTS) and (found := what_else(opened.start.decode("utf-8-sig", "replace"))):
-        raise InputError(f"{path}: {found}")
+    if opened.start.lstrip().startswith(TEXT_STARTS) and (
+        advice := what_else(opened.start.decode("utf-8-sig", "replace"))
+    ):
+        raise InputError(f"{path}: {advice}")
     if (foreign := describe_foreign(opened.start)) is not None:
         raise InputError(f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.")
     product: CsvFile | None = find_point_layer(opened)
@@ -152,22 +160,22 @@ def recognise(given: AnyFile, products: Mapping[str, params.Product] = {}, wante
         raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
-        file = _with_used(ProductFile(opened, about, kind, wanted, product, ()))
-        described(product, about)
-        return replace(file, header=tuple(_names(product, line)))
-    header = whole_names(_names(product, line))
+        product_file = _check_settings(ProductFile(opened, about, kind, wanted, product, ()))
+        described_units(product, about)
+        return replace(product_file, header=tuple(_read_names(product, line)))
+    header = whole_names(_read_names(product, line))
     unfit = [] if about.model_fields_set else list(products)
-    name = _by_header(product, header, wanted, unfit)
-    return _with_used(ProductFile(opened, about, kind, name, product, tuple(header)))
+    name = _recognise_header(product, header, wanted, unfit)
+    return _check_settings(ProductFile(opened, about, kind, name, product, tuple(header)))
 
 
-def _names(product: CsvFile, line: bytes | None) -> list[str]:
+def _read_names(product: CsvFile, line: bytes | None) -> list[str]:
     if isinstance(product, PointLayer):
         return checked_names(product, product.names)
     return read_header(product, line)
 
 
-def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
+def _recognise_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
     fits = [name for name, form in FORMATS.items() if form.recognises is not None and form.recognises(header)]
     begins = f"its header begins {', '.join(header[:12])[:300]}"
     if wanted is None:
@@ -197,12 +205,12 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
     return wanted
 
 
-def _with_used(file: ProductFile) -> ProductFile:
-    """Return the file, or refuse it if a setting is stated that its format does not use."""
+def _check_settings(file: ProductFile) -> ProductFile:
+    """Return the file; refuse it if a setting is stated that its format does not use."""
     is_text = file.kind == "csv"
-    unused = file.about.model_fields_set - FORMATS[file.format].uses - OF_ALL
+    unused = file.about.model_fields_set - FORMATS[file.format].uses - COMMON_KEYS
     if not is_text:
-        unused |= file.about.model_fields_set & WRITTEN
+        unused |= file.about.model_fields_set & CSV_KEYS
     if unused:
         kind = f"format {file.format}" if is_text else f"format {file.format} in a {file.path.suffix} file"
         raise InputError(

@@ -1,4 +1,4 @@
-"""Define what a reader gives: checked blocks of points, and what had to be stated."""
+"""Define what a reader returns: checked blocks of points, and what had to be stated."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class ProductFile:
 
     opened: OpenedFile
     about: params.Product
-    """What `ingest.products` says of it."""
+    """Settings of `ingest.products` for it."""
     kind: Literal["hdf5", "parquet", "layer", "csv"]
     format: str
     """Key of `recognise.FORMATS`."""
     csv: CsvFile | None
-    """How to read it as a table; None of HDF5."""
+    """Table to read; None of HDF5."""
     header: tuple[str, ...]
     """Names of its columns; none of HDF5."""
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """Path of the file."""
         return self.opened.path
 
 
@@ -59,9 +59,9 @@ class PointSource:
     blocks: Callable[[], Iterator[Track]]
     """The points in the file's order, checked, at most some 50,000 a block; may be called again."""
     notes: tuple[str, ...] = ()
-    """What the reader decided about the file and a careful person should know; for the audit."""
+    """Decisions of the reader that a careful person should know; for the audit."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """What is taken -> from which column, array or number; for people."""
+    """Quantity -> column, array or number that it is read from; for people."""
     meaning: str = ""
     """Unit and sign of displacements in the file, for people."""
 
@@ -73,11 +73,12 @@ MAX_RMSE_MM = 500.0
 """Largest root mean square error of a fit to a series: C-band cannot follow half a metre between two epochs. A larger
 value is of another unit (in µm it would be thousands) or of another column."""
 UNIT_TOLERANCE = 0.005
-"""Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
+"""Largest deviation of a line of sight's length from 1: three decimals of its components give up to
+0.001."""
 OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 
-def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
+def add_notes(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
     """Add notes to a product, and write each to the log.
 
     Args:
@@ -85,10 +86,10 @@ def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSour
         about: names the file in the log.
         notes: sentences without a full stop.
     """
-    said = tuple(notes)
-    for note in said:
+    sentences = tuple(notes)
+    for note in sentences:
         log.info("%s: %s.", about, note)
-    return replace(source, notes=(*source.notes, *said))
+    return replace(source, notes=(*source.notes, *sentences))
 
 
 def all_points(source: PointSource, folder: Path | None = None) -> Track:
@@ -109,8 +110,8 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
     return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
-def outside(value: float, bounds: Range) -> tuple[str, str]:
-    """Return what was found and what is wanted, for a column with cells that may be empty."""
+def describe_outside(value: float, bounds: Range) -> tuple[str, str]:
+    """Return value and advice for a cell out of bounds, in a column with optional values."""
     wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
     return (
         f"{value:.10g}",
@@ -127,7 +128,7 @@ def to_mm(about: params.Product, unit: str) -> float:
     return -factor if about.positive == "away" else factor
 
 
-def meaning(factor: float) -> str:
+def describe_displacements(factor: float) -> str:
     """Describe unit and sign of displacements that become mm towards the satellite when multiplied by `factor`."""
     unit = next((name for name, to in TO_MM.items() if to == abs(factor)), f"{abs(factor):g} mm")
     return f"{unit}, positive {'towards' if factor > 0 else 'away from'} the satellite"
@@ -142,7 +143,7 @@ class Angles:
     look: Literal["right", "left"] = "right"
     """Side of the flight on which the antenna looks."""
     to_degrees: float = 1.0
-    """What columns of angles are multiplied by."""
+    """Factor from the unit of columns of angles to degrees."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,14 @@ class TableLayout:
     y: str
     """Northing or latitude."""
     crs: str
-    """Of `x` and `y`."""
+    """CRS of `x` and `y`."""
     to_mm: float
     """A displacement times this is in mm, positive towards the satellite."""
     los: tuple[float, float, float] | tuple[str, str, str] | Angles
     """One vector for all points, its three columns, or two angles."""
     is_true_to_ground: bool = False
-    """Whether a metre of `crs` is one on the ground, along east and north, wherever such a product can be."""
+    """True if a metre of `crs` is one on the ground, along east and north, wherever such a product
+    can be."""
     point_id: str | None = None
     """None: the points are numbered in the file's order, `P0000001`, …"""
     height: str | None = None
@@ -173,15 +175,15 @@ class TableLayout:
     x_range: Range = PLANE
     y_range: Range = PLANE
     cells: bool = False
-    """Whether the places are middles of cells, on a grid."""
+    """True if the points are middles of cells, on a grid."""
     skip: int = 0
-    """Rows after the header that are no points."""
+    """Number of rows after the header that are no points."""
     missing: Sequence[float | str] | None = None
-    """Numbers that stand for no value; None: they are looked for."""
+    """Codes of missing values; None: they are searched."""
 
     @property
-    def taken(self) -> dict[str, str]:
-        """Return quantity -> the column or number it is taken from, for messages."""
+    def origins(self) -> dict[str, str]:
+        """Quantity -> the column or number that it is read from, for messages."""
         days = sorted(self.days, key=lambda column: self.days[column])
         if isinstance(self.los, Angles):
             sight = f"incidence {self.los.incidence}, heading {self.los.heading}, looking {self.los.look}"
@@ -201,9 +203,9 @@ class TableLayout:
 
     @property
     def sight(self) -> list[str]:
-        """Columns of the line of sight."""
-        given = (self.los.incidence, self.los.heading) if isinstance(self.los, Angles) else self.los
-        return [name for name in given if isinstance(name, str)]
+        """Names of the columns of the line of sight."""
+        parts = (self.los.incidence, self.los.heading) if isinstance(self.los, Angles) else self.los
+        return [name for name in parts if isinstance(name, str)]
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -232,7 +234,7 @@ QUESTIONS = {
         "SIGN is towards, if a positive displacement is motion towards the satellite, else away",
     ),
 }
-"""Key of `ingest.products` -> what the file does not say, what to write, and what that means."""
+"""Key of `ingest.products` -> missing property, example of a value, and its meaning."""
 
 
 def stated_angles(product: CsvFile, about: params.Product) -> Angles:
@@ -242,22 +244,22 @@ def stated_angles(product: CsvFile, about: params.Product) -> Angles:
         InputError: they are not stated; the message says what to write where.
     """
     if about.incidence_deg is None or about.heading_deg is None:
-        raise unanswered(product, ANGLES)
+        raise unstated_error(product, ANGLES)
     return Angles(about.incidence_deg, about.heading_deg, about.look)
 
 
-def unanswered(product: CsvFile, keys: Iterable[str]) -> InputError:
-    """Make the error that asks for several keys of `ingest.products` at once.
+def unstated_error(product: CsvFile, keys: Iterable[str]) -> InputError:
+    """Return the error that asks for several keys of `ingest.products` at once.
 
     Args:
         product: the file.
-        keys: those of `QUESTIONS` that its format needs and nobody has stated.
+        keys: those of `QUESTIONS` that its format needs and that are not stated.
     """
-    asked = [QUESTIONS[key] for key in keys]
-    lacks = [what for what, _, _ in asked if what]
+    questions = [QUESTIONS[key] for key in keys]
+    lacks = [lack for lack, _, _ in questions if lack]
     listed = ", ".join(lacks[:-1]) + (" and " if lacks[:-1] else "") + lacks[-1]
-    stated = ", ".join(f"{key}: {example}" for key, (_, example, _) in zip(keys, asked, strict=True))
-    meant = "; ".join(meaning for _, _, meaning in asked if meaning)
+    stated = ", ".join(f"{key}: {example}" for key, (_, example, _) in zip(keys, questions, strict=True))
+    meant = "; ".join(meaning for _, _, meaning in questions if meaning)
     return InputError(
         f"{product}: the file does not say {listed}. Write these lines into {params.PARAMS_FILE}. Put in your values: "
         f"{meant}.\n"

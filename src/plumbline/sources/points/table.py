@@ -36,15 +36,15 @@ from plumbline.sources.points.source import (
     Angles,
     PointSource,
     TableLayout,
-    meaning,
-    noted,
-    outside,
+    add_notes,
+    describe_displacements,
+    describe_outside,
 )
 from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, point_name
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
-"""Rows of a table, from 0, in which points stand."""
+"""Rows of points in a table, from 0."""
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
 TURN_RAD = 2 * np.pi
 
@@ -73,7 +73,7 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
     if len(epochs) < MIN_EPOCHS:
         raise InputError(f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.")
     codes = Missing(source, layout.missing)
-    reader = _Reader(product, header, layout, codes, partial(fail_at, product))
+    reader = _TableReader(product, header, layout, codes, partial(fail_at, product))
     plane = projection(
         source, layout.crs, crs, lambda: None if layout.is_true_to_ground else reader.extent(whole=crs is None)
     )
@@ -92,23 +92,23 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
             yield reader.track(name, plane, epochs, days, rows, table)
         if empty:
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
-        codes.tell()
+        codes.warn_of_codes()
 
-    opened = PointSource(name, plane.crs, epochs, blocks, (), layout.taken, meaning(layout.to_mm))
-    return noted(opened, source, notes)
+    opened = PointSource(name, plane.crs, epochs, blocks, (), layout.origins, describe_displacements(layout.to_mm))
+    return add_notes(opened, source, notes)
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _TableReader:
     product: CsvFile
     header: list[str]
     layout: TableLayout
     missing: Missing
     fail_row: Callable[[int, str, object, str], NoReturn]
-    """Refuses a row, from 0."""
+    """Function that refuses a row, from 0."""
 
     def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[Rows, pa.Table]]:
-        """Yield blocks of points, and the rows (N,) that they stand in."""
+        """Yield blocks of points, and their rows (N,) in the table."""
         for first, table in stream_columns(self.product, self.header, types):
             skip = max(self.layout.skip - first, 0)
             if len(table) > skip:
@@ -117,7 +117,8 @@ class _Reader:
     def extent(self, whole: bool) -> Box | None:
         """Return the box of most points, of all blocks or of the first; None without points.
 
-        Only for a zone all of the file is read once more: how far metres are stretched, a block shows.
+        All of the file is read only for the choice of a zone: one block shows how far metres are
+        stretched.
         """
         source = str(self.product)
         globe = is_globe(source, self.layout.crs)
@@ -145,8 +146,8 @@ class _Reader:
         self, name: str, plane: Projection, epochs: NDArray[np.datetime64], days: list[str], rows: Rows, table: pa.Table
     ) -> Track:
         layout = self.layout
-        seen, count = self.seen(table), len(table)
-        rows, table = rows[seen], table if seen.all() else table.filter(pa.array(seen))
+        has_sight, count = self.has_sight(table), len(table)
+        rows, table = rows[has_sight], table if has_sight.all() else table.filter(pa.array(has_sight))
         easting, northing = plane(*self.positions(rows, table))
         if not (np.isfinite(easting) & np.isfinite(northing)).all():
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
@@ -161,43 +162,43 @@ class _Reader:
             point_id=self.identifiers(rows, table),
             easting=easting,
             northing=northing,
-            height=np.zeros(len(table)) if height is None else self.known(rows, table, height, HEIGHT_RANGE),
+            height=np.zeros(len(table)) if height is None else self.numbers_or_nan(rows, table, height, HEIGHT_RANGE),
             los=self.line_of_sight(rows, table),
             displacement=average_same_days(self.series(rows, table, days), np.sort([*layout.days.values()])),
-            coherence=None if coherence is None else self.known(rows, table, coherence, (0, 1)).astype(np.float32),
-            rmse=None if rmse is None else (self.known(rows, table, rmse, rmses) * to_mm).astype(np.float32),
-            dropped={} if seen.all() else {NO_SIGHT: count - len(table)},
+            coherence=None
+            if coherence is None
+            else self.numbers_or_nan(rows, table, coherence, (0, 1)).astype(np.float32),
+            rmse=None if rmse is None else (self.numbers_or_nan(rows, table, rmse, rmses) * to_mm).astype(np.float32),
+            dropped={} if has_sight.all() else {NO_SIGHT: count - len(table)},
         )
         return drop_without_height(track)
 
-    def seen(self, table: pa.Table) -> NDArray[np.bool_]:
+    def has_sight(self, table: pa.Table) -> NDArray[np.bool_]:
         """Return whether each point (N,) has a line of sight, and no stated code in one of its columns."""
-        seen = np.ones(len(table), bool)
+        has_sight = np.ones(len(table), bool)
         for name in self.layout.sight if self.layout.missing else ():
-            seen &= ~self.missing.stated(np.asarray(table[name].to_numpy(), float))
-        return seen
+            has_sight &= ~self.missing.stated(np.asarray(table[name].to_numpy(), float))
+        return has_sight
 
     def numbers(self, rows: Rows, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
         values = np.asarray(table[column].to_numpy(), float)
-        within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
-        if not within.all():
-            row = int(np.argmin(within))
+        is_within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
+        if not is_within.all():
+            row = int(np.argmin(is_within))
             if not hint and column in self.layout.sight and not np.isnan(values[row]):
-                self.fail_row(int(rows[row]), column, *outside(values[row], bounds))
-            found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
-            self.fail_row(
-                int(rows[row]), column, found, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}"
-            )
+                self.fail_row(int(rows[row]), column, *describe_outside(values[row], bounds))
+            cell = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
+            self.fail_row(int(rows[row]), column, cell, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
         return values
 
-    def known(self, rows: Rows, table: pa.Table, column: str, bounds: Range) -> Floats:
+    def numbers_or_nan(self, rows: Rows, table: pa.Table, column: str, bounds: Range) -> Floats:
         """Read numbers as `numbers` does, with NaN for missing values and their codes."""
         values = np.array(table[column].to_numpy(), float)
         self.missing.drop_in_column(values, column == self.layout.height)
-        bad = (values < bounds[0]) | (values > bounds[1])
-        if bad.any():
-            row = int(np.argmax(bad))
-            self.fail_row(int(rows[row]), column, *outside(values[row], bounds))
+        is_outside = (values < bounds[0]) | (values > bounds[1])
+        if is_outside.any():
+            row = int(np.argmax(is_outside))
+            self.fail_row(int(rows[row]), column, *describe_outside(values[row], bounds))
         return values
 
     def identifiers(self, rows: Rows, table: pa.Table) -> NDArray[np.object_]:
@@ -209,25 +210,25 @@ class _Reader:
         return np.array([name or point_name(row) for row, name in zip((rows + 1).tolist(), names, strict=True)], object)
 
     def line_of_sight(self, rows: Rows, table: pa.Table) -> Floats:
-        given = self.layout.los
-        if isinstance(given, Angles):
-            incidence = self.angles(rows, table, given.incidence, INCIDENCES, given.to_degrees)
-            heading = self.angles(rows, table, given.heading, HEADINGS, given.to_degrees)
-            return los_from_heading(incidence, heading + (180.0 if given.look == "left" else 0.0))
-        columns = [name for name in given if isinstance(name, str)]
+        los = self.layout.los
+        if isinstance(los, Angles):
+            incidence = self.angles(rows, table, los.incidence, INCIDENCES, los.to_degrees)
+            heading = self.angles(rows, table, los.heading, HEADINGS, los.to_degrees)
+            return los_from_heading(incidence, heading + (180.0 if los.look == "left" else 0.0))
+        columns = [name for name in los if isinstance(name, str)]
         if not columns:
-            return np.tile(np.asarray(given, float), (len(table), 1))
+            return np.tile(np.asarray(los, float), (len(table), 1))
         vector = np.stack([self.numbers(rows, table, name, (-1.001, 1.001)) for name in columns], axis=1)
         length = np.linalg.norm(vector, axis=1)
-        bad = np.abs(length - 1) > UNIT_TOLERANCE
-        if bad.any():
-            row = int(np.argmax(bad))
-            found = f"a vector of length {length[row]:.3f}"
-            self.fail_row(int(rows[row]), ", ".join(columns), found, "a unit vector is needed")
+        is_bad = np.abs(length - 1) > UNIT_TOLERANCE
+        if is_bad.any():
+            row = int(np.argmax(is_bad))
+            actual = f"a vector of length {length[row]:.3f}"
+            self.fail_row(int(rows[row]), ", ".join(columns), actual, "a unit vector is needed")
         if (vector[:, 2] <= 0).any():
             row = int(np.argmax(vector[:, 2] <= 0))
-            found = f"{vector[row, 2]:g}"
-            self.fail_row(int(rows[row]), columns[2], found, "a vector from ground to satellite points up")
+            cell = f"{vector[row, 2]:g}"
+            self.fail_row(int(rows[row]), columns[2], cell, "a vector from ground to satellite points up")
         return vector
 
     def angles(self, rows: Rows, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:

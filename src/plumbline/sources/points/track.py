@@ -1,4 +1,4 @@
-"""Hold the points of one satellite track, which every reader returns and every later step takes."""
+"""Define the points of one satellite track, which every reader returns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 PIECE = 4096
-"""Series looked at at a time, where all are."""
+"""Number of series that are read in one step."""
 NO_HEIGHT, NO_SIGHT = "no_height", "no_line_of_sight"
-"""Why a point is left out: its height is not known."""
+"""Reasons to leave a point out: its height, or its line of sight, is not known."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Track:
     coherence: NDArray[np.float32] | None = None
     """(N,) temporal coherence, 0 to 1, where the product gives one. Used while reading; not part of the table."""
     rmse: NDArray[np.float32] | None = None
-    """(N,) mm, what the product's own fit leaves of the series, where it says. As `coherence`."""
+    """(N,) mm, root mean square residual of the product's fit to the series, where it gives one. As
+    `coherence`."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Points left out by the reader, by reason. Not part of the table."""
 
@@ -57,8 +58,8 @@ class Track:
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Track:
         """Select the points `rows`, an index or a mask (N,), in that order."""
-        chosen = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
-        return replace(self, **chosen)
+        selected = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
+        return replace(self, **selected)
 
     def at(self, epochs: NDArray[np.bool_]) -> Track:
         """Select the epochs where the mask (T,) is true."""
@@ -67,8 +68,8 @@ class Track:
     def keep(self, rows: NDArray[np.bool_], reason: str) -> Track:
         """Keep the points where `rows` (N,) is true; count the others as dropped for `reason`."""
         bad = len(rows) - int(np.count_nonzero(rows))
-        kept = self.take(rows) if bad else self  # series are not copied for nothing
-        return replace(kept, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad})
+        selected = self.take(rows) if bad else self  # series are not copied for nothing
+        return replace(selected, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad})
 
 
 PER_POINT = ("point_id", "easting", "northing", "height", "los", "displacement", "coherence", "rmse")
@@ -127,10 +128,10 @@ def identity(point_id: NDArray[np.object_]) -> NDArray[np.uint64]:
 def place_identity(track: Track) -> NDArray[np.uint64]:
     """Return a 64-bit hash (N,) of each identifier together with its place."""
     places = (pd.util.hash_array(np.round(values, 2)) for values in (track.easting, track.northing))
-    found = identity(track.point_id)
+    hashes = identity(track.point_id)
     for place in places:  # a product of odd numbers keeps the order of the parts apart
-        found = found * np.uint64(1_000_003) ^ np.asarray(place, np.uint64)
-    return found
+        hashes = hashes * np.uint64(1_000_003) ^ np.asarray(place, np.uint64)
+    return hashes
 
 
 def repeats(values: NDArray[np.uint64]) -> NDArray[np.bool_]:

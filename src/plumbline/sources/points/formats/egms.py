@@ -17,7 +17,7 @@ HEIGHTS = ("height_ortho", "height")
 """Name of the height column: since the 2019-2023 release, and before."""
 COHERENCE = "temporal_coherence"
 CUT_LETTERS = 10
-"""A Shapefile's columns have no longer names."""
+"""Length to which a Shapefile cuts the names of columns."""
 RMSE = ("rmse_ts", "rmse")
 """Name of the root mean square error, mm: since the 2019-2023 release, and before."""
 EASTINGS, NORTHINGS = (500_000.0, 8_500_000.0), (500_000.0, 7_500_000.0)
@@ -29,8 +29,8 @@ CELLS = "an EGMS L3 product: its points are means over cells of 100 m"
 
 def is_egms(header: list[str]) -> bool:
     """Return whether the names of columns are those of an EGMS product of L2 or L3, complete or not."""
-    known = {"mp_type", "easting", "northing", "rmse", "rmse_ts", "mean_velocity", "track_angle", COHERENCE, *LOS}
-    return len(known.intersection(header)) >= 3 and ("pid" in header or "mp_type" in header)
+    usual_names = {"mp_type", "easting", "northing", "rmse", "rmse_ts", "mean_velocity", "track_angle", COHERENCE, *LOS}
+    return len(usual_names.intersection(header)) >= 3 and ("pid" in header or "mp_type" in header)
 
 
 def is_ortho(header: list[str]) -> bool:
@@ -41,19 +41,19 @@ def is_ortho(header: list[str]) -> bool:
 def whole_names(header: list[str]) -> list[str]:
     """Restore names in an EGMS product's header that a Shapefile has cut, for the columns that are read.
 
-    Else `temporal_c` would be some other column, and points below `ingest.min_coherence` would pass.
+    Otherwise `temporal_c` would be ignored, and points below `ingest.min_coherence` would pass.
     """
     cut = {name[:CUT_LETTERS]: name for name in (HEIGHTS[0], COHERENCE) if name not in header}
     return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
 def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, tuple[str, ...]]:
-    """Return what the columns of an EGMS product are, and notes on the file.
+    """Return the roles of an EGMS product's columns, and notes on the file.
 
     A track of L2 has its line of sight in three columns. The motion of L3 is up, or east, on cells.
 
     Args:
-        product: the file. header: names of its columns. about: what `ingest.products` says of it.
+        product: the file. header: names of its columns. about: what `ingest.products` states of it.
 
     Raises:
         InputError: there are no heights, a column named by eight digits is no day, or nothing says which component an
@@ -98,9 +98,9 @@ def _find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple
     names = [product.path.stem, *([PurePosixPath(product.member).stem] if product.member else [])]
     components = {LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS}
     if len(components) != 1:
-        found = "both E and U stand" if components else "neither E nor U stands"
+        letters = "both E and U stand" if components else "neither E nor U stands"
         raise InputError(
-            f"{product}: an EGMS L3 product, whose columns do not say whether it is up or east, and {found} in its "
+            f"{product}: an EGMS L3 product, whose columns do not say whether it is up or east, and {letters} in its "
             f"name. Write these lines into {params.PARAMS_FILE}:\n"
             f"ingest:\n  products:\n    {product.path.name!r}: {{component: up}}  # or east"
         )

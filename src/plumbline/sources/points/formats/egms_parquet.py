@@ -15,12 +15,12 @@ from plumbline.sources.files.streams import ColumnFile
 from plumbline.sources.points.formats.egms import is_egms
 
 START = b"PAR1"
-ROWS = 16_384
-"""Read at a time."""
+BATCH_ROWS = 16_384
+"""Number of rows read in one step."""
 GEOMETRY = b"geo"
 """Key in the metadata of a GeoParquet file: footprints, most likely."""
 FAULTS = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
-"""What Arrow raises on a damaged file."""
+"""Errors that Arrow raises on a damaged file."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,18 @@ class ParquetTable(ColumnFile):
         """
         first = 0
         try:
-            file = _open(self.path)
-            own = dict(zip(header, file.schema_arrow.names, strict=True))  # in the header without spaces around them
-            wanted = [own[name] for name in types]
-            for batch in file.iter_batches(batch_size=ROWS, columns=wanted):
+            file = _open_parquet(self.path)
+            stored_names = dict(
+                zip(header, file.schema_arrow.names, strict=True)
+            )  # in the header without spaces around them
+            stored_columns = [stored_names[name] for name in types]
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=stored_columns):
                 batch.validate(full=True)  # a changed byte may be no text in UTF-8
                 if batch.num_rows:
-                    yield first, _cast(self.path, first, batch.select(wanted).rename_columns(list(types)), types)
+                    yield (
+                        first,
+                        _cast_batch(self.path, first, batch.select(stored_columns).rename_columns(list(types)), types),
+                    )
                     first += batch.num_rows
         except FAULTS as error:
             raise InputError(f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.") from None
@@ -61,7 +66,7 @@ def is_point_table(file: AnyFile) -> bool:
     Raises:
         InputError: it cannot be read.
     """
-    schema = as_file(file).kept(_open).schema_arrow
+    schema = as_file(file).cached(_open_parquet).schema_arrow
     return is_egms(list(schema.names)) and GEOMETRY not in (schema.metadata or {})
 
 
@@ -71,17 +76,17 @@ def read_names(file: AnyFile) -> list[str]:
     Raises:
         InputError: the file is damaged.
     """
-    return list(as_file(file).kept(_open).schema_arrow.names)
+    return list(as_file(file).cached(_open_parquet).schema_arrow.names)
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, pre_buffer=False)  # which would keep all groups until the last is read
     except FAULTS as error:
         raise InputError(f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.") from None
 
 
-def _cast(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table:
+def _cast_batch(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table:
     arrays = []
     for name, wanted in types.items():
         values = batch.column(name)

@@ -14,11 +14,12 @@ import numpy as np
 from plumbline.core.errors import InputError
 
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
-"""What h5py raises on a damaged file."""
+"""Errors that h5py raises on a damaged file."""
 MAX_CHUNK_BYTES = 2**28
 """Largest chunk, unpacked: MintPy writes some MB."""
 MAX_RATIO = 1000
-"""Largest unpacked : stored size of a large array; an image of no data packs about so far."""
+"""Largest ratio of unpacked to stored size of a large array; an image without data has about
+1000."""
 RATIO_FREE_BYTES = 2**26
 CACHE_BYTES = 2**25
 PROBE = f"""
@@ -38,28 +39,29 @@ with h5py.File(sys.argv[1], "r") as file:
     file.visititems(look)
 sys.exit(bool(failed))
 """
-"""Looks at all that is not numbers; see `_survives`."""
+"""Program that reads everything but the bulk of the numbers; see `_survives_probe`."""
 PROBE_SECONDS = 120
 
 
 EOS = ("HDFEOS", "GRIDS", "timeseries")
-"""Where MintPy's HDF-EOS5 keeps in one file what is otherwise in several (insarlab/MintPy, save_hdfeos5)."""
+"""Path of the groups in MintPy's HDF-EOS5, one file with the arrays that are otherwise in several
+(insarlab/MintPy, save_hdfeos5)."""
 IN_EOS = {
     "timeseries": ("observation", "displacement"),
     "date": ("observation", "date"),
     "temporalCoherence": ("quality", "temporalCoherence"),
 }
-"""Array -> its place there; of others, in the group `geometry`."""
+"""Array -> its path in these groups; arrays that are not listed are in the group `geometry`."""
 
 
 class Hdf5Files:
-    """A stack and the files beside it, each opened once; they are closed when nobody has this object any more.
+    """A stack and the files beside it, each opened once, and closed with the last reference to this.
 
     It goes to other processes without them.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Begin with none open. `path`: of the stack; it only makes this what `OpenedFile.kept` can make."""
+        """Begin with none open. `path`: of the stack; unused, as `OpenedFile.cached` passes it."""
         self._open: dict[Path, h5py.File] = {}
 
     def __reduce__(self) -> tuple[type[Hdf5Files], tuple[()]]:
@@ -67,25 +69,25 @@ class Hdf5Files:
 
     @contextmanager
     def open(self, path: Path) -> Iterator[h5py.File]:
-        """Give a file for reading; damage found inside the block also raises an `InputError`.
+        """Open a file for reading; damage found inside the block also raises an `InputError`.
 
         Raises:
             InputError: the file is missing, cut off or damaged.
         """
-        with _told(path):
+        with _as_input_errors(path):
             if path not in self._open:
-                if probes_first and path.exists() and not _survives(path):
+                if probes_first and path.exists() and not _survives_probe(path):
                     raise OSError("it is damaged")
                 self._open[path] = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
             yield self._open[path]
 
 
 probes_first = False
-"""Whether another process reads each file first, see `probe_first`."""
+"""True if another process reads each file first, see `probe_first`."""
 
 
 def probe_first() -> None:
-    """Let another process read each file first, from now on: for files of strangers.
+    """From now on, let another process read each file first: for files from untrusted senders.
 
     A changed byte can crash libhdf5, which cannot be caught.
     """
@@ -94,8 +96,8 @@ def probe_first() -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn what h5py raises into an `InputError`."""
+def _as_input_errors(path: Path) -> Iterator[None]:
+    """Turn errors of h5py into an `InputError`."""
     try:
         yield
     except FileNotFoundError:
@@ -107,15 +109,15 @@ def _told(path: Path) -> Iterator[None]:
 
 def attributes(file: h5py.File) -> dict[str, str]:
     """Return the attributes of the file, as text."""
-    return {str(name): _text(value) for name, value in file.attrs.items()}
+    return {str(name): _to_text(value) for name, value in file.attrs.items()}
 
 
 def has_array(file: h5py.File, name: str) -> bool:
     """Return whether the file has an entry of this name, usable or not."""
-    return all(part in group.keys() for group, part in _way(file, name))  # noqa: SIM118  (`in file` would follow links)
+    return all(part in group.keys() for group, part in _walk_to(file, name))  # noqa: SIM118  (`in file` would follow links)
 
 
-def _way(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
+def _walk_to(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
     """Yield the groups on the way to an array, each with the next name; stop at the first entry that is not a group."""
     group = file
     eos = EOS[0] in file.keys()  # noqa: SIM118
@@ -132,11 +134,11 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
     """Return an array of numbers (or of other NumPy `kinds`) with `dimensions` dimensions.
 
     Raises:
-        InputError: there is none, it lies in another file, is of another type, or of a suspect size.
+        InputError: there is none, it is in another file, is of another type, or of a suspect size.
     """
     if not has_array(file, name):
         raise InputError(f"{path}: no array /{name} in it; it holds {', '.join(list(file.keys())[:12]) or 'nothing'}.")
-    *_, (group, last) = _way(file, name)
+    *_, (group, last) = _walk_to(file, name)
     if not isinstance(group.get(last, getlink=True), h5py.HardLink):
         raise InputError(
             f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in (h5repack)."
@@ -165,7 +167,7 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
     """Return an attribute as a finite number.
 
     Raises:
-        InputError: there is none, or it is none.
+        InputError: there is no such attribute, or it is no number.
     """
     try:
         value = float(attrs[name])
@@ -176,7 +178,7 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
     return value
 
 
-def _survives(path: Path) -> bool:
+def _survives_probe(path: Path) -> bool:
     """Return whether another process can read a file, and is not killed by it."""
     command = [sys.executable, "-I", "-c", PROBE, str(path)]
     try:  # what it refuses in words, is refused here, too
@@ -185,7 +187,7 @@ def _survives(path: Path) -> bool:
         return False
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.reshape(-1)[0]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -19,6 +19,7 @@ from plumbline.sources.crs import GLOBE, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, MIN_EPOCHS, find_days, find_epochs
+from plumbline.sources.points.formats.egms import CUT_LETTERS
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
     ANGLES,
@@ -26,11 +27,9 @@ from plumbline.sources.points.source import (
     TableLayout,
     stated_angles,
     to_mm,
-    unanswered,
+    unstated_error,
 )
 
-CUT_LETTERS = 10
-"""A Shapefile's columns have no longer names."""
 LONGITUDE, LATITUDE = (
     ("geometry_longitude", "lon", "longitude", "pnt_lon"),
     ("geometry_latitude", "lat", "latitude", "pnt_lat"),
@@ -44,24 +43,27 @@ class Layout:
     """A layout of a table with a row a point and a column an epoch; names are in small letters."""
 
     name: str
-    """As `format` in `ingest.products` names it."""
+    """Value of `format` in `ingest.products`."""
     called: str
     marks: tuple[str, ...]
-    """Columns that make it this layout, all of which are there."""
+    """Columns that identify the layout; all of them are needed."""
     days: tuple[str, ...] = ("D%Y%m%d",)
-    """How columns of epochs are named, as `strptime`; the first that finds two epochs counts."""
+    """Patterns of `strptime` for columns of epochs; the first that finds two epochs counts."""
     unit: str | None = "mm"
-    """Of displacements: mm, cm or m. None: the layout does not say it, so it is asked."""
+    """Unit of displacements: mm, cm or m. None: the layout does not define it, so the user must."""
     positive: Literal["towards"] | None = "towards"
-    """Of displacements, as in `ingest.products`. None: asked."""
+    """Sign of displacements, as in `ingest.products`. None: the user must state it."""
     point_id: tuple[str, ...] = ()
     height: tuple[str, ...] = ("height", "geometry_height")
-    """An attribute counts before the geometry's z, which many programs write as 0."""
+    """Names of the height; an attribute comes before the geometry's z, which many programs write as
+    0."""
     coherence: tuple[str, ...] = ()
     component: tuple[float, float, float] | None = None
-    """East, north, up of what is measured, where two passes were decomposed on cells; else the line of sight."""
+    """East, north, up of the motion, if two passes were decomposed on cells. None: the line of
+    sight."""
     has_vector: bool = False
-    """Whether it has the line of sight: `los_east`, `los_north`, `los_up`, from ground to satellite."""
+    """True if it has the line of sight: `los_east`, `los_north`, `los_up`, from ground to
+    satellite."""
     one_of: tuple[str, ...] = ()
     """Further columns, one of which is there."""
     lacks: tuple[str, ...] = ()
@@ -69,11 +71,11 @@ class Layout:
     other_series: tuple[str, ...] = ()
     """Beginnings of the names of columns that look like epochs and are no displacements."""
     only_days: bool = False
-    """Whether all of its columns are epochs, but those of places."""
+    """True if all of its columns are epochs, except those of positions."""
 
     @property
     def has_view(self) -> bool:
-        """Whether the layout itself gives the line of sight."""
+        """True if the layout itself gives the line of sight."""
         return self.has_vector or self.component is not None
 
 
@@ -127,9 +129,9 @@ def find_column(header: Iterable[str], names: Iterable[str]) -> str | None:
     """
     written: Mapping[str, str] = {name.lower(): name for name in reversed(list(header))}
     for name in names:
-        for known in (name, name[:CUT_LETTERS]):
-            if known in written:
-                return written[known]
+        for spelling in (name, name[:CUT_LETTERS]):
+            if spelling in written:
+                return written[spelling]
     return None
 
 
@@ -140,32 +142,33 @@ def is_layout(layout: Layout, header: list[str]) -> bool:
     fits = fits and (not layout.one_of or has(layout.one_of) is not None)
     if not fits or not layout.only_days:
         return fits
-    others = [name for name in header if not name.startswith("geometry_")]
+    day_names = [name for name in header if not name.startswith("geometry_")]
     try:
-        return MIN_EPOCHS <= len(others) == len(find_days("", others, layout.days[0]))
-    except InputError:  # one is no day
+        return MIN_EPOCHS <= len(day_names) == len(find_days("", day_names, layout.days[0]))
+    except InputError:  # a name is no day
         return False
 
 
 def published_layout(
     layout: Layout, product: CsvFile, header: list[str], about: params.Product
 ) -> tuple[TableLayout, Sequence[str]]:
-    """Return what the columns of a table of a published layout are; and no notes.
+    """Return the roles of the columns of a published layout; and no notes.
 
     Args:
         layout: which one.
         product: the csv, or the layer of points.
         header: names of its columns.
-        about: what `ingest.products` says of it.
+        about: what `ingest.products` states of it.
 
     Raises:
-        InputError: `about` lacks something that the layout does not say (one message names all of it), a column of
-            places is missing, or there are too few epochs; what concerns rows, where reading gets to them.
+        InputError: `about` lacks something that the layout does not define (one message names all of
+            it), a column of positions is missing, or there are too few epochs; what concerns rows,
+            where reading gets to them.
     """
     find = partial(find_column, header)
-    x, y, own_crs = _places(product, header)
+    x, y, table_crs = _find_coordinates(product, header)
     stated = {
-        "crs": about.crs or own_crs,
+        "crs": about.crs or table_crs,
         "incidence_deg": 0.0 if layout.has_view else about.incidence_deg,
         "heading_deg": 0.0 if layout.has_view else about.heading_deg,
         "units": layout.unit or about.units,
@@ -173,8 +176,8 @@ def published_layout(
     }
     missing = [key for key in (*ANGLES, "crs", "units", "positive") if stated[key] is None]
     if missing:
-        raise unanswered(product, missing)
-    crs_of_file = about.crs or own_crs or GLOBE
+        raise unstated_error(product, missing)
+    crs_of_file = about.crs or table_crs or GLOBE
     if isinstance(product, PointLayer) and x in product.places:
         check_stated_crs(product, crs_of_file)
     x_range, y_range = ranges(str(product), crs_of_file)  # of no use in degrees
@@ -186,7 +189,7 @@ def published_layout(
         y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, layout.unit or "mm"),
-        los=_line_of_sight(layout, product, header, about),
+        los=_layout_sight(layout, product, header, about),
         point_id=find(layout.point_id),
         height=find(layout.height),
         coherence=find(layout.coherence),
@@ -196,7 +199,7 @@ def published_layout(
     return table, ()
 
 
-def _line_of_sight(
+def _layout_sight(
     layout: Layout, product: CsvFile, header: list[str], about: params.Product
 ) -> tuple[float, float, float] | tuple[str, str, str] | Angles:
     if layout.component is not None:
@@ -207,8 +210,8 @@ def _line_of_sight(
     return stated_angles(product, about)
 
 
-def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
-    """Return the columns of x and y, and their CRS if it is known; in a layer, the geometry takes precedence."""
+def _find_coordinates(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
+    """Return the columns of x and y, and their CRS if known; a layer's geometry takes precedence."""
     if isinstance(product, PointLayer):
         return (*product.places, product.crs)
     for xs, ys, crs in ((LONGITUDE, LATITUDE, GLOBE), (EASTING, NORTHING, None)):
@@ -222,34 +225,36 @@ def _places(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
 
 
 NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")
-FIXED = 3
-"""Columns before those of the epochs."""
+N_FIXED = 3
+"""Number of columns before those of the epochs."""
 MATLAB_TO_ORDINAL = 366
 """MATLAB counts days from year 0, Python from year 1."""
-WRITTEN_LESS = 1
-"""What the export script takes off each day number."""
+EXPORT_OFFSET_DAYS = 1
+"""Number of days that the export script subtracts from each day number."""
 
 
 def is_stamps(header: list[str]) -> bool:
     """Return whether the columns are those of one matrix, numbered from 1 without a gap, as MATLAB names them."""
-    return _numbered(header) is not None
+    return _order_columns(header) is not None
 
 
 def stamps_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
-    """Return what the columns of a StaMPS export are, and no notes; `about` must state the line of sight.
+    """Return the roles of a StaMPS export's columns; and no notes.
+
+    `about` must state the line of sight.
 
     Raises:
         InputError: the columns are not numbered, the metadata row is not one, or `about` lacks an angle; what concerns
             rows, where reading gets to them.
     """
-    columns = _numbered(header)
+    columns = _order_columns(header)
     if columns is None:
         raise InputError(
             f"{product}, line 1: not a StaMPS export, whose columns are numbered (export_res_ 1, export_res_ 2, …); "
             f"the header has {', '.join(header)[:300]}."
         )
     layout = TableLayout(
-        days=_days_of_header(product, header, columns),
+        days=_read_days(product, header, columns),
         x=columns[0],
         y=columns[1],
         crs=about.crs or GLOBE,
@@ -261,10 +266,10 @@ def stamps_layout(product: CsvFile, header: list[str], about: params.Product) ->
     return layout, ()
 
 
-def _numbered(header: list[str]) -> list[str] | None:
+def _order_columns(header: list[str]) -> list[str] | None:
     """Return the columns in the order of their numbers; None if they are not one numbered matrix."""
     parts = [NUMBERED.fullmatch(name) for name in header]
-    if len(header) <= FIXED or not all(parts):
+    if len(header) <= N_FIXED or not all(parts):
         return None
     number = {int(part[2]): part[0] for part in parts if part}
     if len({part[1] for part in parts if part}) > 1 or sorted(number) != list(range(1, len(header) + 1)):
@@ -272,25 +277,29 @@ def _numbered(header: list[str]) -> list[str] | None:
     return [number[index] for index in sorted(number)]
 
 
-def _days_of_header(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
+def _read_days(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
     rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()))
     _, table = next(rows, (0, None))
     if table is None:
         raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
     cells = [table[name][0].as_py() for name in columns]
     meta = [None if cell is None or math.isnan(cell) else cell for cell in cells]
-    if meta[FIXED - 1] is not None:
+    if meta[N_FIXED - 1] is not None:
         fail_at(
-            product, 0, columns[FIXED - 1], f"{meta[FIXED - 1]:.10g}", "the first row must be StaMPS's metadata: NaN"
+            product,
+            0,
+            columns[N_FIXED - 1],
+            f"{meta[N_FIXED - 1]:.10g}",
+            "the first row must be StaMPS's metadata: NaN",
         )
     days: dict[str, np.datetime64] = {}
-    for name, number in zip(columns[FIXED:], meta[FIXED:], strict=True):
-        ordinal = (number or 0) + WRITTEN_LESS - MATLAB_TO_ORDINAL
+    for name, number in zip(columns[N_FIXED:], meta[N_FIXED:], strict=True):
+        ordinal = (number or 0) + EXPORT_OFFSET_DAYS - MATLAB_TO_ORDINAL
         first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
         if not first <= ordinal <= last or ordinal != int(ordinal):
-            found = "no value" if number is None else f"{number:.10g}"
+            cell = "no value" if number is None else f"{number:.10g}"
             fail_at(
-                product, 0, name, found, f"a day number of MATLAB of the years {FIRST_YEAR} to {LAST_YEAR} is needed"
+                product, 0, name, cell, f"a day number of MATLAB of the years {FIRST_YEAR} to {LAST_YEAR} is needed"
             )
         days[name] = np.datetime64(date.fromordinal(int(ordinal)), "D")
     return days

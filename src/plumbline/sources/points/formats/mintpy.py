@@ -19,7 +19,7 @@ from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import MIN_EPOCHS, average_same_days, find_days, same_day_notes
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array
 from plumbline.sources.points.formats.mintpy_files import find_geometry
-from plumbline.sources.points.formats.mintpy_geometry import Arrays, Geometry, Grid
+from plumbline.sources.points.formats.mintpy_geometry import Arrays, Geometry, PixelGrid
 from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import (
     HEIGHT_RANGE,
@@ -27,8 +27,8 @@ from plumbline.sources.points.source import (
     OUT_OF_ORDER,
     TO_MM,
     PointSource,
-    meaning,
-    noted,
+    add_notes,
+    describe_displacements,
     stated_angles,
     to_mm,
 )
@@ -37,7 +37,7 @@ from plumbline.sources.points.track import Track, drop_without_height
 SERIES = "timeseries"
 BLOCK_POINTS = 32_768
 BLOCK_BYTES = 2**27
-"""Read at a time, when chunks are higher than `BLOCK_POINTS` asks for."""
+"""Largest block, if chunks are higher than a block of `BLOCK_POINTS`."""
 NO_DATA = "no_data"
 
 
@@ -48,15 +48,15 @@ def hdf5_format(file: AnyFile) -> str | None:
         InputError: the file is damaged.
     """
     file = as_file(file)
-    with file.kept(Hdf5Files).open(file.path) as content:
+    with file.cached(Hdf5Files).open(file.path) as content:
         if has_array(content, SERIES):
             return "mintpy"
         return "licsbas" if has_array(content, CUMULATIVE) and has_array(content, DATES) else None
 
 
 def describe_hdf5(file: OpenedFile) -> str | None:
-    """Say what an HDF5 file is that is no time series, and what to give; None of other files."""
-    with file.kept(Hdf5Files).open(file.path) as content:
+    """Return what MintPy's file without a time series is, and what to give; None of other files."""
+    with file.cached(Hdf5Files).open(file.path) as content:
         kind = attributes(content).get("FILE_TYPE")
     advice = "an HDF5 file without /timeseries. Give timeseries*.h5, or S1_*.he5."
     return None if kind is None else f"MintPy's {kind}, {advice}"
@@ -72,26 +72,26 @@ def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> P
         InputError: a file is damaged, its arrays are not of one size, its days repeat or are none, the geometry is not
             there and not stated in `about`; what concerns pixels, where reading gets to them.
     """
-    path, files = opened.path, opened.kept(Hdf5Files)
+    path, files = opened.path, opened.cached(Hdf5Files)
     with files.open(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
-        order, days, said = _epochs(path, file, "date", series)
+        order, days, day_notes = _read_epochs(path, file, "date", series)
         attrs = attributes(file)
         geometry = find_geometry(path, files, attrs, series.shape[1:], about)
-    notes = [*geometry.notes, *_decided(attrs, about), *said]
-    factor = to_mm(about, _unit(path, attrs, about))
-    return stack_source(Stack(path, SERIES, order, days, factor), geometry, about, crs, notes)
+    notes = [*geometry.notes, *_note_conventions(attrs, about), *day_notes]
+    factor = to_mm(about, _read_unit(path, attrs, about))
+    return stack_source(Hdf5Stack(path, SERIES, order, days, factor), geometry, about, crs, notes)
 
 
 @dataclass(frozen=True)
-class Stack:
+class Hdf5Stack:
     """An array of displacements in an HDF5 file: epochs, rows, columns."""
 
     path: Path
     array: str
-    """Its name."""
+    """Name of the array."""
     order: NDArray[np.intp]
-    """(T,) of the epochs in time."""
+    """(T,) indices of the epochs in time order."""
     days: NDArray[np.datetime64]
     """(T,) in that order; several epochs of one day are averaged."""
     to_mm: float
@@ -99,7 +99,7 @@ class Stack:
 
 
 def stack_source(
-    stack: Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
+    stack: Hdf5Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
 ) -> PointSource:
     """Open the pixels of a stack that have data as points, block by block, with notes on how it was read.
 
@@ -122,22 +122,24 @@ def stack_source(
                 values = average_same_days(values, stack.days, axis=0)
                 pixels = geometry.read((rows, slice(0, series.shape[2])))
                 series_PT = values.reshape(len(epochs), -1).T
-                track = _track(f"{path}, /{stack.array}", geometry.source, name, plane, epochs, pixels, series_PT)
+                track = _make_track(f"{path}, /{stack.array}", geometry.source, name, plane, epochs, pixels, series_PT)
                 empty &= not len(track)
                 yield track
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
-        missing.tell()
+        missing.warn_of_codes()
 
     notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
-    taken = {"line of sight": geometry.sight, "displacements": f"/{stack.array}, {len(epochs)} epochs"}
-    source = noted(PointSource(name, plane.crs, epochs, blocks, (), taken, meaning(stack.to_mm)), path, notes)
+    origins = {"line of sight": geometry.sight, "displacements": f"/{stack.array}, {len(epochs)} epochs"}
+    source = add_notes(
+        PointSource(name, plane.crs, epochs, blocks, (), origins, describe_displacements(stack.to_mm)), path, notes
+    )
     for warning in geometry.warnings:
         log.warning("%s: %s.", path, warning)
     return replace(source, notes=(*source.notes, *geometry.warnings))
 
 
-def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
+def _note_conventions(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
     """Yield notes on the assumed sign and reference."""
     if about.positive is None:
         yield "displacements are taken as positive towards the satellite, as MintPy writes them"
@@ -148,7 +150,7 @@ def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
         yield "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
 
 
-def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
+def _read_unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
     unit = attrs.get("UNIT", "m").strip().lower()
     if unit not in TO_MM and about.units is None:
         raise InputError(
@@ -158,39 +160,39 @@ def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
     return unit
 
 
-def _epochs(
+def _read_epochs(
     path: Path, file: h5py.File, name: str, series: h5py.Dataset
 ) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
     """Return the order of the epochs in time, their days in that order, and notes on days with several.
 
     Args:
-        path: the file, for messages. file: it, open.
+        path: the file, for messages. file: the same, open.
         name: of the array of days YYYYMMDD.
         series: the displacements.
     """
     count = len(series)
     if not series.size:
         raise InputError(f"{path}, {series.name}: no pixel in it ({' x '.join(map(str, series.shape))}). Leave it out.")
-    read = array(path, file, name, dimensions=1, kinds="S" if name == "date" else "iuS")[:]
-    whole = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in read.tolist()]
-    texts = [text.partition("T")[0] for text in whole]  # some have the time behind
+    stored = array(path, file, name, dimensions=1, kinds="S" if name == "date" else "iuS")[:]
+    labels = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in stored.tolist()]
+    texts = [text.partition("T")[0] for text in labels]  # some have the time behind
     if len(texts) != count:
         raise InputError(f"{path}, /{name}: {len(texts)} days found, but {count} epochs.")
-    known = find_days(f"{path}, /{name}", texts, "%Y%m%d")
+    day_of = find_days(f"{path}, /{name}", texts, "%Y%m%d")
     for index, text in enumerate(texts):
-        if text not in known:
+        if text not in day_of:
             raise InputError(f"{path}, /{name}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
-        if whole[index] in whole[:index]:
-            raise InputError(f"{path}, /{name}: {whole[index]} stands there more than once.")
-    days = np.array([known[text] for text in texts], "datetime64[D]")
+        if labels[index] in labels[:index]:
+            raise InputError(f"{path}, /{name}: {labels[index]} stands there more than once.")
+    days = np.array([day_of[text] for text in texts], "datetime64[D]")
     order = np.argsort(days, kind="stable")
     if len(np.unique(days)) < MIN_EPOCHS:
         raise InputError(f"{path}, /{name}: {count} epochs of one day found, at least {MIN_EPOCHS} days are needed.")
-    return order, days[order], same_day_notes([whole[index] for index in order], days[order])
+    return order, days[order], same_day_notes([labels[index] for index in order], days[order])
 
 
 def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
-    """Yield the rows to read at a time: whole chunks if they fit, since part of a chunk costs as much as all of it."""
+    """Yield the rows of each block: whole chunks if they fit, as a part costs as much as all."""
     count, height, width = series.shape
     step = max(BLOCK_POINTS // width, 1)
     chunk = series.chunks[1] if series.chunks else 1
@@ -201,7 +203,7 @@ def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
         yield slice(start, min(start + step, height))
 
 
-def _track(
+def _make_track(
     source: str,
     geometry_source: str,
     name: str,
@@ -211,8 +213,8 @@ def _track(
     series: NDArray[np.float32],
 ) -> Track:
     """Make a track of the pixels (P,) of a block that have data; `series` (P, T) in mm."""
-    filled = ~(np.isnan(series) | (series == 0)).all(axis=1) & pixels["is_known"]
-    series, pixels = series[filled], {name: values[filled] for name, values in pixels.items()}
+    has_data = ~(np.isnan(series) | (series == 0)).all(axis=1) & pixels["is_known"]
+    series, pixels = series[has_data], {name: values[has_data] for name, values in pixels.items()}
     row, column = pixels["row"], pixels["column"]
     bad = np.abs(series) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
     if bad.any():
@@ -222,9 +224,9 @@ def _track(
             f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
         )
     easting, northing = plane(pixels["x"], pixels["y"])
-    # A height that is not known is no wrong one; a place that is not known was left out above.
+    # NaN is an unknown height and no fault; pixels of unknown position were left out above.
     height = pixels["height"]
-    for what, values, is_wrong in (
+    for quantity, values, is_wrong in (
         (f"easting in {plane.crs}", easting, ~np.isfinite(easting)),
         (f"northing in {plane.crs}", northing, ~np.isfinite(northing)),
         ("height", height, (height < HEIGHT_RANGE[0]) | (height > HEIGHT_RANGE[1])),
@@ -232,7 +234,7 @@ def _track(
         if is_wrong.any():
             point = int(np.argmax(is_wrong))
             raise InputError(
-                f"{geometry_source}, row {row[point]}, column {column[point]}: {what} of {values[point]:g} found, "
+                f"{geometry_source}, row {row[point]}, column {column[point]}: {quantity} of {values[point]:g} found, "
                 "which cannot be."
             )
     track = Track(
@@ -246,7 +248,7 @@ def _track(
         los=pixels["los"],
         displacement=np.ascontiguousarray(series, np.float32),
         coherence=pixels.get("coherence"),
-        dropped={NO_DATA: int(np.count_nonzero(~filled))},
+        dropped={NO_DATA: int(np.count_nonzero(~has_data))},
     )
     return drop_without_height(track)
 
@@ -268,10 +270,10 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         InputError: the file is damaged or not geocoded, its arrays are not of one size, its days repeat or are none, or
             it lacks the line of sight and `about` does not say it; what concerns pixels, where reading gets to them.
     """
-    path, files = opened.path, opened.kept(Hdf5Files)
+    path, files = opened.path, opened.cached(Hdf5Files)
     with files.open(path) as file:
         series = array(path, file, CUMULATIVE, dimensions=3, kinds="f")
-        order, days, said = _epochs(path, file, DATES, series)
+        order, days, day_notes = _read_epochs(path, file, DATES, series)
         shape = series.shape[1:]
         if not all(has_array(file, name) for name in (*CORNER, *STEP)):
             raise InputError(
@@ -291,7 +293,7 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
     geometry = Geometry(
         shape=shape,
         crs=GLOBE,
-        grid=Grid((first[0] - step[0] / 2, first[1] - step[1] / 2), (step[0], step[1])),
+        grid=PixelGrid((first[0] - step[0] / 2, first[1] - step[1] / 2), (step[0], step[1])),
         path=path,
         coherence=None,
         angles=angles,
@@ -301,7 +303,7 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         vector=() if angles else VECTOR,
         height=HEIGHT,
     )
-    notes = ["points come without coherence: LiCSBAS gives none of time", *said]
+    notes = ["points come without coherence: LiCSBAS gives none of time", *day_notes]
     notes += [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]
-    stack = Stack(path, CUMULATIVE, order, days, to_mm(about, "mm"))
+    stack = Hdf5Stack(path, CUMULATIVE, order, days, to_mm(about, "mm"))
     return stack_source(stack, geometry, about, crs, notes)

@@ -1,4 +1,4 @@
-"""Find the files that belong to a time series of MintPy, and see how their angles are meant."""
+"""Find the files of a MintPy time series, and determine the convention of their angles."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from plumbline.sources.points.formats.mintpy_geometry import (
     INCIDENCE,
     VECTOR,
     Geometry,
-    Grid,
+    PixelGrid,
 )
 from plumbline.sources.points.line_of_sight import PASSES, pass_of
 from plumbline.sources.points.missing import Missing
 
 FOLDERS = (".", "inputs", "../inputs", "..")
-"""Where MintPy leaves the files, from the time series."""
+"""Folders in which MintPy leaves the files, relative to the time series."""
 GEOMETRIES = ("geometryGeo.h5", "geo_geometryRadar.h5", "geometryRadar.h5")
 COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
 VIEWS = ((INCIDENCE,), VECTOR[:2])
-"""Arrays that say how the satellite looked."""
+"""Sets of arrays, each of which gives the line of sight."""
 STATE_ANGLES = f"Write incidence_deg and heading_deg (ingest.products) into {params.PARAMS_FILE}."
 RIGHT_LOOKING = -1.0
-"""MintPy's ANTENNA_SIDE."""
+"""Value of MintPy's ANTENNA_SIDE for a look to the right."""
 ANGLES_APART_DEG = 30.0
 """Directions to the satellite by azimuthAngle and by HEADING further apart than this contradict each other."""
 
@@ -44,16 +44,16 @@ def find_geometry(
     """Find and inspect the files that belong to the time series `path` with the attributes `attrs`.
 
     Args:
-        path: the time series. files: it, open; what belongs to it is opened in the same. attrs: its attributes.
-        shape: its rows and columns. about: what is stated of it.
+        path: the time series. files: its open file, to which the others are added.
+        attrs: its attributes. shape: its rows and columns. about: what is stated of it.
 
     Raises:
-        InputError: a file that is named is missing; no geometry of the right size is there and `about` does not say
-            what it would; the CRS of a raster in metres is not said.
+        InputError: a file that is named is missing; there is no geometry of the right size, and `about`
+            does not replace it; the CRS of a raster in metres is not stated.
     """
-    grid, crs = _grid(path, attrs, about)
-    geometry = _companion(path, files, about.geometry, GEOMETRIES, VIEWS, shape)
-    coherence = _companion(path, files, about.coherence, COHERENCES, ((COHERENCE,),), shape)
+    grid, crs = _read_grid(path, attrs, about)
+    geometry = _find_companion(path, files, about.geometry, GEOMETRIES, VIEWS, shape)
+    coherence = _find_companion(path, files, about.coherence, COHERENCES, ((COHERENCE,),), shape)
     angles = None
     if about.incidence_deg is not None and about.heading_deg is not None:
         angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
@@ -64,11 +64,11 @@ def find_geometry(
             "its name (ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
             f"{params.PARAMS_FILE}."
         )
-    notes = _chosen(path, files, geometry, coherence, about)
+    notes = _note_files(path, files, geometry, coherence, about)
     source = geometry or path
     sight: dict[str, Any] = {}
     if angles is None and geometry is not None:
-        sight = _vector(path, geometry, files) or _angles(path, geometry, files, attrs)
+        sight = _vector_fields(path, geometry, files) or _angle_fields(path, geometry, files, attrs)
     notes += sight.pop("notes", ())
     missing = Missing(source, about.missing)
     return Geometry(
@@ -76,21 +76,21 @@ def find_geometry(
     )
 
 
-def _chosen(
+def _note_files(
     path: Path, files: Hdf5Files, geometry: Path | None, coherence: Path | None, about: params.Product
 ) -> list[str]:
     """Return notes on files that were chosen without being named, and on what they lack."""
     notes = []
     lacks_height = "all points are taken to be of one height"
     lacks_coherence = f"no {COHERENCES[0]} of its size beside it; points come without coherence"
-    for what, named, file, lacks in (
+    for quantity, named, file, lacks in (
         ("its geometry", about.geometry, geometry, f"no geometry file beside it; {lacks_height}"),
         ("coherence", about.coherence, coherence, lacks_coherence),
     ):
         if file is None:
             notes.append(lacks)
         elif named is None and file != path:
-            notes.append(f"{what} is taken from {os.path.relpath(file, path.parent)}, found beside it")
+            notes.append(f"{quantity} is taken from {os.path.relpath(file, path.parent)}, found beside it")
     if geometry is not None:
         with files.open(geometry) as content:
             if not has_array(content, "height"):
@@ -98,7 +98,7 @@ def _chosen(
     return notes
 
 
-def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[Grid | None, str]:
+def _read_grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[PixelGrid | None, str]:
     if "X_FIRST" not in attrs:
         return None, about.crs or GLOBE
     first, step = (
@@ -106,7 +106,7 @@ def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[
     )
     if not step[0] or not step[1]:
         raise InputError(f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.")
-    grid = Grid(first, step)
+    grid = PixelGrid(first, step)
     if about.crs is not None:
         return grid, about.crs
     if attrs.get("X_UNIT", "degrees").lower().startswith("deg"):
@@ -122,7 +122,7 @@ def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[
     )
 
 
-def _companion(
+def _find_companion(
     path: Path,
     files: Hdf5Files,
     named: str | None,
@@ -148,7 +148,7 @@ def _companion(
     return None
 
 
-def _vector(path: Path, geometry: Path, files: Hdf5Files) -> dict[str, Any]:
+def _vector_fields(path: Path, geometry: Path, files: Hdf5Files) -> dict[str, Any]:
     """Return the fields of `Geometry` on arrays of the line of sight; none if the file has an incidence angle."""
     with files.open(geometry) as file:
         if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
@@ -158,15 +158,15 @@ def _vector(path: Path, geometry: Path, files: Hdf5Files) -> dict[str, Any]:
     return {"vector": vector, "notes": (f"the line of sight is that of {', '.join(vector)} in {place}",)}
 
 
-def _angles(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
+def _angle_fields(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
 
     Raises:
-        InputError: neither says it, or they contradict each other, also where the array is GAMMA's.
+        InputError: neither gives it, or they contradict each other, also if the array is GAMMA's.
     """
     with files.open(geometry) as file:
         attrs = {**attributes(file), **attrs}
-        azimuth = _middle(geometry, file, AZIMUTH)
+        azimuth = _median_of(geometry, file, AZIMUTH)
     if "HEADING" not in attrs:
         if azimuth is None:
             raise InputError(
@@ -175,23 +175,23 @@ def _angles(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, st
             )
         return {}
     heading = read_number(path, attrs, "HEADING")
-    flown = attrs.get("ORBIT_DIRECTION", "").strip().lower()
-    if flown in PASSES and flown != pass_of(heading):
+    flight = attrs.get("ORBIT_DIRECTION", "").strip().lower()
+    if flight in PASSES and flight != pass_of(heading):
         raise InputError(
-            f"{path}: its attribute ORBIT_DIRECTION says {flown}, HEADING {heading:g} is {pass_of(heading)}. "
+            f"{path}: its attribute ORBIT_DIRECTION says {flight}, HEADING {heading:g} is {pass_of(heading)}. "
             f"{STATE_ANGLES}"
         )
-    side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
+    antenna_side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
     # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
-    by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
+    by_heading = (90.0 if antenna_side == RIGHT_LOOKING else -90.0) - heading
     if azimuth is None:
-        said = f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
-        return {"azimuth": by_heading % 360, "notes": (said,)}
-    if not np.isfinite(azimuth) or not azimuth or _apart(azimuth, by_heading) <= ANGLES_APART_DEG:
+        note = f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
+        return {"azimuth": by_heading % 360, "notes": (note,)}
+    if not np.isfinite(azimuth) or not azimuth or _angle_between(azimuth, by_heading) <= ANGLES_APART_DEG:
         return {}
-    if abs(azimuth) <= 2 * np.pi and _apart(np.degrees(azimuth) - 90, by_heading) <= ANGLES_APART_DEG:
-        said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, anti-clockwise from east)"
-        return {"is_from_east": True, "warnings": (f"{said}: HEADING {heading:g} confirms it",)}
+    if abs(azimuth) <= 2 * np.pi and _angle_between(np.degrees(azimuth) - 90, by_heading) <= ANGLES_APART_DEG:
+        note = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, anti-clockwise from east)"
+        return {"is_from_east": True, "warnings": (f"{note}: HEADING {heading:g} confirms it",)}
     raise InputError(
         f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
         f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. Or: "
@@ -199,16 +199,16 @@ def _angles(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, st
     )
 
 
-def _middle(path: Path, file: h5py.File, name: str) -> float | None:
+def _median_of(path: Path, file: h5py.File, name: str) -> float | None:
     """Return the median of an array without 0 and NaN, which programs write beside the image; None without array."""
     if not has_array(file, name):
         return None
     values = array(path, file, name, dimensions=2)
     rows, columns = (max(1, side // 64) for side in values.shape)
-    some = np.asarray(values[::rows, ::columns], float)
-    known = some[np.isfinite(some) & (some != 0)]
-    return float(np.median(known)) if len(known) else 0.0
+    sample = np.asarray(values[::rows, ::columns], float)
+    nonzero = sample[np.isfinite(sample) & (sample != 0)]
+    return float(np.median(nonzero)) if len(nonzero) else 0.0
 
 
-def _apart(one: float, other: float) -> float:
-    return float(abs((one - other + 180) % 360 - 180))
+def _angle_between(first_deg: float, second_deg: float) -> float:
+    return float(abs((first_deg - second_deg + 180) % 360 - 180))

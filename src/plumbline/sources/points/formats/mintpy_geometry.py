@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
+from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unwrap_longitudes
 from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, has_array
 from plumbline.sources.points.missing import Missing
 from plumbline.sources.points.source import UNIT_TOLERANCE
@@ -24,11 +24,11 @@ VECTOR = ("los_east", "los_north", "los_up")
 """Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may be missing."""
 Window = tuple[slice, slice]
 BLOCK_ROWS = 256
-"""Rows of pixels looked at together for their extent."""
+"""Number of rows of pixels read in one step for their extent."""
 
 
 @dataclass(frozen=True)
-class Grid:
+class PixelGrid:
     """Corner and step of a geocoded raster."""
 
     first: tuple[float, float]
@@ -45,30 +45,30 @@ class Geometry:
 
     shape: tuple[int, int]
     crs: str
-    """Of the pixels' places."""
-    grid: Grid | None
-    """None: in radar coordinates, each pixel's place is in `path`."""
+    """CRS of the pixels' positions."""
+    grid: PixelGrid | None
+    """Grid of a geocoded raster. None: radar coordinates; `path` has each pixel's position."""
     path: Path | None
     coherence: Path | None
     angles: tuple[float, float] | None
     """Incidence and heading of all pixels, in degrees, where they are stated."""
     source: str
-    """Names the geometry in messages."""
+    """Name of the geometry in messages."""
     missing: Missing
-    """What stands for no value in these arrays."""
+    """Codes of missing values in these arrays."""
     files: Hdf5Files = field(default_factory=Hdf5Files)
     azimuth: float | None = None
     """Direction to the satellite, where the geometry file has none, in degrees."""
     is_from_east: bool = False
-    """Whether `/azimuthAngle` is GAMMA's `lv_phi`: radians, anti-clockwise from east."""
+    """True if `/azimuthAngle` is GAMMA's `lv_phi`: radians, anti-clockwise from east."""
     vector: tuple[str, ...] = ()
     """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
     height: str = "height"
     """Name of the array of heights."""
     notes: tuple[str, ...] = ()
-    """What was decided about these files; as of `PointSource`."""
+    """Decisions about these files, as `PointSource.notes`."""
     warnings: tuple[str, ...] = ()
-    """What was recognised against the usual meaning of these files."""
+    """Properties that differ from the usual meaning of these files."""
 
     @property
     def sight(self) -> str:
@@ -93,7 +93,7 @@ class Geometry:
             x, y = pixels["x"][pixels["is_known"]], pixels["y"][pixels["is_known"]]
             if len(x):
                 about = float(x[0]) if about is None else about
-                x = unrolled(x, about)
+                x = unwrap_longitudes(x, about)
                 boxes.append((x.min(), y.min(), -x.max(), -y.max()))
         if not boxes:
             return None
@@ -109,25 +109,25 @@ class Geometry:
             InputError: a file is damaged, an array is not of the time series' size, or a latitude, longitude, angle or
                 coherence is out of range.
         """
-        values = self._arrays(window)
+        values = self._read_arrays(window)
         row, column = (index.ravel() for index in np.mgrid[window])
         is_known = np.ones(len(row), bool)
         if self.grid is None:
             x, y = values["longitude"], values["latitude"]
             is_known = np.isfinite(x) & np.isfinite(y) & ~((x == 0) & (y == 0))
-            self._check("latitude", y, LATITUDES, is_known, window, " Are latitude and longitude swapped?")
-            self._check("longitude", x, LONGITUDES, is_known, window)
+            self._check_range("latitude", y, LATITUDES, is_known, window, " Are latitude and longitude swapped?")
+            self._check_range("longitude", x, LONGITUDES, is_known, window)
         else:
             x, y = self.grid.places(column, 0), self.grid.places(row, 1)
-        los, sees = self._line_of_sight(values, window, len(row))
+        los, has_sight = self._line_of_sight(values, window, len(row))
         height = values.get(self.height, np.zeros(len(row)))
         pixels = {"row": row, "column": column, "x": x, "y": y, "height": height, "los": los}
         if COHERENCE in values:
-            self._check(COHERENCE, values[COHERENCE], (0.0, 1.0), ~np.isnan(values[COHERENCE]), window)
+            self._check_range(COHERENCE, values[COHERENCE], (0.0, 1.0), ~np.isnan(values[COHERENCE]), window)
             pixels["coherence"] = values[COHERENCE].astype(np.float32)
-        return {**pixels, "is_known": is_known & sees}
+        return {**pixels, "is_known": is_known & has_sight}
 
-    def _arrays(self, window: Window) -> Arrays:
+    def _read_arrays(self, window: Window) -> Arrays:
         """Read the arrays (P,) that are needed, NaN where a pixel has no value."""
         names = [] if self.grid else ["latitude", "longitude"]
         if self.angles is None:
@@ -154,32 +154,48 @@ class Geometry:
         if self.angles is not None:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
         if self.vector:
-            return self._given_vector(values, window)
+            return self._read_vector(values, window)
         incidence, azimuth = values[INCIDENCE], values.get(AZIMUTH, np.full(count, self.azimuth, float))
-        sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
-        self._check(INCIDENCE, incidence, (2.0, 89.0), sees, window, " Degrees are needed, and these may be radians.")
-        self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
+        is_known = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
+        self._check_range(
+            INCIDENCE, incidence, (2.0, 89.0), is_known, window, " Degrees are needed, and these may be radians."
+        )
+        self._check_range(AZIMUTH, azimuth, (-360.0, 360.0), is_known, window, " Degrees are needed.")
         if self.is_from_east:
             azimuth = azimuth * np.degrees(1.0) - 90
         if self.azimuth is None:
             azimuth = (azimuth + 180) % 360 - 180
-        return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
+        return los_from_azimuth(np.where(is_known, incidence, 0), np.where(is_known, azimuth, 0)), is_known
 
-    def _given_vector(self, values: Arrays, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
+    def _read_vector(self, values: Arrays, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the file's vector (P, 3), up from the other two if it is missing, and (P,) whether it is known."""
-        east, north, *rest = (values[name] for name in self.vector)
+        east, north, *stored_up = (values[name] for name in self.vector)
         level = np.hypot(east, north)
-        up = rest[0] if rest else np.sqrt(np.maximum(1 - level**2, 0))
-        sees = np.isfinite(level) & np.isfinite(up) & ~((east == 0) & (north == 0))
-        most = 1 + UNIT_TOLERANCE
-        self._check(
-            self.vector[-1], up, (0.0, most), sees, window, " The vector points from the ground to the satellite."
+        up = stored_up[0] if stored_up else np.sqrt(np.maximum(1 - level**2, 0))
+        is_known = np.isfinite(level) & np.isfinite(up) & ~((east == 0) & (north == 0))
+        longest = 1 + UNIT_TOLERANCE
+        self._check_range(
+            self.vector[-1],
+            up,
+            (0.0, longest),
+            is_known,
+            window,
+            " The vector points from the ground to the satellite.",
         )
-        name, least = ", ".join(self.vector), 1 - UNIT_TOLERANCE
-        self._check(name, np.hypot(level, up), (least, most), sees, window, " It is a length: a unit vector is needed.")
-        return np.stack([np.where(sees, east, 0), np.where(sees, north, 0), np.where(sees, up, 1)], axis=1), sees
+        name, shortest = ", ".join(self.vector), 1 - UNIT_TOLERANCE
+        self._check_range(
+            name,
+            np.hypot(level, up),
+            (shortest, longest),
+            is_known,
+            window,
+            " It is a length: a unit vector is needed.",
+        )
+        return np.stack(
+            [np.where(is_known, east, 0), np.where(is_known, north, 0), np.where(is_known, up, 1)], axis=1
+        ), is_known
 
-    def _check(
+    def _check_range(
         self,
         name: str,
         values: Floats,
@@ -188,11 +204,11 @@ class Geometry:
         window: Window,
         hint: str = "",
     ) -> None:
-        bad = where & ~((values >= bounds[0]) & (values <= bounds[1]))
-        if bad.any():
-            row, column = divmod(int(np.argmax(bad)), window[1].stop - window[1].start)
+        is_bad = where & ~((values >= bounds[0]) & (values <= bounds[1]))
+        if is_bad.any():
+            row, column = divmod(int(np.argmax(is_bad)), window[1].stop - window[1].start)
             raise InputError(
                 f"{self.coherence if name == COHERENCE else self.source}, /{name}, row {window[0].start + row}, column "
-                f"{window[1].start + column}: {values[np.argmax(bad)]:g} found, {bounds[0]:g} to {bounds[1]:g} is "
+                f"{window[1].start + column}: {values[np.argmax(is_bad)]:g} found, {bounds[0]:g} to {bounds[1]:g} is "
                 f"possible.{hint}"
             )

@@ -37,15 +37,15 @@ from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
 from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
-"""Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
+"""First bytes of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
 SUFFIXES = (".shp", ".gpkg", ".fgb", ".geojson")
-"""Of such files in a zip."""
+"""Suffixes of such files in a zip."""
 TEXTS = (".geojson", ".json")
-BATCH = 8192
-"""Points read at a time."""
+BATCH_POINTS = 8192
+"""Number of points read in one step."""
 HEIGHT = "geometry_height"
 PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_easting", "geometry_northing")}
-"""Whether the CRS is of degrees -> names of the columns that the points' places get."""
+"""True for a CRS in degrees, else False -> names of the columns of the points' positions."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +53,27 @@ class PointLayer(ColumnFile):
     """One layer of points, read as a table of its attributes behind columns of its places."""
 
     source: str = ""
-    """As GDAL names the file."""
+    """Name of the file for GDAL."""
     layer: str | None = None
     crs: str | None = None
-    """Of the places, as `EPSG:N` where it has a number."""
+    """CRS of the positions, as `EPSG:N` where it has a number."""
     places: tuple[str, str] = PLACES[False]
-    """Columns of the places."""
+    """Columns of the positions."""
     has_heights: bool = False
-    """Whether its points have a third coordinate, which is a column then."""
+    """True if its points have a third coordinate, which is a column then."""
     attributes: tuple[str, ...] = ()
-    """Those that a table can hold."""
+    """Names of the attributes that fit into a table."""
     page: Page | None = None
-    """What a server's answer says of itself, where it is a text."""
+    """Page of a server's answer, if the file is a text that states it."""
 
     @property
     def named(self) -> str:
-        """As a command names it."""
+        """Name of the file in a command."""
         return for_command(self.path, self.source)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the table's columns."""
+        """Names of the table's columns."""
         return (*self._coordinates, *self.attributes)
 
     @property
@@ -91,30 +91,33 @@ class PointLayer(ColumnFile):
         Raises:
             InputError: the file is damaged or cut off, a feature is not a point, or a cell is not of its column's type.
         """
-        row, own = 0, dict(zip(header, self.names, strict=True))
-        with _opened(self.path, self.source, self.layer, batch_size=BATCH) as (about, batches):
+        row, stored_names = 0, dict(zip(header, self.names, strict=True))
+        with _open_layer(self.path, self.source, self.layer, batch_size=BATCH_POINTS) as (about, batches):
             for batch in batches:
-                places = self._places(about["geometry_name"] or "wkb_geometry", batch, row)
-                columns = {name: places[own[name]] if own[name] in places else batch[own[name]] for name in types}
-                yield row, self._typed(columns, types, row)
+                places = self._read_positions(about["geometry_name"] or "wkb_geometry", batch, row)
+                columns = {
+                    name: places[stored_names[name]] if stored_names[name] in places else batch[stored_names[name]]
+                    for name in types
+                }
+                yield row, self._cast_columns(columns, types, row)
                 row += len(batch)
         # Once: for the extent, the places alone are read.
         if len(types) > len(self.places) and self.page is not None:
             warn_of_page(self, self.page, read=row)
-        count = self._count()
+        count = self._count_features()
         if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
             raise InputError(
                 f"{self}: damaged or cut off ({row} points can be read of {count} that it says it has). "
                 "Download it again; of a Shapefile, all of its files."
             )
 
-    def _count(self) -> int:
+    def _count_features(self) -> int:
         """Return the number of features that the file states; -1 if it does not state it."""
         if PurePosixPath(self.source).suffix.lower() in TEXTS:
             return -1  # it would have to be read once more, and one that is cut is no JSON
         return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
-    def _places(self, geometry: str, batch: pa.RecordBatch, row: int) -> dict[str, pa.Array]:
+    def _read_positions(self, geometry: str, batch: pa.RecordBatch, row: int) -> dict[str, pa.Array]:
         """Return the columns of the places of a batch that begins with feature `row`."""
         shapes = shapely.from_wkb(np.asarray(batch[geometry].to_pylist(), object), on_invalid="ignore")
         # Tools that promote to multi (ogr2ogr -nlt) make one of each point.
@@ -122,34 +125,36 @@ class PointLayer(ColumnFile):
             shapely.get_num_geometries(shapes) == 1
         )
         shapes[single] = shapely.get_geometry(shapes[single], 0)
-        wrong = shapely.get_type_id(shapes) != shapely.GeometryType.POINT
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            found, advice = "none" if shapes[at] is None else shapes[at].geom_type, ""
-            if found == "MultiPoint":
-                found = f"MultiPoint of {shapely.get_num_geometries(shapes[at])}"
+        is_no_point = shapely.get_type_id(shapes) != shapely.GeometryType.POINT
+        if is_no_point.any():
+            at = int(np.argmax(is_no_point))
+            geometry_type, advice = "none" if shapes[at] is None else shapes[at].geom_type, ""
+            if geometry_type == "MultiPoint":
+                geometry_type = f"MultiPoint of {shapely.get_num_geometries(shapes[at])}"
                 advice = f" `ogr2ogr -explodecollections OUT.gpkg {self.named}` makes a feature of each."
-            raise InputError(f"{self}, feature {row + at + 1}, geometry: {found} found, a point is needed.{advice}")
+            raise InputError(
+                f"{self}, feature {row + at + 1}, geometry: {geometry_type} found, a point is needed.{advice}"
+            )
         coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
         return {name: pa.array(of(shapes)) for name, of in zip(self._coordinates, coordinates, strict=False)}
 
-    def _typed(self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int) -> pa.Table:
-        """Return columns as the types wanted; `row`: the first of them in the layer."""
-        read = {
+    def _cast_columns(self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int) -> pa.Table:
+        """Return columns as the wanted types; `row`: their first row in the layer."""
+        converted = {
             name: values.cast(pa.string()).fill_null("")
             if pa.types.is_string(types[name])
             else _as_numbers(values, self.missing)
             for name, values in columns.items()
         }
-        faults = [(found, name) for name, found in read.items() if isinstance(found, int)]
+        faults = [(at, name) for name, at in converted.items() if isinstance(at, int)]
         if faults:
             at, name = min(faults, key=lambda fault: fault[0])
             raise refuse_cell(self, row + at, name, str(columns[name].cast(pa.string())[at]))
-        return pa.table(read)
+        return pa.table(converted)
 
 
 def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
-    """Return numbers as doubles, and texts as the numbers in them; or the row of the first that is none."""
+    """Return numbers, or texts of numbers, as doubles; or the row of the first other text."""
     if pa.types.is_integer(values.type) or pa.types.is_float64(values.type):
         return values.cast(pa.float64(), safe=False)
     # Numbers of other types by their shortest text: 0.1 of 32 bits is 0.1.
@@ -176,7 +181,7 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     Raises:
         InputError: the file is damaged, or holds several layers of points, or none.
     """
-    path, source = file.path, _source(file)
+    path, source = file.path, _gdal_source(file)
     if source is None:
         return None
     if file.start.startswith(SQLITE_START):
@@ -188,29 +193,29 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     except READ_FAULTS as error:
         if (fault := fault_of_locks(error)) is not None:
             raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
-        found = what_else(file.start.decode("utf-8", "replace"))
+        advice = what_else(file.start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: {found or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}"
+            f"{path}: {advice or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}"
         ) from None
     kinds = {name: kind.split(" ")[0].removeprefix("2.5D").strip() for name, kind in layers}
     points = [name for name, kind in kinds.items() if kind in ("Point", "Unknown")]
     points = points or [name for name, kind in kinds.items() if kind == "MultiPoint"]
     if len(points) != 1:
-        found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
+        shown = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
         command = f"`ogr2ogr OUT.gpkg {for_command(path, source)} {shlex.quote(points[0])}`" if points else ""
         if not points and layers:
             several = " If these are footprints, give them as --buildings."
         else:
             several = f" {command} writes the first." if len(points) > 1 else ""
-        raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
-    with _opened(path, source, points[0], batch_size=1) as (about, batches):
+        raise InputError(f"{path}: one layer of points is needed. Its layers: {shown}.{several}")
+    with _open_layer(path, source, points[0], batch_size=1) as (about, batches):
         crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
         ends = find_source(path).ends if _is_text(file, source) else None
         is_granted = crs == GLOBE and assumes_crs(ends)
         is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
         if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
             crs = None
-        attributes = _attributes(batches.schema, geometry)
+        attributes = _table_attributes(batches.schema, geometry)
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
     return PointLayer(
@@ -234,8 +239,8 @@ def _begins_in_degrees(batches: Any, geometry: str) -> bool:
     return first is None or are_degrees(shapely.from_wkb(first[geometry].to_pylist(), on_invalid="ignore"))
 
 
-def _attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
-    """Return the names of the attributes that a table can hold."""
+def _table_attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
+    """Return the names of the attributes that fit into a table."""
     return tuple(
         field.name
         for field in schema
@@ -262,7 +267,7 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
         )
 
 
-def _source(file: OpenedFile) -> str | None:
+def _gdal_source(file: OpenedFile) -> str | None:
     """Return the file's name for GDAL; None if it begins as none of `STARTS`, alone or in a zip without a csv."""
     path = file.path
     if file.start.startswith(STARTS):
@@ -270,17 +275,19 @@ def _source(file: OpenedFile) -> str | None:
     if not file.start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
         return None
     members = vector_members(file, (*SUFFIXES, ".csv"))
-    found = [name for name in members if not name.lower().endswith(".csv")]
-    if not found or len(found) < len(members):
+    vector_names = [name for name in members if not name.lower().endswith(".csv")]
+    if not vector_names or len(vector_names) < len(members):
         return None
-    if len(found) > 1:
-        raise InputError(f"{path}: {', '.join(found[:5])} in the zip, one is needed. Unpack it and give each of them.")
-    return gdal_name(path, found[0])
+    if len(vector_names) > 1:
+        raise InputError(
+            f"{path}: {', '.join(vector_names[:5])} in the zip, one is needed. Unpack it and give each of them."
+        )
+    return gdal_name(path, vector_names[0])
 
 
 @contextmanager
-def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Open a layer; what GDAL finds damaged, also inside the block, becomes an `InputError`."""
+def _open_layer(path: Path, source: str, layer: str | None, batch_size: int) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Open a layer; damage that GDAL finds, also inside the block, becomes an `InputError`."""
     try:
         with pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True) as (about, batches):
             yield dict(about), batches
