@@ -24,7 +24,7 @@ from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.judgement import Model, judge, say_damaged, say_unjudged
-from plumbline.serve.place.local_rate import Where
+from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
 from tests.prepare.features.test_strain_resolution import buildings
@@ -265,7 +265,7 @@ def test_near_to_a_cause_a_building_has_another_share_and_its_name():
     odds = np.where(np.arange(400) < 40, np.where(np.arange(400) % 2, 30.0, 0.03), 0.05)
     asked = Asked(np.arange(400), np.full(400, 16), np.zeros(400, bool), np.full(400, 0.1))
     answers = answered(odds / (1 + odds), np.full(400, 0.9))
-    where = Where([Cause("tunnel", shapely.box(0, -5, 39.5 * 20, -2), 10.0)], True)
+    where = RateVariation([Cause("tunnel", shapely.box(0, -5, 39.5 * 20, -2), 10.0)], True)
     found = judge(asked, answers, town(400), LIMITS, MODEL, where=where)
     plain = judge(asked, answers, town(400), LIMITS, MODEL)
     table = found.table

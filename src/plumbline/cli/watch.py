@@ -102,13 +102,13 @@ def compare(
     ] = None,
 ) -> None:
     """Compare settlement, tilt and strain by radar with those by levelling."""
-    from plumbline.serve.compare.agreement import sentence
+    from plumbline.serve.compare.agreement import format_agreement
     from plumbline.serve.compare.run import compare as run
 
     with judging.request() as request:
         compared = run(request, levelling, output, labels, map_path, levelling_std_mm)
     print_table(_gist(compared.table))
-    typer.echo(sentence(compared))
+    typer.echo(format_agreement(compared))
 
 
 MOST_ROWS = 20

@@ -34,8 +34,8 @@ from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import AtRate, DamageRate, at_rate, estimate_rate, with_odds
 from plumbline.serve.columns import has_answer
 from plumbline.serve.options import AS_RELEASED, Options
-from plumbline.serve.place.causes import found_table
-from plumbline.serve.place.local_rate import ONE_SHARE, Where, local_rates
+from plumbline.serve.place.causes import causes_table
+from plumbline.serve.place.local_rate import ONE_SHARE, RateVariation, local_rates
 from plumbline.serve.place.moving_areas import moving_areas
 from plumbline.serve.place.surroundings import whole_columns
 from plumbline.serve.predictions import make_predictions, named_mechanism
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
     areas: geopandas.GeoDataFrame | None = None
     """What moves in the city, see `moving_areas`; None where nobody asked for it."""
     causes: geopandas.GeoDataFrame | None = None
-    """What was found of each cause, see `FoundCause`; None without any."""
+    """Estimates of the causes, see `CauseEstimate`; None without any."""
     levelling: geopandas.GeoDataFrame | None = None
     """Levelled points beside the radar, see `compare.agreement.point_table`; None where nothing is compared."""
 
@@ -130,18 +130,18 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
     return Answered(judged._replace(areas=moving), prepared)
 
 
-def where_of(options: Options, city: CityInMemory) -> Where:
+def where_of(options: Options, city: CityInMemory) -> RateVariation:
     """Return what the share of damaged buildings may differ by within a city.
 
     Raises:
         InputError: as `read_causes`.
     """
     if options.causes is None:
-        return Where((), options.by_place)
+        return RateVariation((), options.by_place)
     file = read_causes(options.causes, options.reading.ingest.footprints)
     days = np.concatenate([track.epochs for track in city.points]).astype("datetime64[D]")
     record = Window(days.min().item(), days.max().item())
-    return Where(causes_of_city(file, city.points[0].crs, record), options.by_place)
+    return RateVariation(causes_of_city(file, city.points[0].crs, record), options.by_place)
 
 
 def ask(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False) -> tuple[Asked, Answers]:
@@ -164,7 +164,7 @@ def judge(
     model: Model,
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
-    where: Where = ONE_SHARE,
+    where: RateVariation = ONE_SHARE,
     whole: WholeBuildings | None = None,
 ) -> Judged:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
@@ -200,7 +200,7 @@ def judge(
         about |= whole_columns(whole, footprints, prepare.neighbours_m)
     table = make_predictions(footprints, about, answered, model.version)
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
-    causes = found_table(local.found, footprints.crs) if local.found else None
+    causes = causes_table(local.causes, footprints.crs) if local.causes else None
     explanation = status.explanation if whole is None else _with_resolution(status, whole.resolution)
     return Judged(table, explanation, rate, rows, causes=causes)
 

@@ -7,8 +7,8 @@ import pytest
 import shapely
 
 from plumbline.prepare.response.whole_building import WholeBuildings
-from plumbline.serve.compare.agreement import BETWEEN_M, _severities, compare_houses, sentence
-from plumbline.serve.compare.levelled import House, Period
+from plumbline.serve.compare.agreement import HALF_STRAIN_SPACING_M, _severities, compare_houses, format_agreement
+from plumbline.serve.compare.levelled import House, LevelledPeriod
 from tests.serve.test_predictions import predictions
 
 DAY = np.datetime64("2020-01-01")
@@ -32,20 +32,20 @@ def compared(count=3, settlement=0.0, tilt=(0.0, 0.0), levelled=0.0, off=(0.0, 0
     table = table.set_geometry(geopandas.GeoSeries([shapely.box(0, 0, 9, 9)] * count, crs="EPSG:3035"))
     zero = np.zeros(2)
     houses = [House(row, 4, levelled, 1.0, np.array(off), zero, np.eye(2), 1.0, 0.1) for row in range(count)]
-    return compare_houses(houses, table, whole, Period(DAY, DAY, zero, zero))
+    return compare_houses(houses, table, whole, LevelledPeriod(DAY, DAY, zero, zero))
 
 
 def test_two_buildings_keep_their_difference_and_three_lose_that_of_the_datums():
     two = compared(2, -5.0, levelled=-3.0)
     assert two.table["settlement_difference_mm"].tolist() == pytest.approx([-2, -2])
     assert two.table["settlement_difference_std_mm"].tolist() == pytest.approx([np.sqrt(2)] * 2)
-    assert "everywhere" not in sentence(two)
+    assert "everywhere" not in format_agreement(two)
     three = compared(3, [-5.0, -5.0, -15.0], levelled=-3.0)
     assert three.datum_mm == pytest.approx(-2)
     assert three.table["settlement_difference_mm"].tolist() == pytest.approx([0, 0, -10])
     assert three.table["settlement_agrees"].tolist() == [True, True, False]
-    assert "settlement of 2 of 3 buildings" in sentence(three)
-    assert "the radar shows 2.0 mm more settlement everywhere" in sentence(three)
+    assert "settlement of 2 of 3 buildings" in format_agreement(three)
+    assert "the radar shows 2.0 mm more settlement everywhere" in format_agreement(three)
 
 
 def test_bolts_on_one_side_are_brought_to_the_middle_by_the_tilt_of_the_radar():
@@ -63,7 +63,9 @@ def test_tilts_agree_within_the_ellipse_that_holds_90_percent(tilt, agrees):
 
 
 def test_a_levelled_strain_is_raised_by_what_bends_between_its_points():
-    dense, wide = ([House(0, 4, 0.0, 1.0, *_PLANE, 1.0, 0.1, spacing=spacing)] for spacing in (0.0, BETWEEN_M))
+    dense, wide = (
+        [House(0, 4, 0.0, 1.0, *_PLANE, 1.0, 0.1, spacing=spacing)] for spacing in (0.0, HALF_STRAIN_SPACING_M)
+    )
     tables = [_severities(houses, own_of(radar=2.0, low=1.0, high=4.0)) for houses in (dense, wide)]
     assert [table["severity_difference_permille"][0] for table in tables] == pytest.approx([1.0, 0.0])
     assert [table["levelled_severity_permille"][0] for table in tables] == [1.0, 1.0]  # as it was levelled

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.serve.compare.levelled import Period, common_period, houses_of
+from plumbline.serve.compare.levelled import LevelledPeriod, common_period, fit_houses
 from plumbline.sources.levelling import Levelling
 
 SIDES = np.array([20.0, 12.0])
@@ -23,8 +23,8 @@ def house(xy, change, turn=0.0, std=0.3):
     footprints = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[shapely.affinity.translate(block, *PLACE)])
     angle = np.radians(turn)
     places = xy @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]) + PLACE
-    period = Period(DAY, DAY, np.asarray(change, float), np.full(len(xy), std))
-    (found,) = houses_of(period, np.zeros(len(xy), int), places, footprints)
+    period = LevelledPeriod(DAY, DAY, np.asarray(change, float), np.full(len(xy), std))
+    (found,) = fit_houses(period, np.zeros(len(xy), int), places, footprints)
     return found
 
 
@@ -59,7 +59,7 @@ def test_bolts_on_a_line_or_too_few_tell_no_tilt():
         assert found.settlement == pytest.approx(-3)
         assert np.isnan(found.tilt).all()
         assert np.isnan(found.severity)
-        np.testing.assert_allclose(found.off, xy.mean(0), atol=1e-6)
+        np.testing.assert_allclose(found.offset_m, xy.mean(0), atol=1e-6)
     assert np.isnan(house(BOLTS[[0, 2, 5]], np.zeros(3)).severity)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from plumbline.serve.compare.levelled import Period
+from plumbline.serve.compare.levelled import LevelledPeriod
 from plumbline.serve.compare.misread import misread
 
 DAYS = np.array(["2020-01-01", "2023-01-01"], "datetime64[D]")
@@ -12,7 +12,7 @@ RING = np.array([(0, 0), (5, 0), (10, 0), (10, 6), (10, 12), (5, 12), (0, 12), (
 
 def found(changes, xy=RING, row=None):
     change = np.array(changes, float)
-    period = Period(*DAYS, change, np.full(len(change), 0.4))
+    period = LevelledPeriod(*DAYS, change, np.full(len(change), 0.4))
     return misread(period, np.zeros(len(change), int) if row is None else np.array(row), xy)
 
 

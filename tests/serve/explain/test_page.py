@@ -216,7 +216,7 @@ def test_strain_over_time_is_drawn_where_it_is_known(tmp_path):
 
 
 def test_the_most_probably_damaged_are_drawn_and_the_others_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(explain_page, "MOST_DRAWN", 2)
+    monkeypatch.setattr(explain_page, "MAX_DRAWN", 2)
     page = page_of(tmp_path, *tables(5))
     assert re.findall(r"<b>(b\d)</b>", page) == ["b4", "b3"]
     assert "3 less probably damaged buildings" in page

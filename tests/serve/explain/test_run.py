@@ -171,7 +171,7 @@ def test_one_building_is_explained_alike_in_every_format(city, folder, tmp_path,
 
 def test_blocks_and_company_change_nothing(city, tmp_path, scatterers, judged, monkeypatch):
     """And points between two buildings stay with the nearer one, whether that is asked for or not."""
-    monkeypatch.setattr(attribution, "CELLS", 2)
+    monkeypatch.setattr(attribution, "MAX_CELLS", 2)
     chosen = judged.index[::3].tolist()
     request = Request(city.products(), city.footprints, pretrained.PACKAGE)
     some = explain(request, tmp_path / "out.parquet", chosen).scatterers

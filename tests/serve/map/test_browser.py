@@ -19,7 +19,7 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.columns import DTYPES, JUDGEMENT
 from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
-from plumbline.serve.place.causes import FoundCause, found_table
+from plumbline.serve.place.causes import CauseEstimate, causes_table
 from tests.serve.made import judged_of
 from tests.serve.map.test_over_time import rows
 from tests.serve.map.town import EAST, HOSTILE, NORTH, town, track
@@ -57,9 +57,11 @@ def city() -> dict[str, Any]:
     area = table.geometry.iloc[[15]].buffer(20).to_frame("geometry").set_geometry("geometry").assign(**sunk, quality=1)
     middle = table.geometry.iloc[15].centroid
     line = shapely.LineString([(middle.x - 50, middle.y + 14), (middle.x + 50, middle.y + 14)])
-    found = [FoundCause(HOSTILE, 75.0, False, 168, 0.32, 0.234, 0.49, True, line)]
-    found.append(FoundCause("well", 10.0, True, 3, 0.0024, 0.001, 0.01, False, shapely.Point(middle.x - 30, middle.y)))
-    causes = found_table(found, table.crs)
+    found = [CauseEstimate(HOSTILE, 75.0, False, 168, 0.32, 0.234, 0.49, True, line)]
+    found.append(
+        CauseEstimate("well", 10.0, True, 3, 0.0024, 0.001, 0.01, False, shapely.Point(middle.x - 30, middle.y))
+    )
+    causes = causes_table(found, table.crs)
     bolt = {"point": "<b>A1</b>", "building_id": "h15", "change_mm": -9.0, "change_std_mm": 0.4, "is_used": True}
     both = {"settlement_mm": -1.0, "settlement_std_mm": 1.2, "levelled_settlement_mm": -8.5}
     both |= {"levelled_settlement_std_mm": 0.5, "settlement_difference_mm": 5.5, "settlement_difference_std_mm": 1.4}

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.serve.base_rate import LEAST_RATE, DamageRate, Prior, estimate_rate, fixed_rate, likeliest_rate
-from plumbline.serve.place.causes import FEWEST, PSEUDO, REACHES_M, shares_by_cause
-from plumbline.serve.place.local_rate import LEAST_GAIN, NEIGHBOURS, ONE_SHARE, Where, local_rates, shares_by_place
+from plumbline.serve.place.causes import MIN_JUDGED, PSEUDO_BUILDINGS, REACHES_M, shares_by_cause
+from plumbline.serve.place.local_rate import (
+    MIN_GAIN,
+    NEIGHBOURS,
+    ONE_SHARE,
+    RateVariation,
+    local_rates,
+    shares_by_place,
+)
 from plumbline.sources.city.causes import Cause
 
 SHARE, SIDE_M, BAND_M = 0.49, 3000.0, 75.0
@@ -54,10 +61,10 @@ def test_sure_answers_give_the_counted_shares_drawn_to_that_of_the_city():
     city = estimate_rate(said(odds), np.ones(len(odds)), SHARE).rate.rate
     assert city == pytest.approx(24 / 440, rel=0.1)
     assert found.rate[[0, -1]] == pytest.approx(
-        [(20 + PSEUDO * city) / (40 + PSEUDO), (4 + PSEUDO * city) / 405], rel=1e-3
+        [(20 + PSEUDO_BUILDINGS * city) / (40 + PSEUDO_BUILDINGS), (4 + PSEUDO_BUILDINGS * city) / 405], rel=1e-3
     )
     assert found.cause.tolist() == ["tunnel"] * 40 + [None] * 400
-    (told,) = found.found
+    (told,) = found.causes
     assert told[:5] == ("tunnel", 30.0, True, 40, found.rate[0])
     assert told.damage_rate_low < told.damage_rate < told.damage_rate_high
     assert told.counts
@@ -98,7 +105,7 @@ def test_where_no_more_is_damaged_a_cause_changes_nothing(reach_m, caplog):
     assert len(np.unique(found.rate)) == 1
     assert not found.cause.astype(bool).any()
     assert "show no more damage than the others" in caplog.text
-    (told,) = found.found
+    (told,) = found.causes
     assert (told.counts, told.reach_given, told.damage_rate) == (False, reach_m is not None, found.rate[0])
     assert f"the {told.judged_buildings} judged buildings within {told.reach_m:g} m" in caplog.text
 
@@ -111,7 +118,7 @@ def test_a_building_belongs_to_the_nearest_cause_that_reaches_it():
     causes[1] = causes[1]._replace(reach_m=1.0)  # too short
     found = by_cause(causes, place, odds)
     assert found.cause[[0, 60, 120]].tolist() == ["a", "a", None]
-    a, b = found.found
+    a, b = found.causes
     assert (a.judged_buildings, a.damage_rate) == (120, found.rate[0])
     assert (b.judged_buildings, b.damage_rate, b.counts) == (0, found.rate[120], False)  # that of the others
 
@@ -121,7 +128,7 @@ def test_a_given_share_stays_the_mean_over_all():
     found = by_cause([line()], place, odds, fixed_rate(0.05))
     assert found.rate.mean() == pytest.approx(0.05, rel=1e-6)
     assert len(np.unique(found.rate)) == 2
-    where = Where([line()], True)
+    where = RateVariation([line()], True)
     whole = local_rates(where, shapely.points(place), said(odds), np.ones(3000, bool), SHARE, fixed_rate(0.05))
     assert (whole.rate == found.rate).all()  # neighbours do not change a given share
 
@@ -140,7 +147,7 @@ def test_where_damage_gathers_the_neighbours_tell_so(seed):
     place, damaged, odds = town(3000, seed)
     city = np.full(3000, 0.02)
     found = shares_by_place(odds, place, city, SHARE)
-    assert found.gain > 2 * LEAST_GAIN
+    assert found.gain > 2 * MIN_GAIN
     assert precision(odds, found.rate, damaged) > precision(odds, city, damaged) + 0.03
 
 
@@ -160,7 +167,7 @@ def test_a_buildings_own_odds_do_not_move_its_share():
     place, _, odds = town(800, 1)
     rate = np.full(800, 0.02)
     found = shares_by_place(odds, place, rate, SHARE)
-    assert found.gain > LEAST_GAIN
+    assert found.gain > MIN_GAIN
     for one in (3, 77, 500):
         changed = np.where(np.arange(800) == one, odds * 1.5, odds)
         assert shares_by_place(changed, place, rate, SHARE).rate[one] == found.rate[one]
@@ -171,7 +178,7 @@ def test_shares_stay_within_bounds_and_follow_the_buildings_when_they_are_permut
     place, _, odds = town(count, seed, near=0.9, far=0.2, apart=apart)
     order = np.random.default_rng(seed).permutation(count)
     geometry, p, able = shapely.points(place), said(odds), np.ones(count, bool)
-    for where in (ONE_SHARE, Where((), True), Where([line()], True)):
+    for where in (ONE_SHARE, RateVariation((), True), RateVariation([line()], True)):
         city = DamageRate(rate, 0.0, 1.0, True)
         found = local_rates(where, geometry, p, able, SHARE, city)
         again = local_rates(where, geometry[order], p[order], able, SHARE, city)
@@ -179,7 +186,7 @@ def test_shares_stay_within_bounds_and_follow_the_buildings_when_they_are_permut
         assert (again.cause == found.cause[order]).all()
         assert (found.rate >= min(LEAST_RATE, rate) * (1 - 1e-9)).all()
         assert (found.rate <= SHARE * (1 + 1e-9)).all()
-    if count <= max(NEIGHBOURS[0], FEWEST):
+    if count <= max(NEIGHBOURS[0], MIN_JUDGED):
         assert (found.rate == rate).all()
 
 

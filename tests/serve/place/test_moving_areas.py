@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.serve.place.moving_areas import ALONE, COLUMNS, FEWEST, MOVES, Velocities, groups, moving_areas
+from plumbline.serve.place.moving_areas import (
+    COLUMNS,
+    MIN_MOVING_SHARE,
+    MIN_POINTS,
+    MOVES,
+    Velocities,
+    group_points,
+    moving_areas,
+)
 from plumbline.sources.points.track import Track
 
 EPOCHS = np.datetime64("2020-01-01") + 12 * np.arange(60)
@@ -97,7 +105,7 @@ def test_groups_are_those_that_counting_neighbours_one_by_one_gives():
     sign = np.sign(velocity) * (np.abs(velocity) > MOVES)
     for _ in range(2):
         alike = [(sign[own] == way).mean() for own, way in zip(near, sign, strict=True)]
-        sign[np.array(alike) <= ALONE] = 0
+        sign[np.array(alike) <= MIN_MOVING_SHARE] = 0
     wanted, left = set(), set(np.flatnonzero(sign).tolist())
     while left:
         group, edge = set(), {left.pop()}
@@ -106,7 +114,7 @@ def test_groups_are_those_that_counting_neighbours_one_by_one_gives():
             group.add(point)
             edge |= {other for other in left - group if near[point, other] and sign[point] == sign[other]}
         left -= group
-        wanted |= {tuple(sorted(group))} if len(group) >= FEWEST else set()
-    found = groups(place, Velocities(velocity, 1.0), reach)
+        wanted |= {tuple(sorted(group))} if len(group) >= MIN_POINTS else set()
+    found = group_points(place, Velocities(velocity, 1.0), reach)
     assert {tuple(own.tolist()) for own in found} == wanted
     assert len(wanted) > 1

@@ -12,7 +12,7 @@ from plumbline.reporting.colours import CATEGORY_COLOURS, DIVERGING, GREY, ORANG
 from plumbline.serve.columns import COLUMNS
 from plumbline.serve.layers import HATCHINGS, unjudged_layer
 from plumbline.serve.map.document import PAGE
-from plumbline.serve.place.causes import FoundCause
+from plumbline.serve.place.causes import CauseEstimate
 from plumbline.serve.place.moving_areas import COLUMNS as AREAS
 from plumbline.serve.qgis import documents as qml
 from plumbline.serve.qgis.styles import (
@@ -139,7 +139,7 @@ def test_who_is_not_judged_is_told_by_status_and_reason():
         (predictions_style("p"), {"fid", *COLUMNS} - {"geometry"}),
         (scatterers_style("s", 2, EPOCHS), {*SCATTERER_ALIASES, *EPOCHS}),
         (areas_style("a", 2), {"fid", *AREAS} - {"geometry"}),
-        (causes_style("c"), {"fid", *FoundCause._fields} - {"geometry"}),
+        (causes_style("c"), {"fid", *CauseEstimate._fields} - {"geometry"}),
     ],
     ids=["predictions", "scatterers", "areas", "causes"],
 )

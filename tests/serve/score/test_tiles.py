@@ -8,7 +8,7 @@ import shapely
 from plumbline.params import Prepare, Score
 from plumbline.prepare.abstention import UNSURE_WHERE, Asked
 from plumbline.serve.judgement import Model, judge
-from plumbline.serve.place.local_rate import Where
+from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.score import tiles as tiles_module
 from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, WHOLE, judge_delivery, read_answers
 from plumbline.sources.city.causes import Cause, read_causes
@@ -95,7 +95,7 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     assert whole.table["begins"].notna().sum() > 2
     assert whole.table["against_neighbours_mm"].notna().all()
     assert found.courses.equals(whole.courses)
-    where = Where([Cause("tunnel", shapely.box(0, -9, 400, 0), 10.0)], True)
+    where = RateVariation([Cause("tunnel", shapely.box(0, -9, 400, 0), 10.0)], True)
     local = judge(asked, answers, frame, PREPARE, Model("7", SHARE), None, courses, where, moved)
     own = read_answers(parts, None, where).table
     assert own.drop(columns="geometry").equals(local.table.drop(columns="geometry"))

@@ -9,78 +9,89 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from plumbline.serve.compare.levelled import NARROW_M, Period
+from plumbline.serve.compare.levelled import MIN_SCATTER_M, LevelledPeriod
 from plumbline.sources.levelling import Levelling
 
 Array = NDArray[np.float64]
-STEEPEST_MM_M = 50.0
-"""A point is misread if it leaves the plane of the others and the next of them by more, for each metre to that one."""
-ALONE_MM = 500.0
-"""The same of a building with too few points, against the median of all."""
-FEWEST_MEDIAN, FEWEST_ROBUST = 3, 5
-"""Points of a building that can tell which of them is wrong: by their median, by a plane."""
-MOST_PLANES = 20_000
+MAX_SLOPE_MM_M = 50.0
+"""Largest deviation of a point that is not misread, from the plane of the others and from that of
+its neighbour, mm per metre to this neighbour."""
+MAX_OFFSET_MM = 500.0
+"""Largest deviation in a building with too few points, from the median of all points, mm."""
+MIN_MEDIAN_POINTS, MIN_ROBUST_POINTS = 3, 5
+"""Smallest numbers of points of a building among which misread ones are found: by their median, by
+a plane."""
+MAX_PLANES = 20_000
+"""Largest number of triples of points through which planes are tried."""
 
 
-class Misread(NamedTuple):
-    """A point, how it changed, and how its building did there, mm."""
+class MisreadPoint(NamedTuple):
+    """A misread point, its change, and the change expected from the other points, mm."""
 
     point: int
     change: float
     expected: float
 
-    def say(self, read: Levelling, period: Period) -> str:
+    def format_sentence(self, levels: Levelling, period: LevelledPeriod) -> str:
         """Return the sentence that names point, change and the heights to check."""
-        heights = read.height_mm[self.point][[self._near(read, day) for day in (period.begin, period.end)]]
+        heights = levels.height_mm[self.point][[self._nearest_date(levels, day) for day in (period.begin, period.end)]]
         return (
-            f"point {read.point[self.point]} changed by {self.change:,.1f} mm, the others by {self.expected:,.1f} mm: "
-            f"its heights are {heights[0]:,.1f} and {heights[1]:,.1f} mm"
+            f"point {levels.point[self.point]} changed by {self.change:,.1f} mm, the others by "
+            f"{self.expected:,.1f} mm: its heights are {heights[0]:,.1f} and {heights[1]:,.1f} mm"
         )
 
-    def _near(self, read: Levelling, day: np.datetime64) -> int:
-        away = np.abs((read.dates - day).astype(float))
-        return int(np.where(np.isfinite(read.height_mm[self.point]), away, np.inf).argmin())
+    def _nearest_date(self, levels: Levelling, day: np.datetime64) -> int:
+        days_apart = np.abs((levels.dates - day).astype(float))
+        return int(np.where(np.isfinite(levels.height_mm[self.point]), days_apart, np.inf).argmin())
 
 
-def misread(period: Period, row: NDArray[np.intp], xy: Array) -> list[Misread]:
+def misread(period: LevelledPeriod, row: NDArray[np.intp], xy: Array) -> list[MisreadPoint]:
     """Return the points that do not fit the others of their building.
 
     Args:
-        period: changes of P points. row: (P,) of their footprint; -1: none. xy: (P, 2) m; NaN where not known.
+        period: changes of P points. row: (P,) row of their footprint; -1: none.
+        xy: (P, 2) m; NaN where not known.
     """
-    used = np.isfinite(period.change) & (row >= 0)
-    of_all = float(np.median(period.change[used])) if used.sum() >= FEWEST_ROBUST else np.nan
-    found = []
-    for one in np.unique(row[used]):
-        own = np.flatnonzero(used & (row == one))
-        expected, wrong = _compared(xy[own], period.change[own], of_all)
-        found += [Misread(int(own[i]), float(period.change[own[i]]), float(expected[i])) for i in np.flatnonzero(wrong)]
-    return found
+    is_used = np.isfinite(period.change) & (row >= 0)
+    city_median = float(np.median(period.change[is_used])) if is_used.sum() >= MIN_ROBUST_POINTS else np.nan
+    points = []
+    for building in np.unique(row[is_used]):
+        members = np.flatnonzero(is_used & (row == building))
+        expected, is_misread = _check_building(xy[members], period.change[members], city_median)
+        points += [
+            MisreadPoint(int(members[i]), float(period.change[members[i]]), float(expected[i]))
+            for i in np.flatnonzero(is_misread)
+        ]
+    return points
 
 
-def _compared(xy: Array, change: Array, of_all: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Return what the others say of each of n points of a building, mm, and which points cannot be."""
+def _check_building(xy: Array, change: Array, city_median: float) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the expected changes (n,) of a building's points, mm, and which points are misread."""
     count = len(change)
-    if count < FEWEST_MEDIAN or not np.isfinite(xy).all():
-        return np.full(count, of_all), np.abs(change - of_all) > ALONE_MM
-    distance, order = cKDTree(xy).query(xy, 2)
-    expected = _plane(xy, change) if count >= FEWEST_ROBUST else np.full(count, np.median(change))
-    away = change - expected
-    # Where the next point moved as far, a part of the building did.
-    alone = np.minimum(np.abs(away), np.abs(away - away[order[:, 1]]))
-    return expected, alone > STEEPEST_MM_M * np.maximum(distance[:, 1], NARROW_M)
+    if count < MIN_MEDIAN_POINTS or not np.isfinite(xy).all():
+        return np.full(count, city_median), np.abs(change - city_median) > MAX_OFFSET_MM
+    distance, neighbour = cKDTree(xy).query(xy, 2)
+    expected = _fit_robust_plane(xy, change) if count >= MIN_ROBUST_POINTS else np.full(count, np.median(change))
+    residual = change - expected
+    # If the neighbour deviates as far, a part of the building moved: this is damage, not a
+    # misreading.
+    lone_residual = np.minimum(np.abs(residual), np.abs(residual - residual[neighbour[:, 1]]))
+    return expected, lone_residual > MAX_SLOPE_MM_M * np.maximum(distance[:, 1], MIN_SCATTER_M)
 
 
-def _plane(xy: Array, change: Array) -> Array:
-    """Return the plane (n,) through three of the points that most others are nearest to (Rousseeuw 1984)."""
+def _fit_robust_plane(xy: Array, change: Array) -> Array:
+    """Return the changes (n,) on the plane through three points that fits most of the others.
+
+    Least median of squares (Rousseeuw 1984).
+    """
     count = len(change)
     design = np.column_stack([np.ones(count), xy - xy.mean(0)])
-    three = np.array(list(combinations(range(count), 3)))
-    three = three[:: -(-len(three) // MOST_PLANES)]
-    three = three[np.abs(np.linalg.det(design[three])) > NARROW_M]
-    if not len(three):
+    triples = np.array(list(combinations(range(count), 3)))
+    triples = triples[:: -(-len(triples) // MAX_PLANES)]
+    triples = triples[np.abs(np.linalg.det(design[triples])) > MIN_SCATTER_M]
+    if not len(triples):
         return np.full(count, np.median(change))
-    planes = np.linalg.solve(design[three], change[three][..., None])[..., 0] @ design.T
-    most = (count + 4) // 2
-    away = np.sort(np.abs(planes - change), axis=1)[:, most - 1]
-    return np.asarray(planes[away.argmin()])
+    planes = np.linalg.solve(design[triples], change[triples][..., None])[..., 0] @ design.T
+    majority = (count + 4) // 2
+    distance = np.sort(np.abs(planes - change), axis=1)[:, majority - 1]
+    return np.asarray(planes[distance.argmin()])

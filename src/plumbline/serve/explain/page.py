@@ -24,12 +24,15 @@ from plumbline.serve.map.content import description, isolated
 from plumbline.serve.predictions import write_text
 from plumbline.serve.rules import shows_quadrant
 
-MOST_DRAWN = 200
-"""Most buildings on a page, so that a browser can still open it."""
-MOST_COLUMNS = 6
-"""Columns of the geometry named for each building."""
-LEAST_LIMIT_MM = 2.0
-NONE = "<p>No building was judged, so that there is nothing to explain; the map of plumbline predict says why.</p>"
+MAX_DRAWN = 200
+"""Largest number of buildings on a page that a browser can still open."""
+MAX_FEATURES = 6
+"""Largest number of features of the whole building that are listed."""
+MIN_LIMIT_MM = 2.0
+"""Smallest limit of the colours of displacements, mm."""
+NOTHING_JUDGED = (
+    "<p>No building was judged, so that there is nothing to explain; the map of plumbline predict says why.</p>"
+)
 _STYLE = """
 :root{color-scheme:light}
 body{margin:0 auto;max-width:1100px;padding:0 12px 40px;font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;
@@ -64,47 +67,49 @@ def write_page(
     """Draw the buildings, the most probably damaged first, into one HTML file that loads nothing from elsewhere.
 
     Args:
-        buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
+        buildings: see `building_table`; at most `MAX_DRAWN` are drawn, with a note in page and log.
         footprints: the buildings table.
         scatterers: see `scatterer_table`.
         path: the `.html` to write, atomically.
         title: heading of the page.
         explanation: with the index of `buildings`, why each is not judged, see `Judged`.
-        rate: the share of damaged buildings that the probabilities stand for.
+        rate: the share of damaged buildings for which the probabilities hold.
         courses: severity over time of some of the buildings, see `Judged`.
 
     Raises:
         InputError: the file cannot be written.
     """
     ordered = buildings.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
-    shown = ordered.head(MOST_DRAWN)
-    left = len(ordered) - len(shown)
-    if left:
+    shown = ordered.head(MAX_DRAWN)
+    n_not_drawn = len(ordered) - len(shown)
+    if n_not_drawn:
         log.warning("--plan: of %d buildings, the %d most probably damaged are drawn", len(ordered), len(shown))
-    moved = scatterers.loc[scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"].abs()
-    limit = float(max(LEAST_LIMIT_MM, np.ceil(moved.quantile(0.98)))) if len(moved) else LEAST_LIMIT_MM
+    sizes_mm = scatterers.loc[scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"].abs()
+    limit = float(max(MIN_LIMIT_MM, np.ceil(sizes_mm.quantile(0.98)))) if len(sizes_mm) else MIN_LIMIT_MM
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
-    groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
-    drawn = np.array([shapes[name] for name in shown["building_id"]], object)
-    of = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
+    scatterers_of = dict(tuple(scatterers.groupby("building_id", sort=False)))
+    outlines = np.array([shapes[name] for name in shown["building_id"]], object)
+    course_of = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
     sections = [
-        _section(row, shape, groups.get(row.building_id), limit, why, of.get(row.building_id))
-        for row, shape, why in zip(shown.itertuples(index=False), drawn, explanation[shown.index], strict=True)
+        _format_section(row, shape, scatterers_of.get(row.building_id), limit, why, course_of.get(row.building_id))
+        for row, shape, why in zip(shown.itertuples(index=False), outlines, explanation[shown.index], strict=True)
     ]
-    more = f"<p>{left:,} less probably damaged buildings are in the table, and not drawn.</p>" if left else ""
+    note = f"<p>{n_not_drawn:,} less probably damaged buildings are in the table, and not drawn.</p>"
     version = ", ".join(sorted(set(shown["model_version"])))
     share = say(f"Severities and probabilities are for a city like this: {rate}.")
-    about = f"<p>Model version {say(version)}. {share}</p><p>{say(_ABOUT)}</p>{more}{legend(limit)}"
+    about = (
+        f"<p>Model version {say(version)}. {share}</p><p>{say(_ABOUT)}</p>{note if n_not_drawn else ''}{legend(limit)}"
+    )
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{say(title)}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{say(title)}</h1>"
-        f"{about if sections else NONE}\n" + "\n".join(sections) + "\n</body></html>\n"
+        f"{about if sections else NOTHING_JUDGED}\n" + "\n".join(sections) + "\n</body></html>\n"
     )
     write_text(page, path)
 
 
-def _section(
+def _format_section(
     row: Any,
     footprint: Any,
     scatterers: geopandas.GeoDataFrame | None,
@@ -112,49 +117,49 @@ def _section(
     why: str,
     course: pd.DataFrame | None,
 ) -> str:
-    """Write drawing and figures of one building; the reason, if it was not judged."""
+    """Return the HTML of one building: drawing and figures, or the reason why it was not judged."""
     if scatterers is None:
         return f'<section><div class="said">{description(row, why)}</div></section>'
-    # Where damage is not probable, the severity is what there is to explain.
+    # If damage is not probable, no quadrant is answered: the severity is explained.
     question, unit = ("quadrant", "logits") if shows_quadrant(row) else ("severity", "log permille")
-    plan = _plan(row, footprint, scatterers, question)
-    by = {column.name: float(getattr(row, f"{question}_by_{column.name}")) for column in GEOMETRY}
-    strongest = sorted(by, key=lambda name: -abs(by[name]))[:MOST_COLUMNS]
-    difference, together = getattr(row, f"{question}_difference"), getattr(row, f"{question}_by_scatterers")
+    plan = _make_plan(row, footprint, scatterers, question)
+    contribution = {column.name: float(getattr(row, f"{question}_by_{column.name}")) for column in GEOMETRY}
+    strongest = sorted(contribution, key=lambda name: -abs(contribution[name]))[:MAX_FEATURES]
+    difference, by_scatterers = getattr(row, f"{question}_difference"), getattr(row, f"{question}_by_scatterers")
     rows = [
-        ["all scatterers", f"{together:+.2f}"],
-        *([name.replace("_", " "), f"{by[name]:+.2f}"] for name in strongest),
-        ["the other features", f"{sum(by.values()) - sum(by[name] for name in strongest):+.2f}"],
+        ["all scatterers", f"{by_scatterers:+.2f}"],
+        *([name.replace("_", " "), f"{contribution[name]:+.2f}"] for name in strongest),
+        ["the other features", f"{sum(contribution.values()) - sum(contribution[name] for name in strongest):+.2f}"],
         ["all together", f"{difference:+.2f}"],
     ]
     largest = float(np.abs(plan.attribution).max())
-    asked = f"the quadrant {row.quadrant}" if question == "quadrant" else "the severity"
+    answer = f"the quadrant {row.quadrant}" if question == "quadrant" else "the severity"
     figure = draw_building(plan, limit_mm, f"Plan of building {row.building_id}")
-    over_time = "" if course is None else _course(course)
+    over_time = "" if course is None else _draw_course(course)
     return (
         f'<section><figure>{over_time}{figure}</figure><div class="said">{description(row, why)}'
-        f"<p>The marks and the table say what moved {asked}, in {unit}; the largest mark {number(largest)}.</p>"
+        f"<p>The marks and the table say what moved {answer}, in {unit}; the largest mark {number(largest)}.</p>"
         f"{table(['moved by', unit], rows)}</div></section>"
     )
 
 
-def _course(course: pd.DataFrame) -> str:
+def _draw_course(course: pd.DataFrame) -> str:
     low, value, high = (course[name].tolist() for name in ("severity_low", "severity_permille", "severity_high"))
     days = course["date"].tolist()
     return course_chart("Strain over time, permille, with its 90 % interval", days, low, value, high)
 
 
-def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:
+def _make_plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:
     frame = frames(np.array([footprint], dtype=object))
 
     def to_frame(place: Any) -> Any:
         return frame.to_building(np.zeros(len(place), np.intp), place)
 
     texts = [
-        f"{isolated(one.point_id)}, {isolated(one.track)}: {one.differential_displacement:+.1f} mm, standard error "
-        f"{one.differential_displacement_se:.1f} mm; moved the quadrant {one.quadrant_attribution:+.3f} logits, the "
-        f"severity {one.severity_attribution:+.3f} log permille; attention {one.attention_share:.1%}"
-        for one in scatterers.itertuples(index=False)
+        f"{isolated(s.point_id)}, {isolated(s.track)}: {s.differential_displacement:+.1f} mm, standard error "
+        f"{s.differential_displacement_se:.1f} mm; moved the quadrant {s.quadrant_attribution:+.3f} logits, the "
+        f"severity {s.severity_attribution:+.3f} log permille; attention {s.attention_share:.1%}"
+        for s in scatterers.itertuples(index=False)
     ]
     is_placed = question == "quadrant" or row.reason == UNSURE_WHERE
     probability = np.array([getattr(row, name) if is_placed else np.nan for name in PROBABILITIES], float)

@@ -22,7 +22,7 @@ from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.columns import ANSWERED_REASONS, has_answer
-from plumbline.serve.explain.attribution import Reasons, reasons
+from plumbline.serve.explain.attribution import Attributions, attribute_answers
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.judgement import Judged, say_damaged
 from plumbline.serve.options import rows_named
@@ -40,14 +40,14 @@ def product_points(prepared: Prepared, place: NDArray[np.intp], tracks: Sequence
     Returns:
         (N,) `point_id` and `height` (m) as in the product, name of the `track`, `easting` and `northing` (m).
     """
-    wanted = np.isin(np.repeat(np.arange(len(prepared.sequences)), prepared.sequences.length), place)
-    number, row = prepared.track[wanted], prepared.point[wanted]
+    is_wanted = np.isin(np.repeat(np.arange(len(prepared.sequences)), prepared.sequences.length), place)
+    track_number, row = prepared.track[is_wanted], prepared.point[is_wanted]
     parts = []
     for index, track in enumerate(tracks):
-        own = np.flatnonzero(number == index)
+        rows = np.flatnonzero(track_number == index)
         names = ("point_id", "easting", "northing", "height")
-        columns = {name: getattr(track, name)[row[own]] for name in names}
-        parts.append(pd.DataFrame({**columns, "track": track.name}, index=own))
+        columns = {name: getattr(track, name)[row[rows]] for name in names}
+        parts.append(pd.DataFrame({**columns, "track": track.name}, index=rows))
     return pd.concat(parts).sort_index()
 
 
@@ -66,47 +66,50 @@ FIGURES = (
     "severity_attribution",
 )
 PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETRY)))
-"""Of each question: what is explained, then what adds up to it."""
+"""Columns of each question: the explained difference, then the parts that add up to it."""
 
 
-def scatterer_table(sequences: Sequences, points: pd.DataFrame, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
+def scatterer_table(
+    sequences: Sequences, points: pd.DataFrame, attributions: Attributions, crs: Any
+) -> geopandas.GeoDataFrame:
     """Return a table with one row per scatterer of `sequences`, in their order, at the place of its point.
 
     Args:
-        sequences: B buildings with N scatterers. points: which points these are. found: what moved the answers.
+        sequences: B buildings with N scatterers. points: points of these scatterers.
+        attributions: of the answers.
         crs: of the points.
     """
     distance, slope = names(DISTANCE), names(SLOPE)
 
     def column(name: str) -> NDArray[np.float64]:
-        table, of = (sequences.distance, distance) if name in distance else (sequences.slope, slope)
-        return table[:, of.index(name)].astype(float)
+        table, columns = (sequences.distance, distance) if name in distance else (sequences.slope, slope)
+        return table[:, columns.index(name)].astype(float)
 
     values = {
         "building_id": np.repeat(sequences.building_id.astype(object), sequences.length),
         **{name: points[name].to_numpy() for name in points},
         **{name: column(name) for name in ("x", "y", "differential_displacement", "differential_displacement_se")},
-        "attention_share": found.attention,
-        "quadrant_attribution": found.quadrant.by_scatterer,
-        "severity_attribution": found.severity.by_scatterer,
+        "attention_share": attributions.attention,
+        "quadrant_attribution": attributions.quadrant.by_scatterer,
+        "severity_attribution": attributions.severity.by_scatterer,
     }
     types = {**dict.fromkeys(TEXTS, "str"), **dict.fromkeys(FIGURES, "float64")}
     frame = pd.DataFrame({name: values[name] for name in types}).astype(types)
     return geopandas.GeoDataFrame(frame, geometry=shapely.points(points["easting"], points["northing"]), crs=crs)
 
 
-def building_table(judged: pd.DataFrame, sequences: Sequences, found: Reasons) -> pd.DataFrame:
+def building_table(judged: pd.DataFrame, sequences: Sequences, attributions: Attributions) -> pd.DataFrame:
     """Return the rows of a predictions table, without footprints, with the attribution of their answers.
 
     Args:
-        judged: predictions; those that were not explained have no figures here.
-        sequences: the B buildings that were explained. found: what moved the answers to them.
+        judged: predictions; those that were not explained have empty figures.
+        sequences: the B buildings that were explained. attributions: of their answers.
     """
     parts: dict[str, NDArray[np.float64]] = {}
     owner = np.repeat(np.arange(len(sequences)), sequences.length)
-    for question, moved in zip(QUESTIONS, (found.quadrant, found.severity), strict=True):
-        by_scatterers = np.bincount(owner, moved.by_scatterer, len(sequences)).astype(float)
-        columns = [moved.difference, by_scatterers, *moved.by_geometry.T]
+    for question, attribution in zip(QUESTIONS, (attributions.quadrant, attributions.severity), strict=True):
+        by_scatterers = np.bincount(owner, attribution.by_scatterer, len(sequences)).astype(float)
+        columns = [attribution.difference, by_scatterers, *attribution.by_geometry.T]
         parts |= {f"{question}_{part}": values for part, values in zip(PARTS, columns, strict=True)}
     return judged.join(pd.DataFrame(parts, index=sequences.building_id.astype(object)), on="building_id")
 
@@ -129,84 +132,89 @@ def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, ou
     Raises:
         InputError: the disk refused.
     """
-    beside = buildings_path(output)
+    buildings_file = buildings_path(output)
 
     def add_buildings(geopackage: Path) -> None:
         pyogrio.write_dataframe(buildings, geopackage, layer=BUILDINGS, driver="GPKG", append=True)
 
     with ExitStack() as staged:
-        if beside is not None:
-            path = staged.enter_context(atomic_file(beside))
-            with told_unwritten(beside):
-                if beside.suffix == ".parquet":
+        if buildings_file is not None:
+            path = staged.enter_context(atomic_file(buildings_file))
+            with told_unwritten(buildings_file):
+                if buildings_file.suffix == ".parquet":
                     buildings.to_parquet(path, index=False)
                 else:
                     buildings.to_csv(path, index=False)
         write_table(scatterers, output, SCATTERERS, add_buildings, "Point")
 
 
-NAMED = 10
-"""Buildings that were not judged, named in the log; the table has all that were asked for."""
+MAX_NAMED = 10
+"""Largest number of unjudged buildings that a log line names; the table has all."""
 
 
-class Explained(NamedTuple):
+class ExplainedBuildings(NamedTuple):
     """Tables of the explained buildings."""
 
     scatterers: geopandas.GeoDataFrame
-    """Of those that have an answer; see `scatterer_table`."""
+    """Scatterers of the buildings with an answer, see `scatterer_table`."""
     buildings: pd.DataFrame
-    """All of them; see `building_table`."""
+    """Rows of all buildings, see `building_table`."""
 
 
-def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Path | None = None) -> Explained:
+def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Path | None = None) -> ExplainedBuildings:
     """Write the reasons of the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
     Args:
         request: what is judged. The package's network in float32 is explained.
         output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
-        chosen: `building_id` of those to explain; all that have an answer without.
+        chosen: `building_id` of the buildings to explain; empty: all with an answer.
         plan: HTML file.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    beside = buildings_path(output)
+    buildings_file = buildings_path(output)
     network = load_network(request.package)  # before the city: that takes longer to read
-    opened = open_city(request, Outputs(output, plan, [beside] if beside else [], "plan"), say=Say.OFFSET)
+    opened = open_city(
+        request, Outputs(output, plan, [buildings_file] if buildings_file else [], "plan"), say=Say.OFFSET
+    )
     footprints = opened.city.footprints
     names = footprints["building_id"].to_numpy(object)
     rows = rows_named(names, chosen, request.buildings) if chosen else np.arange(len(names))
     judged, prepared = opened.answer()
     say_damaged(judged)
-    answered = has_answer(judged.table)
-    place = np.flatnonzero(answered[prepared.footprint] & np.isin(prepared.footprint, rows))
+    has_answers = has_answer(judged.table)
+    place = np.flatnonzero(has_answers[prepared.footprint] & np.isin(prepared.footprint, rows))
     sequences = prepared.sequences.take(place)
-    found = reasons(network, sequences)
-    _tell(footprints["building_id"].iloc[rows], judged, reason_sentences(opened.options.limits(opened.model.prepare)))
-    of_rows = product_points(prepared, place, opened.city.points)
-    shown = rows if chosen else rows[answered[rows]]
-    table = pd.DataFrame(judged.table.drop(columns="geometry")).iloc[shown].reset_index(drop=True)
-    whole = Explained(
-        scatterer_table(sequences, of_rows, found, footprints.crs), building_table(table, sequences, found)
+    attributions = attribute_answers(network, sequences)
+    _log_explained(
+        footprints["building_id"].iloc[rows], judged, reason_sentences(opened.options.limits(opened.model.prepare))
+    )
+    points = product_points(prepared, place, opened.city.points)
+    listed = rows if chosen else rows[has_answers[rows]]
+    table = pd.DataFrame(judged.table.drop(columns="geometry")).iloc[listed].reset_index(drop=True)
+    explained = ExplainedBuildings(
+        scatterer_table(sequences, points, attributions, footprints.crs), building_table(table, sequences, attributions)
     )
     with ExitStack() as staged:
         if plan is not None:
-            # Drawn before the tables are written and put in its place after: all files or none.
-            drawn = staged.enter_context(atomic_file(plan))
-            why = pd.Series(judged.explanation[shown])
-            about = request.title, why, judged.rate, judged.courses
-            write_page(whole.buildings, footprints, whole.scatterers, drawn, *about)
-        write_tables(whole.scatterers, whole.buildings, output)
-    return whole
+            # The page is drawn before the tables are written, and moved into place after: all files
+            # or none.
+            temporary = staged.enter_context(atomic_file(plan))
+            explanation = pd.Series(judged.explanation[listed])
+            heading = request.title, explanation, judged.rate, judged.courses
+            write_page(explained.buildings, footprints, explained.scatterers, temporary, *heading)
+        write_tables(explained.scatterers, explained.buildings, output)
+    return explained
 
 
-def _tell(names: pd.Series, judged: Judged, said: dict[str, str]) -> None:
+def _log_explained(names: pd.Series, judged: Judged, sentences: dict[str, str]) -> None:
     """Log which of the buildings are explained, by reason. `names`: with the rows of `judged` as index."""
-    for reason, own in names.groupby(judged.reason[names.index]):
+    for reason, ids in names.groupby(judged.reason[names.index]):
         if reason in ANSWERED_REASONS:
-            log.info("%d buildings explained (%s)", len(own), reason)
+            log.info("%d buildings explained (%s)", len(ids), reason)
             continue
-        more = f" and {len(own) - NAMED} others" if len(own) > NAMED else ""
-        why = judged.explanation[own.index[0]] if len(own) == 1 else said[reason]
-        named = ", ".join(own[:NAMED]) + more
-        log.warning("not explained, because not judged (%s): %s", why, named)
+        remainder = f" and {len(ids) - MAX_NAMED} others" if len(ids) > MAX_NAMED else ""
+        sentence = judged.explanation[ids.index[0]] if len(ids) == 1 else sentences[reason]
+        listed = ", ".join(ids[:MAX_NAMED]) + remainder
+        log.warning("not explained, because not judged (%s): %s", sentence, listed)

@@ -1,8 +1,9 @@
 """Estimate the share of damaged buildings near to each possible cause, and far from all.
 
-The buildings that a cause reaches have one share, those that nothing reaches another. Each is estimated as that of a
-city, and drawn towards it. How far a cause reaches is the likeliest of a few distances. A cause beside which no more is
-damaged than elsewhere, beyond what chance makes, changes nothing.
+The buildings within the reach of a cause have one share, those beyond all reaches another. Each
+share is estimated as that of a city, and drawn towards the city's. The reach of a cause is the
+likeliest of a few distances. A cause changes nothing unless significantly more is damaged near to
+it than elsewhere.
 
 Shape legend: B buildings, G shares.
 """
@@ -23,16 +24,18 @@ from plumbline.sources.city.causes import Cause
 
 Array = NDArray[np.float64]
 REACHES_M = (10.0, 25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 500.0)
-"""Distances that are tried for a cause without a reach of its own."""
-PSEUDO = 5.0
-"""Buildings with the city's share that count beside those of a group."""
-NEAR_M, KM = 5_000.0, 2_000.0
-"""Swapped coordinates that are within the first of a building are right; from the second on, distances are in km."""
-FEWEST = 10
-"""Judged buildings that a cause must reach, to tell anything."""
-LEAST_GAIN = 3.0
-"""In log likelihood, of two shares over one, from which a cause counts (docs/decisions/0048)."""
-SHARES = 61
+"""Distances that are tried for a cause for which the file has no reach."""
+PSEUDO_BUILDINGS = 5.0
+"""Number of buildings with the city's share that are added to those of a group."""
+SWAPPED_NEAR_M, MIN_KM_M = 5_000.0, 2_000.0
+"""Largest distance from a building with which swapped coordinates are taken for right, and smallest
+distance that is written in km."""
+MIN_JUDGED = 10
+"""Smallest number of judged buildings near to a cause that counts."""
+MIN_GAIN = 3.0
+"""Smallest gain in log likelihood, of two shares over one, of a cause that counts
+(docs/decisions/0048)."""
+N_SHARES = 61
 """Number of shares that are tried for a group."""
 
 
@@ -40,22 +43,22 @@ Near = tuple[NDArray[np.intp], Array]
 """Rows of the buildings near to a cause, and their distances, m."""
 
 
-class FoundCause(NamedTuple):
-    """What was found of a cause."""
+class CauseEstimate(NamedTuple):
+    """Estimated reach of a cause, and the share of damaged buildings within it."""
 
     name: str
     reach_m: float
     reach_given: bool
-    """False: it is the likeliest one."""
+    """True: from the file. False: the likeliest one."""
     judged_buildings: int
-    """Of those that count, how many it reaches, and no other cause is nearer."""
+    """Number of judged buildings within the reach to which no other cause is nearer."""
     damage_rate: float
-    """Share that its buildings have; where it changes nothing, that of the others."""
+    """Share of its buildings; if the cause changes nothing, that of the other buildings."""
     damage_rate_low: float
     damage_rate_high: float
-    """90 % interval."""
+    """Upper end of the 90 % interval of the share."""
     counts: bool
-    """False: it changes nothing."""
+    """False: the cause changes nothing."""
     geometry: Any
 
 
@@ -63,20 +66,20 @@ class SharesByCause(NamedTuple):
     """Shares of damaged buildings near to causes, and far from them."""
 
     rate: Array
-    """(B,)"""
+    """(B,) share of damaged buildings that holds for each building."""
     cause: NDArray[np.object_]
-    """(B,) name, or None."""
-    found: Sequence[FoundCause] = ()
-    """Of each cause; empty without any."""
+    """(B,) name of the cause, or None."""
+    causes: Sequence[CauseEstimate] = ()
+    """Estimates of the causes; empty without any."""
 
 
-def found_table(found: Sequence[FoundCause], crs: Any) -> geopandas.GeoDataFrame:
-    """Return what was found of the causes as a table. `crs`: of their places."""
-    return geopandas.GeoDataFrame(found, columns=FoundCause._fields, geometry="geometry", crs=crs)
+def causes_table(causes: Sequence[CauseEstimate], crs: Any) -> geopandas.GeoDataFrame:
+    """Return the estimates of the causes as a table. `crs`: of their places."""
+    return geopandas.GeoDataFrame(causes, columns=CauseEstimate._fields, geometry="geometry", crs=crs)
 
 
 class _Reach(NamedTuple):
-    m: float
+    reach_m: float
     judged_buildings: int
     counts: bool
 
@@ -89,57 +92,61 @@ def shares_by_cause(
     share: float,
     city: DamageRate,
 ) -> SharesByCause:
-    """Estimate the share of each group of B buildings, with a line in the log for each, and say what was found.
+    """Estimate the share of each group of B buildings, and log a line for each group.
 
     Args:
         causes: in the CRS of `geometry`.
         geometry: (B,) footprints, m.
         p_damaged: (B,) probabilities at the share `share` of damaged buildings.
-        able: (B,) which of them count.
-        share: of the buildings that the model was calibrated on.
-        city: of all of them. If it is given rather than estimated, it stays their mean.
+        able: (B,) buildings that count.
+        share: share of damaged buildings that the model was calibrated on.
+        city: share in the whole city. A share that the user gives stays the mean of the buildings.
     """
-    near = _near(causes, geometry)
+    near = _find_near(causes, geometry)
     if causes and not any(len(rows) for rows, _ in near):
-        _warn_of_far(causes, geometry)
-    reach = _reaches(causes, near, _Evidence(p_damaged, able, share, Prior(city.rate, PSEUDO)))
-    owner = _owners(near, [one.m if one.counts else -1.0 for one in reach], len(geometry))
+        _warn_of_distance(causes, geometry)
+    reaches = _estimate_reaches(
+        causes, near, _ShareLikelihood(p_damaged, able, share, Prior(city.rate, PSEUDO_BUILDINGS))
+    )
+    owner = _owners(near, [r.reach_m if r.counts else -1.0 for r in reaches], len(geometry))
     groups = {} if (owner < 0).all() else _group_rates(p_damaged, able, share, owner, city)
     rate, name = np.full(len(geometry), city.rate), np.full(len(geometry), None, object)
-    for i, own in groups.items():
-        number = int((able & (owner == i)).sum())
-        rate[owner == i] = own.rate
+    for i, group_rate in groups.items():
+        n_judged = int((able & (owner == i)).sum())
+        rate[owner == i] = group_rate.rate
         if i >= 0:
-            name[owner == i], reach[i] = causes[i].name, reach[i]._replace(judged_buildings=number)
+            name[owner == i], reaches[i] = causes[i].name, reaches[i]._replace(judged_buildings=n_judged)
         log.info(
             "%s: %d judged buildings, about %.2g %% of them damaged (90 %% interval %.2g to %.2g %%)",
-            f"{causes[i].name}, within {reach[i].m:g} m" if i >= 0 else "away from the causes",
-            *(number, 100 * own.rate, 100 * own.low, 100 * own.high),
+            f"{causes[i].name}, within {reaches[i].reach_m:g} m" if i >= 0 else "away from the causes",
+            *(n_judged, 100 * group_rate.rate, 100 * group_rate.low, 100 * group_rate.high),
         )
-    others = groups.get(-1, city)
+    far_rate = groups.get(-1, city)
     return SharesByCause(
-        rate, name, [_found(*one, groups.get(i, others)) for i, one in enumerate(zip(causes, reach, strict=True))]
+        rate,
+        name,
+        [_estimate_of(*pair, groups.get(i, far_rate)) for i, pair in enumerate(zip(causes, reaches, strict=True))],
     )
 
 
-def _warn_of_far(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> None:
-    """Say how far the nearest cause is from any building, and whether swapped coordinates bring one near."""
+def _warn_of_distance(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> None:
+    """Warn how far the nearest cause is from all buildings, and if coordinates look swapped."""
     city = shapely.multipoints(shapely.centroid(geometry))
-    away = np.nan_to_num(shapely.distance(city, [one.geometry for one in causes]), nan=np.inf)
-    least = int(away.argmin())
-    swapped = any(shapely.distance(city, one.swapped) <= NEAR_M for one in causes)
+    distance_m = np.nan_to_num(shapely.distance(city, [cause.geometry for cause in causes]), nan=np.inf)
+    nearest = int(distance_m.argmin())
+    swapped = any(shapely.distance(city, cause.swapped) <= SWAPPED_NEAR_M for cause in causes)
     log.warning(
         "no cause reaches any building: the nearest, %s, is %s away. They change nothing.%s",
-        causes[least].name,
-        f"{away[least] / 1000:,.0f} km" if away[least] >= KM else f"{away[least]:,.0f} m",
+        causes[nearest].name,
+        f"{distance_m[nearest] / 1000:,.0f} km" if distance_m[nearest] >= MIN_KM_M else f"{distance_m[nearest]:,.0f} m",
         " With both coordinates swapped they lie among the buildings: swap them in the file." if swapped else "",
     )
 
 
-def _found(cause: Cause, reach: _Reach, rate: DamageRate) -> FoundCause:
-    return FoundCause(
+def _estimate_of(cause: Cause, reach: _Reach, rate: DamageRate) -> CauseEstimate:
+    return CauseEstimate(
         cause.name,
-        reach.m,
+        reach.reach_m,
         cause.reach_m is not None,
         reach.judged_buildings,
         rate.rate,
@@ -150,27 +157,33 @@ def _found(cause: Cause, reach: _Reach, rate: DamageRate) -> FoundCause:
     )
 
 
-def _reaches(causes: Sequence[Cause], near: Sequence[Near], evidence: _Evidence) -> list[_Reach]:
-    """Return how far each cause reaches, m, as given or estimated; with a line in the log if it changes nothing."""
-    widest = _owners(near, [one.reach_m or REACHES_M[-1] for one in causes], len(evidence.able))
-    far = evidence.of(widest < 0)
-    reach_m = [one.reach_m or evidence.likeliest_reach(near[i], widest == i, far) for i, one in enumerate(causes)]
-    owner = _owners(near, reach_m, len(evidence.able))
-    far = evidence.of(owner < 0)
-    found = []
+def _estimate_reaches(causes: Sequence[Cause], near: Sequence[Near], likelihood: _ShareLikelihood) -> list[_Reach]:
+    """Return the given or estimated reach of each cause, m; log the causes that change nothing."""
+    widest_owner = _owners(near, [c.reach_m or REACHES_M[-1] for c in causes], len(likelihood.able))
+    far_likelihood = likelihood.total(widest_owner < 0)
+    reach_m = [
+        c.reach_m or likelihood.likeliest_reach(near[i], widest_owner == i, far_likelihood)
+        for i, c in enumerate(causes)
+    ]
+    owner = _owners(near, reach_m, len(likelihood.able))
+    far_likelihood = likelihood.total(owner < 0)
+    reaches = []
     for i, cause in enumerate(causes):
-        number, gain = int((evidence.able & (owner == i)).sum()), evidence.gain(evidence.of(owner == i), far)
-        if cause.reach_m is None and not gain:  # at no distance: then the widest says most
-            number = int((evidence.able & (widest == i)).sum())
-        one = _Reach(
-            reach_m[i] if cause.reach_m or gain else REACHES_M[-1], number, number >= FEWEST and gain >= LEAST_GAIN
+        n_judged = int((likelihood.able & (owner == i)).sum())
+        gain = likelihood.gain(likelihood.total(owner == i), far_likelihood)
+        if cause.reach_m is None and not gain:  # no distance gains: the widest has most buildings
+            n_judged = int((likelihood.able & (widest_owner == i)).sum())
+        reach = _Reach(
+            reach_m[i] if cause.reach_m or gain else REACHES_M[-1],
+            n_judged,
+            n_judged >= MIN_JUDGED and gain >= MIN_GAIN,
         )
-        found.append(one)
-        if not one.counts:
-            why = "are too few to tell" if number < FEWEST else "show no more damage than the others"
-            said = f"the {number} judged buildings within {one.m:g} m {why}, and share theirs"
-            log.info("%s: %s", cause.name, said if number else f"no judged building is within {one.m:g} m")
-    return found
+        reaches.append(reach)
+        if not reach.counts:
+            reason = "are too few to tell" if n_judged < MIN_JUDGED else "show no more damage than the others"
+            message = f"the {n_judged} judged buildings within {reach.reach_m:g} m {reason}, and share theirs"
+            log.info("%s: %s", cause.name, message if n_judged else f"no judged building is within {reach.reach_m:g} m")
+    return reaches
 
 
 def _group_rates(
@@ -180,72 +193,83 @@ def _group_rates(
     owner: NDArray[np.intp],
     city: DamageRate,
 ) -> dict[int, DamageRate]:
-    """Return the share of each group; the mean over all is that of the city, if it is given."""
-    parts = {int(i): p_damaged[able & (owner == i)] for i in np.unique(owner)}
-    found = {i: doubted_rate(p, share, Prior(city.rate, PSEUDO)) for i, p in parts.items()}
+    """Return the share of each group. A given share of the city stays the mean of all."""
+    p_by_group = {int(i): p_damaged[able & (owner == i)] for i in np.unique(owner)}
+    rates = {i: doubted_rate(p, share, Prior(city.rate, PSEUDO_BUILDINGS)) for i, p in p_by_group.items()}
     if city.estimated:
-        return found
-    low, high = -20.0, 20.0
+        return rates
+    low_shift, high_shift = -20.0, 20.0
     for _ in range(HALVINGS):
-        middle = (low + high) / 2
+        shift = (low_shift + high_shift) / 2
         mean = np.average(
-            [_shifted(one.rate, middle) for one in found.values()], weights=list(map(len, parts.values()))
+            [_shift_log_odds(r.rate, shift) for r in rates.values()], weights=list(map(len, p_by_group.values()))
         )
-        low, high = (middle, high) if mean < city.rate else (low, middle)
+        low_shift, high_shift = (shift, high_shift) if mean < city.rate else (low_shift, shift)
     return {
-        i: DamageRate(_shifted(own.rate, low), _shifted(own.low, low), _shifted(own.high, low), True)
-        for i, own in found.items()
+        i: DamageRate(
+            _shift_log_odds(r.rate, low_shift),
+            _shift_log_odds(r.low, low_shift),
+            _shift_log_odds(r.high, low_shift),
+            True,
+        )
+        for i, r in rates.items()
     }
 
 
-def _shifted(rate: float, shift: float) -> float:
-    """Return a share with other log odds."""
+def _shift_log_odds(rate: float, shift: float) -> float:
+    """Return the share at log odds that are larger by `shift`."""
     odds = rate / max(1 - rate, 1e-12) * np.exp(shift)
     return float(odds / (1 + odds))
 
 
-def _near(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> list[Near]:
-    """Return, for each cause, the buildings within its reach, or within the widest that is tried."""
+def _find_near(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> list[Near]:
+    """Return the buildings within the reach of each cause, or within the widest that is tried."""
     tree = shapely.STRtree(geometry)
-    rows = [tree.query(one.geometry, "dwithin", one.reach_m or REACHES_M[-1]) for one in causes]
-    return [(own, shapely.distance(geometry[own], one.geometry)) for own, one in zip(rows, causes, strict=True)]
+    rows = [tree.query(cause.geometry, "dwithin", cause.reach_m or REACHES_M[-1]) for cause in causes]
+    return [(near, shapely.distance(geometry[near], cause.geometry)) for near, cause in zip(rows, causes, strict=True)]
 
 
 def _owners(near: Sequence[Near], reach_m: Sequence[float], count: int) -> NDArray[np.intp]:
     """Return (B,) the number of the nearest cause that reaches each building; -1 if none does."""
-    owner, least = np.full(count, -1), np.full(count, np.inf)
+    owner, nearest_m = np.full(count, -1), np.full(count, np.inf)
     for i, ((rows, distance), reach) in enumerate(zip(near, reach_m, strict=True)):
-        nearer = (distance <= reach) & (distance < least[rows])
-        owner[rows[nearer]], least[rows[nearer]] = i, distance[nearer]
+        nearer = (distance <= reach) & (distance < nearest_m[rows])
+        owner[rows[nearer]], nearest_m[rows[nearer]] = i, distance[nearer]
     return owner
 
 
-class _Evidence:
+class _ShareLikelihood:
     """Log likelihood of each building's points under each of G shares; 0 for those that do not count."""
 
     def __init__(self, p_damaged: NDArray[np.floating[Any]], able: NDArray[np.bool_], share: float, prior: Prior):
-        """Take the arguments of `shares_by_cause`, and what is held of the share near to a cause."""
+        """Tabulate the log likelihood: arguments of `shares_by_cause`, and the prior of a share."""
         self.able = able
-        tried = np.geomspace(LEAST_RATE, share, SHARES)
-        held = prior.rate * np.log(tried) + (1 - prior.rate) * np.log1p(-tried)
-        self._held = prior.buildings * (held - held.max())
+        shares = np.geomspace(LEAST_RATE, share, N_SHARES)
+        prior_likelihood = prior.rate * np.log(shares) + (1 - prior.rate) * np.log1p(-shares)
+        self._prior_likelihood = prior.buildings * (prior_likelihood - prior_likelihood.max())
         odds = np.where(able, odds_of(p_damaged, share), 1.0)
-        self._of_each = np.log1p(tried * (odds[:, None] - 1))
+        self._log_likelihood = np.log1p(shares * (odds[:, None] - 1))
 
-    def of(self, rows: NDArray[Any]) -> Array:
-        """Return the log likelihood (G,) of some buildings together."""
-        return np.asarray(self._of_each[rows].sum(axis=0))
+    def total(self, rows: NDArray[Any]) -> Array:
+        """Return the log likelihood (G,) of the buildings `rows` together."""
+        return np.asarray(self._log_likelihood[rows].sum(axis=0))
 
-    def gain(self, near: Array, far: Array) -> float:
-        """Return what two shares gain over one, in log likelihood; 0 if the nearer one is not the larger."""
-        drawn = near + self._held
-        if drawn.argmax() <= far.argmax():
+    def gain(self, near_likelihood: Array, far_likelihood: Array) -> float:
+        """Return the log likelihood gained by two shares over one, 0 unless the near is larger."""
+        near_posterior = near_likelihood + self._prior_likelihood
+        if near_posterior.argmax() <= far_likelihood.argmax():
             return 0.0
-        return float(drawn.max() + far.max() - (near + far).max())
+        return float(near_posterior.max() + far_likelihood.max() - (near_likelihood + far_likelihood).max())
 
-    def likeliest_reach(self, near: Near, mine: NDArray[np.bool_], far: Array) -> float:
-        """Return the distance at which two shares gain most, of buildings to which no other cause is nearer."""
-        rows, distance = (values[mine[near[0]]] for values in near)
-        whole = far + self.of(rows)
-        within = [self.of(rows[distance <= reach]) for reach in REACHES_M]
-        return REACHES_M[int(np.argmax([self.gain(one, whole - one) for one in within]))]
+    def likeliest_reach(self, near: Near, is_nearest: NDArray[np.bool_], far_likelihood: Array) -> float:
+        """Return the distance at which two shares gain most over one.
+
+        Args:
+            near: rows and distances of the buildings near to the cause.
+            is_nearest: (B,) buildings to which no other cause is nearer.
+            far_likelihood: (G,) log likelihood of the other buildings.
+        """
+        rows, distance = (values[is_nearest[near[0]]] for values in near)
+        total = far_likelihood + self.total(rows)
+        within = [self.total(rows[distance <= reach]) for reach in REACHES_M]
+        return REACHES_M[int(np.argmax([self.gain(w, total - w) for w in within]))]

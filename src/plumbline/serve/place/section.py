@@ -30,13 +30,14 @@ from plumbline.sources.points.track import Track
 Float = NDArray[np.floating[Any]]
 POINT, BUILDING, FIELD = "point", "building", "field"
 COLUMNS = ("kind", "name", "track", "along_m", "along_end_m", "across_m", "rate_mm_year", "displacement_mm", "std_mm")
-"""Of every row. `along_m`: distance from the beginning of the line, and of a building its end too; `across_m`: distance
-from the line, positive to its left. `rate_mm_year`, `displacement_mm`: of a point, by a straight line through its
-series; of a field, its first band, with `std_mm`."""
+"""Columns of every row. `along_m`: distance from the beginning of the line; for a building,
+`along_end_m` is where the line leaves it. `across_m`: distance from the line, positive to its left.
+`rate_mm_year`, `displacement_mm`: for a point, of a straight line through its series; for a field,
+its first band, with `std_mm`."""
 FIGURES = ("p_damaged", "severity_permille", "settlement_mm", "tilt_mm_m", "against_neighbours_mm")
-"""Of buildings, from the predictions."""
-MOST_SAMPLES = 1000
-"""Places at which a field is read."""
+"""Further columns of buildings, from the predictions."""
+MAX_SAMPLES = 1000
+"""Largest number of places at which a field is read."""
 
 
 def cut(
@@ -56,58 +57,61 @@ def cut(
     """
     for path, suffix in ((output, ".csv"), *([(picture, ".svg")] if picture else [])):
         check_output(path, (suffix,))
-    judged = None if predictions is None else read_predictions(predictions)
-    if judged is not None and judged.crs is None:
+    buildings = None if predictions is None else read_predictions(predictions)
+    if buildings is not None and buildings.crs is None:
         raise InputError(
             f"{predictions}: a csv does not say its CRS. Give the predictions as .gpkg, .geojson or .parquet."
         )
     tracks = read_tracks(point_files(points), reading.ingest, reading.format_, reading.window)
-    way = read_line(line, tracks[0].crs)
-    found = cross_section(way, tracks, within_m, judged, field)
+    profile = read_line(line, tracks[0].crs)
+    section = cross_section(profile, tracks, within_m, buildings, field)
     with atomic_file(output) as temporary:
-        found.to_csv(temporary, index=False)
+        section.to_csv(temporary, index=False)
     if picture is not None:
         with atomic_file(picture) as temporary:
-            temporary.write_text(draw_section(found, way, f"Cross section, {way.length:.0f} m"), encoding="utf-8")
-    counts = found["kind"].value_counts()
-    log.info("%.0f m: %s", way.length, ", ".join(f"{count} rows of kind {kind}" for kind, count in counts.items()))
-    return found
+            temporary.write_text(
+                draw_section(section, profile, f"Cross section, {profile.length:.0f} m"), encoding="utf-8"
+            )
+    counts = section["kind"].value_counts()
+    log.info("%.0f m: %s", profile.length, ", ".join(f"{count} rows of kind {kind}" for kind, count in counts.items()))
+    return section
 
 
-def read_line(given: str, crs: str) -> shapely.LineString:
-    """Return the line that a user gives, in a projected CRS.
+def read_line(text: str, crs: str) -> shapely.LineString:
+    """Return the line that a user gave, in a projected CRS.
 
     Args:
-        given: `LON,LAT LON,LAT ...` in WGS 84, or a file with one line. crs: that it is wanted in.
+        text: `LON,LAT LON,LAT ...` in WGS 84, or the path of a file with one line.
+        crs: of the result.
 
     Raises:
         InputError: it is neither, or the line has no length.
     """
-    path = Path(given)
+    path = Path(text)
     if path.exists():
         frame = read_vector(path, None, None)
         check_crs(path, frame)
     else:
-        frame = geopandas.GeoDataFrame(geometry=[_typed(given)], crs="EPSG:4326")
+        frame = geopandas.GeoDataFrame(geometry=[_parse_coordinates(text)], crs="EPSG:4326")
     lines = frame[frame.geometry.geom_type.isin(("LineString", "MultiLineString"))]
     if len(lines) != 1:
         raise InputError(
-            f"--line {given}: {len(lines)} lines found, one is needed. Give a file with the one to cut along."
+            f"--line {text}: {len(lines)} lines found, one is needed. Give a file with the one to cut along."
         )
-    merged = shapely.line_merge(reprojected(f"--line {given}", lines, crs).geometry.iloc[0])
+    merged = shapely.line_merge(reprojected(f"--line {text}", lines, crs).geometry.iloc[0])
     if merged.geom_type != "LineString" or not merged.length > 0:
-        raise InputError(f"--line {given}: the line is in pieces or has no length. Give one that is connected.")
+        raise InputError(f"--line {text}: the line is in pieces or has no length. Give one that is connected.")
     return merged
 
 
-def _typed(given: str) -> shapely.LineString:
+def _parse_coordinates(text: str) -> shapely.LineString:
     try:
-        corners = [tuple(float(part) for part in corner.split(",")) for corner in given.split()]
+        corners = [tuple(float(part) for part in corner.split(",")) for corner in text.split()]
         if all(len(c) == 2 and abs(c[0]) <= 360 and abs(c[1]) <= 90 for c in corners) and len(corners) > 1:
             return shapely.LineString(corners)
     except ValueError:
         pass
-    raise InputError(f"--line {given}: no such file, and no coordinates. Write them as '13.17,38.70 13.19,38.71'.")
+    raise InputError(f"--line {text}: no such file, and no coordinates. Write them as '13.17,38.70 13.19,38.71'.")
 
 
 def cross_section(
@@ -117,10 +121,11 @@ def cross_section(
     predictions: geopandas.GeoDataFrame | None = None,
     field: Path | None = None,
 ) -> pd.DataFrame:
-    """Return a row for each point within reach, building that the line crosses and place of the field, along the line.
+    """Return the points near to a line, the buildings that it crosses, and the field on it.
 
     Args:
-        line: in the CRS of the points. tracks: of points. within_m: points up to this far from the line count.
+        line: in the CRS of the points. tracks: of points.
+        within_m: largest distance of a point from the line.
         predictions: as `plumbline predict` writes them. field: GeoTIFF of `plumbline restore`.
 
     Raises:
@@ -131,13 +136,13 @@ def cross_section(
         parts.append(_buildings(line, predictions.to_crs(tracks[0].crs)))
     if field is not None:
         parts.append(_field(line, field, tracks[0].crs))
-    found = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=list(COLUMNS))])
-    if found.empty:
+    section = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=list(COLUMNS))])
+    if section.empty:
         raise InputError(
             f"--line: no point lies within {within_m:g} m of it. Is it in this place? Give a wider --within."
         )
-    columns = [*COLUMNS, *(name for name in FIGURES if name in found)]
-    return found.reindex(columns=columns).sort_values(["kind", "along_m"], kind="stable").reset_index(drop=True)
+    columns = [*COLUMNS, *(name for name in FIGURES if name in section)]
+    return section.reindex(columns=columns).sort_values(["kind", "along_m"], kind="stable").reset_index(drop=True)
 
 
 def _points(line: shapely.LineString, track: Track, within_m: float) -> pd.DataFrame:
@@ -160,24 +165,24 @@ def _points(line: shapely.LineString, track: Track, within_m: float) -> pd.DataF
 
 
 def _side(line: shapely.LineString, along: Float, places: NDArray[np.object_]) -> Float:
-    """Return 1 of places to the left of a line, and -1 to its right."""
+    """Return 1 for each place to the left of a line, and -1 to its right."""
     step = min(0.1, line.length / 100)
-    ahead = np.clip(along, step, line.length)
-    end, start = (shapely.get_coordinates(shapely.line_interpolate_point(line, at)) for at in (ahead, ahead - step))
-    way, off = end - start, shapely.get_coordinates(places) - start
-    return np.where(way[:, 0] * off[:, 1] - way[:, 1] * off[:, 0] >= 0, 1.0, -1.0)
+    end_m = np.clip(along, step, line.length)
+    end, start = (shapely.get_coordinates(shapely.line_interpolate_point(line, at)) for at in (end_m, end_m - step))
+    direction, from_start = end - start, shapely.get_coordinates(places) - start
+    return np.where(direction[:, 0] * from_start[:, 1] - direction[:, 1] * from_start[:, 0] >= 0, 1.0, -1.0)
 
 
 def _buildings(line: shapely.LineString, predictions: geopandas.GeoDataFrame) -> pd.DataFrame:
     crossed = predictions[predictions.geometry.intersects(line)]
-    corners = [shapely.points(shapely.get_coordinates(shapely.intersection(one, line))) for one in crossed.geometry]
-    along = [shapely.line_locate_point(line, own) for own in corners]
+    corners = [shapely.points(shapely.get_coordinates(shapely.intersection(shape, line))) for shape in crossed.geometry]
+    positions = [shapely.line_locate_point(line, points) for points in corners]
     rows = pd.DataFrame(
         {
             "kind": BUILDING,
             "name": crossed["building_id"].to_numpy(object),
-            "along_m": [own.min() for own in along],
-            "along_end_m": [own.max() for own in along],
+            "along_m": [along_m.min() for along_m in positions],
+            "along_end_m": [along_m.max() for along_m in positions],
             "across_m": 0.0,
         }
     )
@@ -194,49 +199,50 @@ def _field(line: shapely.LineString, path: Path, crs: str) -> pd.DataFrame:
 
     try:
         with rasterio.open(path) as source:
-            along = np.linspace(0, line.length, min(MOST_SAMPLES, 2 + int(line.length / source.res[0])))
+            along = np.linspace(0, line.length, min(MAX_SAMPLES, 2 + int(line.length / source.res[0])))
             east, north = shapely.get_coordinates(shapely.line_interpolate_point(line, along)).T
-            where = zip(*transform(crs, source.crs, east, north), strict=True)
-            read = np.array(list(source.sample(where, masked=True)), float)
+            places = zip(*transform(crs, source.crs, east, north), strict=True)
+            samples = np.array(list(source.sample(places, masked=True)), float)
             names = list(source.descriptions)
     except RasterioIOError as error:
         raise InputError(
             f"{path}: not readable as a field ({error}). Give the GeoTIFF of `plumbline restore`."
         ) from None
-    std = [number for number, name in enumerate(names) if name and "std" in name]
-    value, spread = read[:, 0], read[:, std[0]] if std else np.full(len(read), np.nan)
-    known = np.isfinite(value)
+    std_bands = [number for number, name in enumerate(names) if name and "std" in name]
+    displacement_mm, std_mm = samples[:, 0], samples[:, std_bands[0]] if std_bands else np.full(len(samples), np.nan)
+    has_value = np.isfinite(displacement_mm)
     rows = {
         "kind": FIELD,
         "name": names[0],
         "along_m": along,
         "across_m": 0.0,
-        "displacement_mm": value,
-        "std_mm": spread,
+        "displacement_mm": displacement_mm,
+        "std_mm": std_mm,
     }
-    return pd.DataFrame(rows)[known]
+    return pd.DataFrame(rows)[has_value]
 
 
-def draw_section(found: pd.DataFrame, line: shapely.LineString, title: str) -> str:
-    """Draw a cross section as SVG. `found`: see `cross_section`."""
-    points = found[(found["kind"] == POINT) & found["displacement_mm"].notna()]
+def draw_section(section: pd.DataFrame, line: shapely.LineString, title: str) -> str:
+    """Draw a cross section as SVG. `section`: see `cross_section`."""
+    points = section[(section["kind"] == POINT) & section["displacement_mm"].notna()]
     dots = [
-        Dots(str(name), own["along_m"].tolist(), own["displacement_mm"].tolist())
-        for name, own in points.groupby("track", sort=False)
+        Dots(str(name), rows["along_m"].tolist(), rows["displacement_mm"].tolist())
+        for name, rows in points.groupby("track", sort=False)
     ]
-    field, crossed = found[found["kind"] == FIELD], found[found["kind"] == BUILDING]
+    field, crossed = section[section["kind"] == FIELD], section[section["kind"] == BUILDING]
     band = None
     if len(field):
-        value, half = field["displacement_mm"], 1.645 * field["std_mm"].fillna(0)
-        band = Band(*(own.tolist() for own in (field["along_m"], value, value - half, value + half)))
+        # 1.645 standard errors: half of the 90 % interval.
+        value, half_width = field["displacement_mm"], 1.645 * field["std_mm"].fillna(0)
+        band = Band(*(c.tolist() for c in (field["along_m"], value, value - half_width, value + half_width)))
     bars = [
-        Bar(f"{one.name_} {_said(one)}", one.along_m, one.along_end_m, _colour(one))
-        for one in crossed.rename(columns={"name": "name_"}).itertuples()
+        Bar(f"{building.name_} {_format_answer(building)}", building.along_m, building.along_end_m, _colour(building))
+        for building in crossed.rename(columns={"name": "name_"}).itertuples()
     ]
     return section_chart(title, line.length, dots, band, bars)
 
 
-def _said(building: Any) -> str:
+def _format_answer(building: Any) -> str:
     if not np.isfinite(getattr(building, "severity_permille", np.nan)):
         return "not judged"
     return f"{format_permille(building.severity_permille)} permille, damaged with {format_share(building.p_damaged)}"

@@ -1,8 +1,8 @@
-"""Say how each building moves as a whole, and against those around it, in the columns of the predictions.
+"""Estimate the movement of each building as a whole and against its neighbours.
 
-Where ascending and descending tracks see a building, its settlement is vertical. Seen from one side only, or by too few
-scatterers from the other, it has the movement along the line of sight of its best track, and is compared with its
-neighbours in that track.
+The settlement of a building with ascending and descending tracks is vertical. A building with
+tracks from one side only, or with too few scatterers from the other, has the movement along the
+line of sight of its best track, and is compared with its neighbours in that track.
 """
 
 from __future__ import annotations
@@ -23,33 +23,38 @@ from plumbline.serve.columns import LINE_OF_SIGHT, VERTICAL
 
 Float = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
-FEWEST = 3
-"""Neighbours of which a median says something."""
-TARGETS = 4096
-"""Buildings whose neighbours are searched for at a time: bounds the memory."""
+MIN_NEIGHBOURS = 3
+"""Smallest number of neighbours of which a median is computed."""
+BATCH_BUILDINGS = 4096
+"""Number of buildings whose neighbours are searched for at a time: bounds the memory."""
 MIN_SCATTERERS = 3
-"""Smallest number of scatterers that share the building's motion in a track that is believed whatever others say."""
+"""Smallest number of scatterers with the building's motion in a track that is used without a check
+against other tracks."""
 ELSEWHERE_OF_ONE, ELSEWHERE_OF_TWO = 0.3, 0.1
-"""Probability that the lone scatterer of a track is not on the building, and that two are not: on cities of the own
-simulator, 21 % and 4 % with Sentinel-1 contradicted the truth by more than 4 standard errors (docs/benchmarks,
-2026-11-29); others are wrong by less. The share is then estimated for each city."""
-ROUNDS = 20
-"""Steps of expectation and maximisation."""
-LEAST_PROBABLE = 0.5
-"""Smallest probability that few scatterers are on the building with which their track counts."""
-SIDEWAYS_MM, COUNTS = 10.0, 5
-"""Standard deviation of a building's movement to the east, before looking, and as how many buildings it counts; also as
-how many tracks the shares above count."""
+"""Prior probabilities that the only scatterer of a track is not on the building, and that two are
+not. In simulated cities with Sentinel-1, 21 % and 4 % contradicted the truth by more than 4
+standard errors (docs/benchmarks, 2026-11-29); others are wrong by less. The share is then estimated
+for each city."""
+EM_ROUNDS = 20
+"""Number of steps of expectation and maximisation."""
+MIN_PROBABILITY = 0.5
+"""Smallest probability that few scatterers are on the building, for their track to count."""
+SIDEWAYS_MM, PRIOR_COUNT = 10.0, 5
+"""Prior standard deviation of a building's movement to the east, and the weight of this prior in
+buildings; also the weight of the prior probabilities above in tracks."""
 MEDIAN_OF_SQUARE = 0.455
 """Median of the square of a standard normal value."""
-TINY = 1e-12
-"""Inverse variance of a vertical movement before looking, 1/mm2: it only keeps buildings without points solvable."""
+PRIOR_UP_WEIGHT = 1e-12
+"""Prior inverse variance of a vertical movement, 1/mm2: it only keeps buildings without points
+solvable."""
 LEVEL_M = 20.0
-"""Height of the lowest scatterer above the ground, times the square root of their number: lines of sight of simulated
-cities (docs/benchmarks, 2026-11-29)."""
-CLEAR = 2.0
-"""Standard errors from which the direction of a tilt is given: it is then known to about 30 degrees."""
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(5)
+"""Height of the lowest scatterer above the ground, m, times the square root of their number: from
+simulated cities (docs/benchmarks, 2026-11-29)."""
+MIN_TILT_ERRORS = 2.0
+"""Smallest tilt whose direction is given, in standard errors: it is then known to about 30
+degrees."""
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+"""Nodes and weights of the Gauss-Hermite quadrature over a standard normal value."""
 
 
 class Comparable(NamedTuple):
@@ -59,97 +64,100 @@ class Comparable(NamedTuple):
     """(F,) mm; NaN where not known."""
     variance: Float
     """(F,) mm2."""
-    own: Mask
-    """(F,) which buildings have these as their figures."""
+    is_reported: Mask
+    """(F,) buildings whose settlement these movements are."""
 
 
 def whole_columns(
     whole: WholeBuildings, footprints: geopandas.GeoDataFrame, radius_m: float
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns `WHOLE` (F,) of all buildings of a city; NaN, or None, where the points do not tell.
+    """Return the columns `WHOLE` (F,) of all buildings of a city; NaN or None where not known.
 
     Args:
-        whole: of the F buildings. footprints: theirs. radius_m: others are neighbours within it, by their middles.
+        whole: of the F buildings. footprints: of these.
+        radius_m: largest distance between the middles of neighbours.
     """
-    place = footprint_middle(footprints.geometry.to_numpy())
-    settled, variance, against, against_variance = np.full((4, len(place)), np.nan)
-    direction = np.full(len(place), None, object)
-    vertical, *along = comparable(whole)
-    for one in (vertical, *along):
-        settled[one.own], variance[one.own] = one.value[one.own], one.variance[one.own]
-        direction[one.own] = VERTICAL if one is vertical else LINE_OF_SIGHT
-        around = medians_around(place, one, radius_m)
-        against[one.own] = (one.value - around.value)[one.own]
-        against_variance[one.own] = (one.variance + around.variance)[one.own]
-    aside, told = sum(int(one.own.sum()) for one in along), int(np.isfinite(settled).sum())
-    if aside:
+    middles = footprint_middle(footprints.geometry.to_numpy())
+    settlement, variance, difference, difference_variance = np.full((4, len(middles)), np.nan)
+    direction = np.full(len(middles), None, object)
+    vertical, *along = comparable_movements(whole)
+    for movements in (vertical, *along):
+        rows, median = movements.is_reported, medians_around(middles, movements, radius_m)
+        settlement[rows], variance[rows] = movements.value[rows], movements.variance[rows]
+        direction[rows] = VERTICAL if movements is vertical else LINE_OF_SIGHT
+        difference[rows] = (movements.value - median.value)[rows]
+        difference_variance[rows] = (movements.variance + median.variance)[rows]
+    n_one_sided = sum(int(movements.is_reported.sum()) for movements in along)
+    if n_one_sided:
         log.info(
             "%d of %d buildings with a settlement are seen well by ascending or by descending tracks alone: "
             "theirs is along the line of sight, not vertical",
-            aside,
-            told,
+            n_one_sided,
+            int(np.isfinite(settlement).sum()),
         )
-    size, size_std, towards = _tilts(whole)
+    tilt, tilt_std, towards = _tilts(whole)
     return {
-        "settlement_mm": settled,
+        "settlement_mm": settlement,
         "settlement_std_mm": np.sqrt(variance),
-        "settlement_rate_mm_year": settled / whole.years,
+        "settlement_rate_mm_year": settlement / whole.years,
         "settlement_direction": direction,
-        "tilt_mm_m": size,
-        "tilt_std_mm_m": size_std,
+        "tilt_mm_m": tilt,
+        "tilt_std_mm_m": tilt_std,
         "tilt_towards": towards,
-        "against_neighbours_mm": against,
-        "against_neighbours_std_mm": np.sqrt(against_variance),
+        "against_neighbours_mm": difference,
+        "against_neighbours_std_mm": np.sqrt(difference_variance),
         "strain_resolution_permille": whole.resolution,
     }
 
 
-def comparable(whole: WholeBuildings) -> list[Comparable]:
+def comparable_movements(whole: WholeBuildings) -> list[Comparable]:
     """Return the vertical movements, then those along the lines of sight of each track.
 
-    A track with fewer than `MIN_SCATTERERS` that share a building's motion may show something else: the ground beside
-    the building, or the next one. It counts if it probably shows the building, see `_by_leading_tracks`; what is left
-    of the doubt widens the error of the vertical movement. Else it does not count, and the movement is along a line of
-    sight of the other tracks. Where these have as few, and both contradict each other, nothing is known.
+    A track with fewer than `MIN_SCATTERERS` that share a building's motion may show something else:
+    the ground beside the building, or the next one. It counts if it probably shows the building,
+    see `_solve_leading_tracks`; the remaining doubt widens the error of the vertical movement.
+    Otherwise it does not count, and the movement is along a line of sight of the other tracks. If
+    these have as few scatterers, and both contradict each other, the movement is not known.
     """
-    seen = np.isfinite(whole.change)
-    weight = np.where(seen, 1 / np.where(seen, whole.variance, 1), 0)
-    change = np.where(seen, whole.change, 0)
+    has_change = np.isfinite(whole.change)
+    weight = np.where(has_change, 1 / np.where(has_change, whole.variance, 1), 0)
+    change = np.where(has_change, whole.change, 0)
 
-    def solve(counted: Mask) -> Decomposition:
-        return solve_units(TrackMeans(change, weight * counted, whole.los, counted.astype(np.int64)))
+    def solve(counts: Mask) -> Decomposition:
+        return solve_units(TrackMeans(change, weight * counts, whole.los, counts.astype(np.int64)))
 
-    enough = seen & (whole.agreeing >= MIN_SCATTERERS)
-    leading = enough.copy()
+    has_enough = has_change & (whole.agreeing >= MIN_SCATTERERS)
+    leading = has_enough.copy()
     # Of tracks that all have few, the one with most scatterers leads, and of equal ones the more precise.
-    alone = np.flatnonzero(seen.any(1) & ~enough.any(1))
-    rank = np.where(seen, whole.agreeing + weight / (1 + weight), -1)
-    leading[alone, rank[alone].argmax(1)] = True
-    without = _by_leading_tracks(whole, weight, leading, solve(enough))
-    counted = leading | (seen & (without.on_building >= LEAST_PROBABLE))
-    solved = solve(counted)
-    both = np.isfinite(solved.east)
-    # A mixture: the tracks of few scatterers show the building, or they do not.
-    probable = np.where(counted, without.on_building, 1).min(1)
-    apart = np.where(both, solved.up - without.up, 0)
-    up = solved.up - (1 - probable) * apart
-    variance = probable * solved.up_se**2 + (1 - probable) * without.up_variance
-    variance += probable * (1 - probable) * apart**2
-    vertical = Comparable(np.where(both, up, np.nan), np.where(both, variance, np.nan), both)
-    contradicted = ~enough.any(1) & (seen & ~counted).any(1)
-    aside = seen.any(1) & ~both & ~contradicted
-    best, of_level = (weight * leading).argmax(1), _level_variance(whole)
+    few_rows = np.flatnonzero(has_change.any(1) & ~has_enough.any(1))
+    rank = np.where(has_change, whole.agreeing + weight / (1 + weight), -1)
+    leading[few_rows, rank[few_rows].argmax(1)] = True
+    by_leading = _solve_leading_tracks(whole, weight, leading, solve(has_enough))
+    counts = leading | (has_change & (by_leading.on_building >= MIN_PROBABILITY))
+    solution = solve(counts)
+    has_both = np.isfinite(solution.east)
+    # Mean and variance of a mixture: the tracks of few scatterers show the building, or they do
+    # not.
+    p_on_building = np.where(counts, by_leading.on_building, 1).min(1)
+    difference_mm = np.where(has_both, solution.up - by_leading.up, 0)
+    up = solution.up - (1 - p_on_building) * difference_mm
+    variance = p_on_building * solution.up_se**2 + (1 - p_on_building) * by_leading.up_variance
+    variance += p_on_building * (1 - p_on_building) * difference_mm**2
+    vertical = Comparable(np.where(has_both, up, np.nan), np.where(has_both, variance, np.nan), has_both)
+    is_contradicted = ~has_enough.any(1) & (has_change & ~counts).any(1)
+    is_one_sided = has_change.any(1) & ~has_both & ~is_contradicted
+    best_track, los_variance = (weight * leading).argmax(1), whole.variance + _level_variance(whole)
     return [
         vertical,
         *(
-            Comparable(whole.change[:, track], whole.variance[:, track] + of_level[:, track], aside & (best == track))
-            for track in range(seen.shape[1])
+            Comparable(whole.change[:, track], los_variance[:, track], is_one_sided & (best_track == track))
+            for track in range(has_change.shape[1])
         ),
     ]
 
 
-class _Leading(NamedTuple):
-    """Movements by the leading tracks alone, and how well the other tracks agree with them."""
+class _LeadingMovements(NamedTuple):
+    """Movements by the leading tracks alone, and their agreement with the other tracks."""
 
     up: Float
     """(F,) mm."""
@@ -159,120 +167,130 @@ class _Leading(NamedTuple):
     """(F, T) probability that a track's scatterers are on the building; 1 for a leading track."""
 
 
-def _by_leading_tracks(whole: WholeBuildings, weight: Float, leading: Mask, firm: Decomposition) -> _Leading:
-    """Return the vertical movement by the leading tracks, and the probability that another track shows the building.
+def _solve_leading_tracks(
+    whole: WholeBuildings, weight: Float, leading: Mask, reliable: Decomposition
+) -> _LeadingMovements:
+    """Return the movement by the leading tracks, and the probability that others show the building.
 
-    One direction cannot tell up from east. It is helped by how far the buildings of the city go sideways, where both
-    directions have enough scatterers. A track that shows the building then differs from the expected value by its
-    error, one that shows something else also by `OFFSET_MM`.
+    One direction cannot separate up from east. The prior of the movement to the east comes from the
+    buildings of the city with enough scatterers in both directions. A track that shows the building
+    then differs from the expected value by its error, one that shows something else also by
+    `OFFSET_MM`.
 
     Args:
         whole: of F buildings in T tracks.
         weight: (F, T) inverse variances of the changes, 1/mm2; 0 where a track does not see a building.
-        leading: (F, T) tracks that are believed.
-        firm: movements by the tracks of enough scatterers.
+        leading: (F, T) tracks that count in any case.
+        reliable: movements by the tracks of enough scatterers.
     """
-    has_east = np.isfinite(firm.east)
-    count, middle, beyond = int(has_east.sum()), 0.0, 0.0
-    if count:
-        middle = float(np.median(firm.east[has_east]))
-        square, error_2 = np.median((firm.east[has_east] - middle) ** 2), np.median(firm.east_se[has_east] ** 2)
-        beyond = max(float(square / MEDIAN_OF_SQUARE - error_2), 0.0)
-    sideways = (count * beyond + COUNTS * SIDEWAYS_MM**2) / (count + COUNTS)
+    has_east = np.isfinite(reliable.east)
+    n_reliable, median_east, excess = int(has_east.sum()), 0.0, 0.0
+    if n_reliable:
+        median_east = float(np.median(reliable.east[has_east]))
+        # The variance of the movements themselves is that of the estimates less that of their
+        # errors.
+        east_2 = np.median((reliable.east[has_east] - median_east) ** 2) / MEDIAN_OF_SQUARE
+        excess = max(float(east_2 - np.median(reliable.east_se[has_east] ** 2)), 0.0)
+    east_variance = (n_reliable * excess + PRIOR_COUNT * SIDEWAYS_MM**2) / (n_reliable + PRIOR_COUNT)
 
-    change = np.where(weight > 0, whole.change - firm.offset, 0)
-    view, believed = whole.los[..., [0, 2]], np.where(leading, weight, 0)
-    normal = np.einsum("ft,fti,ftj->fij", believed, view, view) + np.diag([1 / sideways, TINY])
-    right = np.einsum("ft,fti->fi", believed * change, view) + np.array([middle / sideways, 0])
+    # Weighted least squares of the movement (east, up), with a normal prior of both.
+    change = np.where(weight > 0, whole.change - reliable.offset, 0)
+    los, leading_weight = whole.los[..., [0, 2]], np.where(leading, weight, 0)
+    normal = np.einsum("ft,fti,ftj->fij", leading_weight, los, los) + np.diag([1 / east_variance, PRIOR_UP_WEIGHT])
+    rhs = np.einsum("ft,fti->fi", leading_weight * change, los) + np.array([median_east / east_variance, 0])
     covariance = np.linalg.inv(normal)
-    moved = np.einsum("fij,fj->fi", covariance, right)
+    movement = np.einsum("fij,fj->fi", covariance, rhs)
 
-    off_2 = (change - np.einsum("fti,fi->ft", view, moved)) ** 2
-    error_2 = np.einsum("fti,fij,ftj->ft", view, covariance, view) + 1 / np.where(weight > 0, weight, 1)
+    residual_2 = (change - np.einsum("fti,fi->ft", los, movement)) ** 2
+    error_2 = np.einsum("fti,fij,ftj->ft", los, covariance, los) + 1 / np.where(weight > 0, weight, 1)
     elsewhere_2 = error_2 + OFFSET_MM**2
-    log_ratio = off_2 * (1 / error_2 - 1 / elsewhere_2) / 2 - np.log(elsewhere_2 / error_2) / 2
+    # Logarithm of N(residual; 0, elsewhere_2) / N(residual; 0, error_2).
+    log_ratio = residual_2 * (1 / error_2 - 1 / elsewhere_2) / 2 - np.log(elsewhere_2 / error_2) / 2
     on_building = np.ones(leading.shape)
-    for has_as_many, share in ((whole.agreeing < 2, ELSEWHERE_OF_ONE), (whole.agreeing >= 2, ELSEWHERE_OF_TWO)):
-        group = (weight > 0) & ~leading & has_as_many
-        on_building[group] = _probability_on_building(log_ratio[group], share)
-    return _Leading(moved[:, 1], covariance[:, 1, 1], on_building)
+    for in_group, share in ((whole.agreeing < 2, ELSEWHERE_OF_ONE), (whole.agreeing >= 2, ELSEWHERE_OF_TWO)):
+        rows = (weight > 0) & ~leading & in_group
+        on_building[rows] = _probability_on_building(log_ratio[rows], share)
+    return _LeadingMovements(movement[:, 1], covariance[:, 1, 1], on_building)
 
 
 def _probability_on_building(log_ratio: Float, share: float) -> Float:
-    """Return the probability (N,) that tracks show their building, by a mixture that is fitted to the city.
+    """Return the probability (N,) that tracks show their building, by a mixture for the city.
 
     Args:
-        log_ratio: (N,) logarithm of how much more likely a change is if the track shows something else.
-        share: of the tracks that show something else, before looking; it counts as `COUNTS` tracks.
+        log_ratio: (N,) log likelihood ratio of a change: something else over the building.
+        share: prior share of the tracks that show something else, with the weight `PRIOR_COUNT`.
     """
-    probable, elsewhere = np.zeros(len(log_ratio)), share
-    for _ in range(ROUNDS):
-        probable = expit(np.log(1 / elsewhere - 1) - log_ratio)
-        elsewhere = ((1 - probable).sum() + COUNTS * share) / (len(probable) + COUNTS)
-    return np.asarray(probable, float)
+    p_on_building, elsewhere_share = np.zeros(len(log_ratio)), share
+    for _ in range(EM_ROUNDS):
+        p_on_building = expit(np.log(1 / elsewhere_share - 1) - log_ratio)
+        elsewhere_share = ((1 - p_on_building).sum() + PRIOR_COUNT * share) / (len(p_on_building) + PRIOR_COUNT)
+    return np.asarray(p_on_building, float)
 
 
 def _level_variance(whole: WholeBuildings) -> Float:
-    """Return the variance (F, T) of a movement along the line of sight, mm2, by the unknown level of the ground.
+    """Return the variance (F, T) of a movement along LOS by the unknown ground level, mm2.
 
-    Heights count from the lowest scatterer. The fewer there are, the farther it may be above the ground, and what is
-    high on a leaning building goes sideways. Two directions take this for east, one cannot.
+    Heights count from the lowest scatterer. With few scatterers it may be far above the ground, and
+    high parts of a leaning building move sideways. Two directions resolve this as a movement to the
+    east, one does not.
     """
-    flat = whole.los[..., :2]
-    along = np.einsum("fti,fi->ft", flat, whole.tilt) ** 2
-    along += np.einsum("fti,fij,ftj->ft", flat, whole.tilt_covariance, flat)
-    likely = (flat**2).sum(2) * (whole.lean[:, None] ** 2 + LIKELY_TILT**2) / 2
-    above = LEVEL_M**2 / np.maximum(whole.agreeing.sum(1), 1)
-    return np.asarray(above[:, None] * np.where(np.isfinite(along), along, likely), float)
+    horizontal = whole.los[..., :2]
+    along = np.einsum("fti,fi->ft", horizontal, whole.tilt) ** 2
+    along += np.einsum("fti,fij,ftj->ft", horizontal, whole.tilt_covariance, horizontal)
+    prior = (horizontal**2).sum(2) * (whole.lean[:, None] ** 2 + LIKELY_TILT**2) / 2
+    height_2 = LEVEL_M**2 / np.maximum(whole.agreeing.sum(1), 1)
+    return np.asarray(height_2[:, None] * np.where(np.isfinite(along), along, prior), float)
 
 
-def medians_around(place: Float, moved: Comparable, radius_m: float) -> Comparable:
+def medians_around(place: Float, movements: Comparable, radius_m: float) -> Comparable:
     """Return the median of the other buildings within a radius, and its variance by their errors.
 
-    NaN where they are fewer than `FEWEST`.
+    NaN where they are fewer than `MIN_NEIGHBOURS`.
 
     Args:
-        place: (F, 2) m. moved: movements. radius_m: m.
+        place: (F, 2) m. movements: of the F buildings. radius_m: m.
     """
     value, variance = np.full((2, len(place)), np.nan)
-    known, wanted = np.flatnonzero(np.isfinite(moved.value)), np.flatnonzero(moved.own)
-    if len(known) <= FEWEST or not len(wanted):
-        return Comparable(value, variance, moved.own)
-    tree = cKDTree(place[known])
-    for start in range(0, len(wanted), TARGETS):
-        part = wanted[start : start + TARGETS]
-        near = cKDTree(place[part]).sparse_distance_matrix(tree, radius_m, output_type="ndarray")
-        group, other = near["i"], known[near["j"]]
-        apart = other != part[group]
-        group, other = group[apart], other[apart]
-        count = np.bincount(group, minlength=len(part))
-        median = grouped_medians(group, moved.value[other], len(part))
-        square = moved.variance[other]
-        # How many lie below varies by p (1 - p) each; the median moves by that over how densely they lie about it.
-        beside = (moved.value[other] - median[group]) / np.sqrt(square)
-        below, dense = ndtr(-beside), np.exp(-(beside**2) / 2) / np.sqrt(2 * np.pi * square) + 1e-12
-        density = np.maximum(np.bincount(group, dense, len(part)), 1e-100)
-        spread = np.bincount(group, below * (1 - below) + 1e-12, len(part)) / density**2
-        # Where it lies in a gap between two, it has their error.
-        of_median = np.minimum(spread, np.bincount(group, dense * square, len(part)) / density)
-        enough = count >= FEWEST
-        value[part[enough]], variance[part[enough]] = median[enough], of_median[enough]
-    return Comparable(value, variance, moved.own)
+    with_value, targets = np.flatnonzero(np.isfinite(movements.value)), np.flatnonzero(movements.is_reported)
+    if len(with_value) <= MIN_NEIGHBOURS or not len(targets):
+        return Comparable(value, variance, movements.is_reported)
+    tree = cKDTree(place[with_value])
+    for start in range(0, len(targets), BATCH_BUILDINGS):
+        part = targets[start : start + BATCH_BUILDINGS]
+        pairs = cKDTree(place[part]).sparse_distance_matrix(tree, radius_m, output_type="ndarray")
+        target, neighbour = pairs["i"], with_value[pairs["j"]]
+        is_other = neighbour != part[target]
+        target, neighbour = target[is_other], neighbour[is_other]
+        count = np.bincount(target, minlength=len(part))
+        median = grouped_medians(target, movements.value[neighbour], len(part))
+        error_2 = movements.variance[neighbour]
+        # The number of values below the median has the variance p (1 - p) for each of them. Divided
+        # by the square of their density at the median, it is the variance of the median.
+        deviation = (movements.value[neighbour] - median[target]) / np.sqrt(error_2)
+        below, densities = ndtr(-deviation), np.exp(-(deviation**2) / 2) / np.sqrt(2 * np.pi * error_2) + 1e-12
+        density = np.maximum(np.bincount(target, densities, len(part)), 1e-100)
+        spread = np.bincount(target, below * (1 - below) + 1e-12, len(part)) / density**2
+        # A median in a gap between two values has their error.
+        median_variance = np.minimum(spread, np.bincount(target, densities * error_2, len(part)) / density)
+        has_enough = count >= MIN_NEIGHBOURS
+        value[part[has_enough]], variance[part[has_enough]] = median[has_enough], median_variance[has_enough]
+    return Comparable(value, variance, movements.is_reported)
 
 
 def _tilts(whole: WholeBuildings) -> tuple[Float, Float, Float]:
     """Return size (F,), its standard error, and the compass degrees of the side that sinks."""
     size, error, towards = np.full((3, len(whole.tilt)), np.nan)
-    known = np.isfinite(whole.tilt).all(1)
-    tilt = whole.tilt[known]
-    size[known] = np.hypot(*tilt.T)
-    # A size is no linear function of an uncertain vector: its error is the root mean square over that.
+    has_tilt = np.isfinite(whole.tilt).all(1)
+    tilt = whole.tilt[has_tilt]
+    size[has_tilt] = np.hypot(*tilt.T)
+    # The size is no linear function of the uncertain vector: its error is the root mean square over
+    # it.
     nodes = np.stack(np.meshgrid(NODES, NODES), axis=-1).reshape(-1, 2)
-    share = np.outer(SHARES, SHARES).ravel() / SHARES.sum() ** 2
-    others = tilt[:, None] + nodes @ np.linalg.cholesky(whole.tilt_covariance[known]).transpose(0, 2, 1)
-    error[known] = np.sqrt((np.hypot(others[..., 0], others[..., 1]) - size[known, None]) ** 2 @ share)
-    clear = known & (size >= CLEAR * np.where(known, error, np.inf))
-    towards[clear] = towards_of(whole.tilt[clear])
+    weights = np.outer(NODE_WEIGHTS, NODE_WEIGHTS).ravel() / NODE_WEIGHTS.sum() ** 2
+    sampled = tilt[:, None] + nodes @ np.linalg.cholesky(whole.tilt_covariance[has_tilt]).transpose(0, 2, 1)
+    error[has_tilt] = np.sqrt((np.hypot(sampled[..., 0], sampled[..., 1]) - size[has_tilt, None]) ** 2 @ weights)
+    is_clear = has_tilt & (size >= MIN_TILT_ERRORS * np.where(has_tilt, error, np.inf))
+    towards[is_clear] = towards_of(whole.tilt[is_clear])
     return size, error, towards
 
 

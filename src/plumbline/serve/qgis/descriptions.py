@@ -21,11 +21,11 @@ LAYERS = {
     MOVING_AREAS: "Areas whose points move alike, against the rest of the track.",
     "causes": "What may have caused damage, and the share of damaged buildings near to it.",
 }
-"""Layer -> what it holds."""
+"""Layer -> its description."""
 SCATTERERS = (
     "Points on the buildings that have a severity, with the displacement towards the satellite at each epoch, mm."
 )
-"""What the layers `scatterers_TRACK` hold."""
+"""Description of the layers `scatterers_TRACK`."""
 DATA_COLUMNS = """
 CREATE TABLE gpkg_data_columns (
     table_name TEXT NOT NULL,

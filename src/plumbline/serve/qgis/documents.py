@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 VERSION = "3.22.0-Białowieża"
-"""The oldest QGIS that reads what is written here; newer ones convert it as they load it."""
+"""Version of the oldest QGIS that reads these documents; newer ones convert them as they load
+them."""
 DOCTYPE = "<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
 MARK = "<!-- written by Plumbline -->\n"
-"""Tells our own file from one that QGIS has saved."""
+"""Comment by which a file of Plumbline differs from one that QGIS has saved."""
 POINT, POLYGON = "0", "2"
 """Codes of geometries in `layerGeometryType`."""
 
@@ -20,23 +21,24 @@ Condition = tuple[str, str, object]
 
 
 class Entry(NamedTuple):
-    """One line of a legend: the features that it is for, and how they are drawn."""
+    """One line of a legend: conditions of its features, and their symbols."""
 
     label: str
     conditions: Sequence[Condition]
-    """All of them hold; of a graduated renderer, those of the lower and of the upper end, as texts."""
+    """Conditions that all hold; for a graduated renderer, those of the lower and of the upper end,
+    as texts."""
     symbol: ET.Element
-    """For QGIS."""
-    drawn: ET.Element
-    """For map servers."""
+    """Symbol for QGIS."""
+    symbolizer: ET.Element
+    """Symbolizer of SLD, for map servers."""
 
 
 def node(tag: str, attributes: Mapping[str, str] = {}, *children: ET.Element, text: str | None = None) -> ET.Element:
     """Make an element with its children."""
-    made = ET.Element(tag, dict(attributes))
-    made.extend(children)
-    made.text = text
-    return made
+    element = ET.Element(tag, dict(attributes))
+    element.extend(children)
+    element.text = text
+    return element
 
 
 def rgba(colour: str, opacity: float = 1.0) -> str:
@@ -94,12 +96,12 @@ def line(colour: str, width_mm: float = 0.8) -> ET.Element:
 
 def generated(expression: str, fill: ET.Element) -> ET.Element:
     """Make a symbol layer that draws the polygon of an expression with `fill`, above all other layers."""
-    made = _layer("GeometryGenerator", {"SymbolType": "Fill", "geometryModifier": expression, "units": "MapUnit"})
-    made.set("pass", "1")
-    part = symbol("fill", fill)
-    part.set("name", "@quadrant@0")
-    made.append(part)
-    return made
+    layer = _layer("GeometryGenerator", {"SymbolType": "Fill", "geometryModifier": expression, "units": "MapUnit"})
+    layer.set("pass", "1")
+    fill_symbol = symbol("fill", fill)
+    fill_symbol.set("name", "@quadrant@0")
+    layer.append(fill_symbol)
+    return layer
 
 
 def symbol(kind: str, *layers: ET.Element) -> ET.Element:
@@ -124,24 +126,24 @@ def area(
 def rule_renderer(entries: Sequence[Entry]) -> ET.Element:
     """Draw each feature with the symbol of every entry with conditions that it meets."""
     lines = [
-        node("rule", {"key": _key(n), "symbol": str(n), "label": one.label, "filter": expression(one.conditions)})
-        for n, one in enumerate(entries)
+        node("rule", {"key": _rule_key(n), "symbol": str(n), "label": e.label, "filter": expression(e.conditions)})
+        for n, e in enumerate(entries)
     ]
     return node(
         "renderer-v2",
         {"type": "RuleRenderer", "symbollevels": "0", "forceraster": "0", "enableorderby": "0"},
-        node("rules", {"key": _key(len(entries))}, *lines),
-        _symbols([one.symbol for one in entries]),
+        node("rules", {"key": _rule_key(len(entries))}, *lines),
+        _symbols([entry.symbol for entry in entries]),
     )
 
 
 def graduated_renderer(field: str, entries: Sequence[Entry]) -> ET.Element:
     """Draw each feature with the symbol of the range around its value of `field`."""
     lines = []
-    for n, one in enumerate(entries):
-        (_, _, lower), (_, _, upper) = one.conditions
+    for n, entry in enumerate(entries):
+        (_, _, lower), (_, _, upper) = entry.conditions
         ends = {"lower": str(lower), "upper": str(upper)}
-        lines.append(node("range", {**ends, "symbol": str(n), "label": one.label, "render": "true"}))
+        lines.append(node("range", {**ends, "symbol": str(n), "label": entry.label, "render": "true"}))
     return node(
         "renderer-v2",
         {
@@ -153,7 +155,7 @@ def graduated_renderer(field: str, entries: Sequence[Entry]) -> ET.Element:
             "enableorderby": "0",
         },
         node("ranges", {}, *lines),
-        _symbols([one.symbol for one in entries]),
+        _symbols([entry.symbol for entry in entries]),
     )
 
 
@@ -217,17 +219,17 @@ def _document(*parts: ET.Element) -> str:
 
 def _layer(kind: str, options: Mapping[str, str]) -> ET.Element:
     values = [node("Option", {"name": name, "value": value, "type": "QString"}) for name, value in options.items()]
-    about = {"class": kind, "enabled": "1", "locked": "0", "pass": "0"}
-    return node("layer", about, node("Option", {"type": "Map"}, *values))
+    attributes = {"class": kind, "enabled": "1", "locked": "0", "pass": "0"}
+    return node("layer", attributes, node("Option", {"type": "Map"}, *values))
 
 
 def _symbols(symbols: Sequence[ET.Element]) -> ET.Element:
-    for number, one in enumerate(symbols):
-        one.set("name", str(number))
+    for n, symbol_node in enumerate(symbols):
+        symbol_node.set("name", str(n))
     return node("symbols", {}, *symbols)
 
 
-def _key(number: int) -> str:
+def _rule_key(number: int) -> str:
     return f"{{{number:08x}-0000-4000-8000-000000000000}}"
 
 
@@ -240,7 +242,7 @@ SPACES = {
 
 
 OPERATORS = {"=": "PropertyIsEqualTo", ">=": "PropertyIsGreaterThanOrEqualTo", "<": "PropertyIsLessThan"}
-"""Operator of a condition -> the same in OGC's filters."""
+"""Operator of a condition -> its name in OGC's filters."""
 DIMENSIONS = {
     "point": "coalesce(area($geometry), length($geometry), 0) = 0",
     "line": "length($geometry) > 0",
@@ -275,15 +277,15 @@ def _filter(field: str, operator: str, value: Any) -> ET.Element:
     name = node("ogc:PropertyName", text=field)
     match operator:
         case "in":
-            parts = [_filter(field, "=", one) for one in value]
+            parts = [_filter(field, "=", v) for v in value]
             return node("ogc:Or", {}, *parts) if len(parts) > 1 else parts[0]
         case "empty":
             return node("ogc:PropertyIsNull", {}, name)
         case "is":
             return _filter(field, "=", str(value).lower())
         case "dimension":
-            of, number = node("ogc:Function", {"name": "dimension"}, name), list(DIMENSIONS).index(value)
-            return node("ogc:PropertyIsEqualTo", {}, of, node("ogc:Literal", text=str(number)))
+            function, dimension = node("ogc:Function", {"name": "dimension"}, name), list(DIMENSIONS).index(value)
+            return node("ogc:PropertyIsEqualTo", {}, function, node("ogc:Literal", text=str(dimension)))
     return node(f"ogc:{OPERATORS[operator]}", {}, name, node("ogc:Literal", text=str(value)))
 
 
@@ -299,7 +301,7 @@ def stroke(colour: str, width_px: float = 2.5) -> ET.Element:
 
 def solid(colour: str) -> ET.Element:
     """Make a filling of one colour."""
-    return node("se:Fill", {}, _value("fill", colour))
+    return node("se:Fill", {}, _parameter("fill", colour))
 
 
 def hatched(shape: str, colour: str) -> ET.Element:
@@ -318,19 +320,19 @@ def point(colour: str, outline: str, size_px: float = 6.0) -> ET.Element:
 def text(field: str, colour: str = "#000000") -> ET.Element:
     """Make a symbol that writes the value of a field."""
     label = node("se:Label", {}, node("ogc:PropertyName", text=field))
-    font = node("se:Font", {}, _value("font-size", "11"))
+    font = node("se:Font", {}, _parameter("font-size", "11"))
     return node("se:TextSymbolizer", {}, label, font, solid(colour))
 
 
 def document(layer: str, entries: Sequence[Entry]) -> str:
     """Put the style of a layer for map servers together."""
     rules = []
-    for one in entries:
-        about = node("se:Description", {}, node("se:Title", text=one.label))
-        filters = [_filter(*condition) for condition in one.conditions]
-        both = node("ogc:And", {}, *filters) if len(filters) > 1 else filters[0]
-        name = node("se:Name", text=one.label)
-        rules.append(node("se:Rule", {}, name, about, node("ogc:Filter", {}, both), one.drawn))
+    for entry in entries:
+        description = node("se:Description", {}, node("se:Title", text=entry.label))
+        filters = [_filter(*condition) for condition in entry.conditions]
+        condition = node("ogc:And", {}, *filters) if len(filters) > 1 else filters[0]
+        name = node("se:Name", text=entry.label)
+        rules.append(node("se:Rule", {}, name, description, node("ogc:Filter", {}, condition), entry.symbolizer))
     style = node("UserStyle", {}, node("se:Name", text=layer), node("se:FeatureTypeStyle", {}, *rules))
     root = node("StyledLayerDescriptor", SPACES, node("NamedLayer", {}, node("se:Name", text=layer), style))
     ET.indent(root)
@@ -338,8 +340,8 @@ def document(layer: str, entries: Sequence[Entry]) -> str:
 
 
 def _stroke(colour: str, width_px: float) -> ET.Element:
-    return node("se:Stroke", {}, _value("stroke", colour), _value("stroke-width", f"{width_px:g}"))
+    return node("se:Stroke", {}, _parameter("stroke", colour), _parameter("stroke-width", f"{width_px:g}"))
 
 
-def _value(name: str, value: str) -> ET.Element:
+def _parameter(name: str, value: str) -> ET.Element:
     return node("se:SvgParameter", {"name": name}, text=value)

@@ -126,17 +126,17 @@ CAUSE_ALIASES = {
     "counts": "Whether it changes the share",
 }
 """Field of the causes -> its name with its unit."""
-BEYOND = 1e6
-"""End of the outermost classes of velocity, mm/yr."""
+EDGE = 1e6
+"""Outer edge of the outermost classes of velocity, mm/yr: larger than any velocity."""
 
 
 class Hatching(NamedTuple):
     """Lines across a building."""
 
     brush: str
-    """Of QGIS."""
+    """Brush of QGIS."""
     shape: str
-    """Of SLD."""
+    """Shape of SLD."""
     colour: str
 
 
@@ -144,11 +144,11 @@ class Style(NamedTuple):
     """Style of a layer."""
 
     qml: str
-    """For QGIS."""
+    """Style for QGIS."""
     sld: str
-    """For map servers."""
+    """Style for map servers."""
     about: str
-    """One sentence."""
+    """Description in one sentence."""
 
 
 def predictions_style(layer: str) -> Style:
@@ -182,14 +182,14 @@ def _style(
 ) -> Style:
     """Put the style of a layer together. `field`: its ranges are the entries; the others: see `vector_document`."""
     renderer = qgis.rule_renderer(entries) if field is None else qgis.graduated_renderer(field, entries)
-    drawn = qgis.vector_document(renderer, geometry, aliases, title, tip)
-    return Style(drawn, qgis.document(layer, entries), about)
+    qml = qgis.vector_document(renderer, geometry, aliases, title, tip)
+    return Style(qml, qgis.document(layer, entries), about)
 
 
 def map_tip() -> str:
     """Write the HTML that QGIS shows of a building under the pointer, as `map.content.description` has it."""
     names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
-    reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{said[1]}'" for status, said in NOT_JUDGED.items())
+    reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{texts[1]}'" for status, texts in NOT_JUDGED.items())
     severity, low, high = (STRAIN.format(f'"severity_{part}"') for part in ("permille", "low", "high"))
     parts = (
         "'Damaged with ' || CASE WHEN \"p_damaged\" < 0.01 THEN '&lt; 1' WHEN \"p_damaged\" > 0.99 THEN '&gt; 99' "
@@ -205,16 +205,16 @@ def map_tip() -> str:
     return f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>{lines}[% "n_points" %] points</div>'
 
 
-def unjudged_style(layer: str, shown: Mapping[str, tuple[Sequence[str], Hatching]]) -> Style:
+def unjudged_style(layer: str, groups: Mapping[str, tuple[Sequence[str], Hatching]]) -> Style:
     """Style the buildings that are not judged: one hatching for each group of reasons.
 
     Args:
         layer: its name.
-        shown: line of the legend -> the values of `reason` that it stands for, and their hatching.
+        groups: line of the legend -> its values of `reason`, and their hatching.
     """
     entries = [
         area(label, [("reason", "in", reasons)], lines.colour, lines.colour, (lines.brush, lines.shape))
-        for label, (reasons, lines) in shown.items()
+        for label, (reasons, lines) in groups.items()
     ]
     tip = f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% "explanation" %]<br>[% "n_points" %] points</div>'
     return _style(layer, entries, "Why buildings are not judged", UNJUDGED_ALIASES, '"building_id"', tip=tip)
@@ -230,7 +230,7 @@ def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
     """
     entries = [
         Entry(label, ends, qgis.symbol("marker", qgis.marker(colour, GREY)), qgis.point(colour, GREY))
-        for colour, label, ends in _classes("velocity", limit)
+        for colour, label, ends in _velocity_classes("velocity", limit)
     ]
     days = {name: f"Displacement {name[1:5]}-{name[5:7]}-{name[7:]} (mm)" for name in epochs}
     about, aliases = "Mean velocity towards the satellite", {**SCATTERER_ALIASES, **days}
@@ -243,9 +243,11 @@ def areas_style(layer: str, limit: float, aliases: Mapping[str, str] = AREA_ALIA
     Args:
         layer: its name. limit: rate of the outermost classes, mm/yr. aliases: names of the fields.
     """
-    entries = [area(label, ends, colour, GREY, opacity=0.6) for colour, label, ends in _classes("rate_mm_year", limit)]
-    which = next(name for name in aliases if name in ("track", "direction"))
-    title = f'"name" || \' \' || "{which}"'
+    entries = [
+        area(label, ends, colour, GREY, opacity=0.6) for colour, label, ends in _velocity_classes("rate_mm_year", limit)
+    ]
+    column = next(name for name in aliases if name in ("track", "direction"))
+    title = f'"name" || \' \' || "{column}"'
     return _style(layer, entries, "Moving areas: rate against the rest", aliases, title, field="rate_mm_year")
 
 
@@ -254,25 +256,25 @@ def causes_style(layer: str) -> Style:
     entries = []
     for counts, colour, label in ((True, TEAL, "more damage near to it"), (False, GREY, "changes nothing")):
         fill = qgis.simple_fill(colour, colour, opacity=0.3, width_mm=0.6)
-        drawn = {
+        symbols_by_kind = {
             "point": (qgis.symbol("marker", qgis.marker(colour, colour, 3)), qgis.point(colour, colour, 10)),
             "line": (qgis.symbol("line", qgis.line(colour)), qgis.stroke(colour)),
             "polygon": (qgis.symbol("fill", fill), qgis.polygon(qgis.hatched("slash", colour), colour, 2)),
         }
         entries += [
-            Entry(f"{label}, {what}", [("counts", "is", counts), ("geom", "dimension", what)], *symbols)
-            for what, symbols in drawn.items()
+            Entry(f"{label}, {kind}", [("counts", "is", counts), ("geom", "dimension", kind)], *symbols)
+            for kind, symbols in symbols_by_kind.items()
         ]
     return _style(layer, entries, "What may have caused damage", CAUSE_ALIASES, '"name"', geometry=None)
 
 
-def _classes(field: str, limit: float) -> Iterator[tuple[str, str, list[Condition]]]:
+def _velocity_classes(field: str, limit: float) -> Iterator[tuple[str, str, list[Condition]]]:
     """Yield colour, label and ends of each class of a velocity, mm/yr; the outermost begin at `limit`."""
     edges = [limit * (2 * n / len(DIVERGING) - 1) for n in range(len(DIVERGING) + 1)]
-    edges[0], edges[-1] = -BEYOND, BEYOND
+    edges[0], edges[-1] = -EDGE, EDGE
     for colour, (low, high) in zip(DIVERGING, pairwise(edges), strict=True):
         label = f"{low:.1f} to {high:.1f} mm/yr"
-        label = f"below {high:.1f} mm/yr" if low == -BEYOND else f"{low:.1f} mm/yr or more" if high == BEYOND else label
+        label = f"below {high:.1f} mm/yr" if low == -EDGE else f"{low:.1f} mm/yr or more" if high == EDGE else label
         yield colour, label, [(field, ">=", f"{low:.6f}"), (field, "<", f"{high:.6f}")]
 
 
@@ -284,7 +286,7 @@ def field_style(limit: float) -> str:
 STYLES = "layer_styles"
 """Table where QGIS keeps the styles that are saved with a GeoPackage."""
 STYLE_NAME = "Plumbline"
-"""Of the styles."""
+"""Name of the styles."""
 TABLE = f"""
 CREATE TABLE {STYLES} (
     id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
@@ -302,7 +304,7 @@ CREATE TABLE {STYLES} (
     update_time DATETIME DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 )
 """
-"""As QGIS makes it, so that it saves further styles there."""
+"""Statement that makes the table as QGIS does, so that QGIS saves further styles there."""
 CONTENTS = (
     "INSERT INTO gpkg_contents (table_name, data_type, identifier, description, last_change, srs_id) "
     "VALUES (?, 'attributes', ?, '', ?, 0)"
@@ -318,11 +320,12 @@ class Layer(NamedTuple):
 
     name: str
     pieces: Iterable[geopandas.GeoDataFrame | pd.DataFrame]
-    """At least one, all with the same columns; each is made when the one before is written."""
+    """Pieces, at least one, all with the same columns; each is made when the one before is
+    written."""
     style: Style | None
-    """None: a table without places."""
+    """Style of the layer; None: a table without places."""
     geometry_type: str | None = "Point"
-    """None: that of the only piece."""
+    """Type of the geometries; None: that of the only piece."""
 
 
 def add_layers(path: Path, layers: Sequence[Layer]) -> dict[str, Style]:

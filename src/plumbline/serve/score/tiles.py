@@ -32,7 +32,7 @@ from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
 from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
 from plumbline.serve.map.page import MAX_POINTS
-from plumbline.serve.place.local_rate import ONE_SHARE, Where
+from plumbline.serve.place.local_rate import ONE_SHARE, RateVariation
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.serve.when import courses_of
 from plumbline.sources.city.causes import CausesFile, causes_of_city
@@ -241,7 +241,7 @@ def _opened(package: Path, version: str) -> OpenModel:
     return model
 
 
-def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where: Where = ONE_SHARE) -> Judged:
+def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where: RateVariation = ONE_SHARE) -> Judged:
     """Return predictions for all footprints, in the order of their file, with reasons for abstentions.
 
     `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together. `where`: what it
@@ -288,7 +288,7 @@ def judge_delivery(reading: Reading, tiles: list[ScoreTile], params: Score, caus
     epochs = [track[key][:10] for track in city.about["tracks"] for key in ("first_epoch", "last_epoch")]
     record = parse_window(min(epochs), max(epochs))
     near = () if causes is None else causes_of_city(causes, city.about["crs"], record)
-    where = Where(near, params.damage_rate_by == "place")
+    where = RateVariation(near, params.damage_rate_by == "place")
     return read_answers(tiles, params.damage_rates.get(reading.delivery.place), where)
 
 
