@@ -26,8 +26,9 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
     """Add a new adapter to the network, in place; it changes no answer yet, and only it is trained.
 
     Args:
-        model: the network. name: of the adapter. rank, alpha: of the low-rank changes, which count `alpha / rank`
-            times. unfrozen: names of modules that are trained whole, instead of by a low-rank change.
+        model: the network. name: name of the adapter. rank, alpha: rank and scale of the low-rank
+            changes, which count `alpha / rank` times. unfrozen: names of modules that are trained
+            whole, instead of by a low-rank change.
 
     Raises:
         InputError: a name is of no module, or nothing is left for a low-rank change.
