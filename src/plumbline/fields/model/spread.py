@@ -50,7 +50,7 @@ NEAR, AROUND = 3.0, 8.0
 MOST_SQUARED = 100.0
 """Largest square of a residual in its standard errors, so that one wrong point does not dominate."""
 LEAST_SCATTER = 0.01
-"""Smallest scatter of the samples, as a share of the process's deviation."""
+"""Scatter added before the logarithm, as a share of the process's deviation."""
 FARTHEST_M = 100.0
 """Distance to points up to which a cell counts in the figures of the whole window."""
 
@@ -186,7 +186,7 @@ class Spread(BaseModel):
     scale: Scale
     components: dict[str, Component]
     farthest_m: float = Field(gt=0)
-    """Largest distance from a scatterer at which a field is written; beyond, most movement is missed."""
+    """Largest distance from a scatterer with a field; beyond, errors are too large for the movement."""
     slopes: Slopes
 
     def half_width(self, component: str, process: Float, places: Float) -> Float:
