@@ -255,7 +255,7 @@ def _fit(rows: list[_Scene], start: Spread) -> tuple[Float, Float]:
 
 
 def _fit_shift(rows: list[_Scene], start: Spread) -> float:
-    """Return the constant on all bases with which intervals have `COVERAGE` in held-out scenes."""
+    """Return the shift of all bases with which `COVERAGE` is reached in scenes that were not fitted."""
 
     def log_residuals(row: _Scene, fitted: tuple[Float, Float]) -> Float:
         bases, weights = fitted

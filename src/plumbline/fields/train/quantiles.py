@@ -51,7 +51,7 @@ def held_out_shift(
     fit: Callable[[list[Row]], Fit],
     residuals_of: Callable[[Row, Fit], Float],
 ) -> float:
-    """Return the shift of a fit's constant with which `COVERAGE` is reached in held-out scenes.
+    """Return the shift of a fit with which `COVERAGE` is reached in scenes that were not fitted.
 
     The errors of a scene's cells are correlated, so a fit follows its few scenes. Each fold of the
     scenes is compared with a fit to the other folds (Vovk 2015, Cross-conformal predictors).
