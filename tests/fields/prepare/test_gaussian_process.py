@@ -112,7 +112,7 @@ def test_it_recovers_fields_as_well_as_it_says():
 def test_many_observations_are_gathered_in_larger_cells(monkeypatch):
     found, truth = drawn(np.random.default_rng(4), 700)
     whole = estimate(found, GRID, KNOWN)
-    monkeypatch.setattr(gaussian_process, "MOST", 300)
+    monkeypatch.setattr(gaussian_process, "MAX_OBSERVATIONS", 300)
     fewer = estimate(found, GRID, KNOWN)
     errors = [np.sqrt(((made.mean[0, ::4, ::4] - truth[0]) ** 2).mean()) for made in (whole, fewer)]
     assert errors[0] < errors[1] < 2 * errors[0]

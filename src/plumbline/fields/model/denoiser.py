@@ -45,7 +45,7 @@ class FieldDenoiser(nn.Module):
     alphas: Tensor
 
     def __init__(self, spec: DenoiserSpec) -> None:
-        """Draw the weights; the last layer begins at 0, which gives the mean of the Gaussian process."""
+        """Draw the weights; the last layer begins at 0: it answers the process's mean."""
         super().__init__()
         need("restore", "the denoiser")
         from diffusers import UNet2DModel

@@ -3,7 +3,8 @@
 Samples alone vary too little: `spread` estimates how wide the interval of a place is.
 
 Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising diffusion implicit models; Nichol
-and Dhariwal 2021 for the cosine schedule. The network estimates the clean field (`prediction_type="sample"`).
+and Dhariwal 2021 for the cosine schedule. The network estimates the clean field
+(`prediction_type="sample"`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def restore_steps(
     Args:
         denoise: the network. noise: (B, F, H, W) standard normal, to begin with.
         alphas: shares by `alphas_cumulative`. steps: number of them.
-        eta: share of fresh noise at each step; 0: none. fresh: standard normal, shaped like `noise`.
+        eta: share of fresh noise at each step; 0: none.
+        fresh: standard normal, shaped like `noise`.
     """
     field, visited = noise, inference_steps(steps, len(alphas))
     for number, step in enumerate(visited):
@@ -172,9 +174,9 @@ def draw_samples(
     the mean over both reduces.
 
     Args:
-        model: network. maps: (len(MAPS), rows, columns) raw. names: `BOTH`, or `LINE` where the maps
-            are in the frame of `Observations.along_line`. steps, samples, eta: as in `Restoring`.
-            rng: generator of the noise.
+        model: network. maps: (len(MAPS), rows, columns) raw.
+        names: `BOTH`, or `LINE` where the maps are in the frame of `Observations.along_line`.
+        steps, samples, eta: as in `Restoring`. rng: generator of the noise.
     """
     parts = []
     for mirror in range(min(MIRRORS, samples)):

@@ -48,7 +48,7 @@ PLACES = (
 NEAR, AROUND = 3.0, 8.0
 """Standard deviations, in cells, of the Gaussian windows in which residuals are averaged."""
 MOST_SQUARED = 100.0
-"""Largest square of a residual in its standard errors, so that one wrong point does not dominate."""
+"""Largest square of a residual in standard errors: one wrong point does not dominate."""
 LEAST_SCATTER = 0.01
 """Scatter added before the logarithm, as a share of the process's deviation."""
 FARTHEST_M = 100.0
@@ -126,12 +126,12 @@ def _smooth(values: Float, cells: float) -> Float:
 
 
 class Scale(BaseModel):
-    """Factor on the process's deviation by place, alike for all components but for `Component.base`."""
+    """Factor on the process's deviation by place; components differ in `Component.base` alone."""
 
     model_config = ConfigDict(extra="forbid")
     places: list[str] = list(PLACES)
     low: list[float]
-    """Smallest value of each figure in calibration; figures are clipped to it, never extrapolated."""
+    """Smallest value of each figure in calibration, to which figures are clipped."""
     high: list[float]
     centre: list[float]
     unit: list[float]
@@ -151,7 +151,7 @@ class Scale(BaseModel):
         return self
 
     def standard(self, places: Float) -> Float:
-        """Return figures (2 F, ...): in units of their spread in calibration, then their parts above 0.
+        """Return figures (2 F, ...) in units of their spread in calibration, and their parts above 0.
 
         Weights apply to the first half, and bends to the second.
         """
@@ -168,7 +168,7 @@ class Scale(BaseModel):
 
 
 class Component(BaseModel):
-    """Spread of a component: up or east if seen from two directions, the line of sight if from one."""
+    """Spread of a component: up or east seen from two directions, the line of sight from one."""
 
     model_config = ConfigDict(extra="forbid")
     gain: float = Field(default=1.0, ge=0, le=1.5)
@@ -186,7 +186,7 @@ class Spread(BaseModel):
     scale: Scale
     components: dict[str, Component]
     farthest_m: float = Field(gt=0)
-    """Largest distance from a scatterer with a field; beyond, errors are too large for the movement."""
+    """Largest distance from a scatterer with a field; beyond, errors are too large."""
     slopes: Slopes
 
     def half_width(self, component: str, process: Float, places: Float) -> Float:

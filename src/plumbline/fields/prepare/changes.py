@@ -25,14 +25,14 @@ SEASON_YEARS = 1.0
 LEAST_SERIES = 25
 """Smallest number of series in which courses are found; below, the change is that of a line."""
 ABOVE_NOISE = 3.0
-"""Smallest variance of a course, in units of the largest that noise alone gives. Turbulent air makes
-courses, too, and a weak course adds more noise than movement."""
+"""Smallest variance of a course, in units of the largest that noise alone gives. Turbulent air
+makes courses, too, and a weak course adds more noise than movement."""
 ROUNDS = 3
 HUBER = 2.0
 """Robust standard deviations beyond which residuals count less (Huber 1964)."""
 LEAST_ERROR_MM = 0.1
 REACH_M = 900.0
-LEAST_OWN = 0.3
+MIN_SERIES_SHARE = 0.3
 """Smallest share of a series' error that is not shared with neighbours."""
 
 
@@ -78,7 +78,7 @@ def estimate_changes(displacement: NDArray[np.float32], when: Float, years: floa
     delay_error = delay.deviation_mm * np.sqrt(share * (1 + delay.memory) / (1 - delay.memory))
     # Only the part of the delay that differs within REACH_M is in the residuals, and so in `error`.
     visible_variance = delay_error**2 * (1 - np.exp(-REACH_M / delay.length_m))
-    series_error = np.sqrt(np.maximum(error**2 - visible_variance, (LEAST_OWN * error) ** 2))
+    series_error = np.sqrt(np.maximum(error**2 - visible_variance, (MIN_SERIES_SHARE * error) ** 2))
     columns = (change, np.maximum(series_error, LEAST_ERROR_MM), delay_error, np.full(len(y), delay.length_m))
     return SeriesChanges(*(np.where(enough, column, np.nan) for column in columns))
 

@@ -1,7 +1,7 @@
 """Describe a window of a grid to the network: its observations, and a Gaussian process fitted to them.
 
-All inputs are relative to the Gaussian process. The network restores the difference from its mean, in
-units of its standard deviation, so that a field ten times as large is the same problem.
+All inputs are relative to the Gaussian process. The network restores the difference from its mean,
+in units of its standard deviation, so that a field ten times as large is the same problem.
 """
 
 from __future__ import annotations

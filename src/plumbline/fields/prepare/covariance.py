@@ -19,15 +19,15 @@ from scipy.spatial.distance import cdist
 from plumbline.fields.prepare.grid import Observations
 
 Float = NDArray[np.floating[Any]]
-FITTED = 130
+GROUP_SIZE = 130
 """Number of observations of a group that the covariance is fitted to."""
 VAGUE_MM = 60.0
 """Standard deviation of the unknown mean."""
 BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (3.3, 6.9), (-1.6, 1.6), (-3.0, 3.0))
 """Bounds of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
-FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
+START_LOGS = (1.0, 0.3, 4.7, 0.0, -1.0)
 PRIOR = np.array([2.0, 2.0, 1.0, 0.6, 1.5])
-"""Standard deviations of the logarithms around `FIRST`."""
+"""Standard deviations of the logarithms around `START_LOGS`."""
 
 
 class Covariance(NamedTuple):
@@ -78,7 +78,7 @@ def fit_covariance(observations: Observations, cell_m: float, seed: int = 0, gro
 
     Args:
         observations: at least one. cell_m: cells in which they are gathered before. seed: draws the
-            groups. groups: number of groups of `FITTED` observations: half of them from all over,
+            groups. groups: number of groups of `GROUP_SIZE` observations: half of them from all over,
             half of neighbours.
     """
     rng = np.random.default_rng(seed)
@@ -91,11 +91,11 @@ def fit_covariance(observations: Observations, cell_m: float, seed: int = 0, gro
         at = Covariance(*np.exp(logs))
         terms = [loss_of(at) for loss_of in losses]
         # Weak priors, without which few points, or points that do not move, have no optimum.
-        offset = (logs - np.array(FIRST)) / PRIOR
+        offset = (logs - np.array(START_LOGS)) / PRIOR
         value, slope = sum(term[0] for term in terms), np.sum([term[1] for term in terms], axis=0)
         return float(share * value + 0.5 * offset @ offset), share * slope + offset / PRIOR
 
-    best = optimize.minimize(loss, FIRST, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
+    best = optimize.minimize(loss, START_LOGS, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
     return Covariance(*map(float, np.exp(best.x)))._replace(delay_mm=float(np.median(observations.delay)))
 
 
@@ -112,8 +112,8 @@ def _likelihood_loss(points: Points) -> Callable[[Covariance], tuple[float, Floa
         scaled = np.sqrt(3) / at.length_m * distance
         decay = np.exp(-scaled)
         up, east = at.up_mm**2 * view_up, at.east_mm**2 * view_east
-        alike = (1 + scaled) * decay
-        covariance = alike * (up + east) + VAGUE_MM**2 * (view_up + view_east) + air
+        correlation = (1 + scaled) * decay
+        covariance = correlation * (up + east) + VAGUE_MM**2 * (view_up + view_east) + air
         covariance[np.diag_indices_from(covariance)] += noise_deviation(points.error, at) ** 2
         lower, failed = linalg.lapack.dpotrf(covariance, lower=1)
         if failed:
@@ -124,8 +124,8 @@ def _likelihood_loss(points: Points) -> Callable[[Covariance], tuple[float, Floa
         weight = inverse - np.outer(solution, solution)
         diagonal, shorter = np.diag(weight), weight * (up + east) * scaled**2 * decay
         slopes = (
-            2 * (weight * alike * up).sum(),
-            2 * (weight * alike * east).sum(),
+            2 * (weight * correlation * up).sum(),
+            2 * (weight * correlation * east).sum(),
             shorter.sum(),
             2 * (diagonal * (at.noise_scale * points.error) ** 2).sum(),
             2 * diagonal.sum() * at.nugget_mm**2,
@@ -154,11 +154,11 @@ def gather(observations: Observations, cell_m: float) -> Points:
 
 def _draw_groups(points: Points, rng: np.random.Generator, groups: int) -> list[Points]:
     count = len(points.value)
-    if count <= FITTED:
+    if count <= GROUP_SIZE:
         return [points]
-    rows = [rng.choice(count, FITTED, replace=False) for _ in range(groups // 2)]
+    rows = [rng.choice(count, GROUP_SIZE, replace=False) for _ in range(groups // 2)]
     for centre in rng.choice(count, groups - len(rows), replace=False):
-        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
+        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:GROUP_SIZE])
     return [points.take(group) for group in rows]
 
 

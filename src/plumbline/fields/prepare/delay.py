@@ -1,8 +1,8 @@
 """Estimate the turbulent delay of a track from the parts of its series that are shared at an epoch.
 
 The delay is alike at neighbouring points and new within days (Hanssen 2001, section 4.7); where products are filtered
-in time, some of it lasts. Its part in a change looks like movement of the ground, but is that of one track; the
-Gaussian process has to know its size.
+in time, some of it lasts. Its part in a change looks like movement of the ground, but is in one
+track alone, so the Gaussian process needs its size.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ LENGTHS_M = (30.0, 500.0)
 """Smallest and largest length: a longer one has its sill beyond the distances of `EDGES_M`."""
 CLIP = 5.0
 """Robust deviations of an epoch to which differences are clipped."""
-CALM = 1.5
+MAX_ROUGHNESS = 1.5
 """Largest roughness of a point that counts, in medians: rougher ones hardly show a shared delay."""
 LEAST_SHARED = 0.05
 """Smallest shared variance, as a share of the variance that points do not share; less is chance."""
 NO_LENGTH_M = 300.0
 """Length that is written where there is no delay; it has no effect."""
-LATER, MOST_KEPT = (2, 3, 4), 0.8
+MEMORY_EPOCHS, MAX_MEMORY = (2, 3, 4), 0.8
 """Distances in epochs from which memory is estimated, and its largest value."""
 
 
@@ -70,7 +70,7 @@ def estimate_delay(residuals: Float, place: Float) -> Delay:
     nugget, sill = first.fit(length)[1]
     if sill * (1 - np.exp(-first.lag[-1] / length)) < LEAST_SHARED * nugget:
         return NONE
-    later = {apart: _bin_variogram(residuals, place, apart) for apart in LATER}
+    later = {apart: _bin_variogram(residuals, place, apart) for apart in MEMORY_EPOCHS}
     memory = _fit_memory(
         {apart: variogram.fit(length)[1][1] / sill for apart, variogram in later.items() if variogram is not None}
     )
@@ -85,7 +85,7 @@ class _Variogram(NamedTuple):
     pairs: Float
 
     def fit(self, length_m: float) -> tuple[float, Float]:
-        """Return the misfit, and the variances (2,): of single points (nugget), and shared (sill)."""
+        """Return the misfit, and the variances (2,) of nugget (of single points) and sill."""
         weight = np.sqrt(self.pairs) / self.gamma
         shape = np.column_stack([np.ones_like(self.lag), 1 - np.exp(-self.lag / length_m)])
         variances, norm = optimize.nnls(shape * weight[:, None], self.gamma * weight)
@@ -104,7 +104,7 @@ def _bin_variogram(residuals: Float, place: Float, apart: int) -> _Variogram | N
     scale = 1.4826 * np.nanmedian(np.abs(steps - middle), axis=0) + 1e-6
     steps = np.nan_to_num(np.clip(steps - middle, -CLIP * scale, CLIP * scale))
     rough = np.sqrt((steps**2).mean(axis=1))
-    calm = rough <= CALM * np.median(rough)
+    calm = rough <= MAX_ROUGHNESS * np.median(rough)
     steps, distance = steps[calm], pdist(place[calm])
     half_square = pdist(steps, "sqeuclidean") / (2 * steps.shape[1])
     number = np.digitize(distance, EDGES_M)
@@ -119,13 +119,13 @@ def _bin_variogram(residuals: Float, place: Float, apart: int) -> _Variogram | N
 
 
 def _fit_memory(ratios: dict[int, float]) -> float:
-    """Return the correlation between epochs, by the sills of later differences in that of the first.
+    """Return the correlation between epochs, from sills of later differences over the first's.
 
-    A delay with correlation r from epoch to epoch is autoregressive. The variance of its differences
-    over k epochs is (1 - r^k) / (1 - r) times that over one.
+    A delay with correlation r from epoch to epoch is autoregressive. The variance of its
+    differences over k epochs is (1 - r^k) / (1 - r) times that over one.
     """
     if not ratios:
         return 0.0
-    candidates = np.linspace(0, MOST_KEPT, 81)
+    candidates = np.linspace(0, MAX_MEMORY, 81)
     misfits = [np.log((1 - candidates**k) / (1 - candidates)) - np.log(max(ratio, 0.1)) for k, ratio in ratios.items()]
     return float(candidates[np.square(misfits).sum(axis=0).argmin()])

@@ -1,7 +1,7 @@
 """Estimate up and east between scatterers by a Gaussian process, from all tracks at once.
 
-Cokriging (Wackernagel 2003, chapter 24) with the covariance of `covariance.py`, which differs by place
-by the factors of `local_covariance.py`.
+Cokriging (Wackernagel 2003, chapter 24) with the covariance of `covariance.py`, which differs by
+place by the factors of `local_covariance.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plumbline.fields.prepare.grid import Grid, Observations
 from plumbline.fields.prepare.local_covariance import Places, correlation, fit_places
 
 Float = NDArray[np.floating[Any]]
-MOST = 1800
+MAX_OBSERVATIONS = 1800
 """Largest number of observations of one solution; more are gathered in larger cells."""
 CERTAIN_MM = 0.02
 """Standard deviation of a component that does not move at all."""
@@ -39,8 +39,9 @@ def estimate(observations: Observations, grid: Grid, covariance: Covariance, hal
     Solved on every second cell, the deviation on every fourth, and interpolated: both are smooth.
 
     Args:
-        observations: those of the grid and around it. grid: small enough for one solution, see `MOST`.
-        covariance: fitted to all. halo_m: distance beyond the grid up to which observations count.
+        observations: those of the grid and around it.
+        grid: small enough for one solution, see `MAX_OBSERVATIONS`. covariance: fitted to all.
+        halo_m: distance beyond the grid up to which observations count.
     """
     nearby = observations.take(grid.near(observations.east_north, halo_m))
     shape = (2, grid.rows, grid.columns)
@@ -49,7 +50,7 @@ def estimate(observations: Observations, grid: Grid, covariance: Covariance, hal
         return ProcessEstimate(np.zeros(shape), np.broadcast_to(np.hypot(prior, VAGUE_MM), shape).copy())
     points = gather(nearby, grid.cell_m)
     wider = grid.cell_m
-    while len(points.value) > MOST:
+    while len(points.value) > MAX_OBSERVATIONS:
         wider *= 1.5
         points = gather(nearby, wider)
     solved = _SolvedCokriging(points, covariance, fit_places(points, covariance, grid, halo_m))
@@ -85,7 +86,7 @@ class _SolvedCokriging:
         noise = (noise_deviation(points.error, whole) * self._factors.noise) ** 2
         self.lower, self.weights = self._solve(covariance, noise)
         for _ in range(ROUNDS):
-            # Squared leave-one-out residuals, in standard errors (Rasmussen and Williams 2006, eq. 5.12).
+            # Leave-one-out residuals in standard errors (Rasmussen and Williams 2006, eq. 5.12).
             inverse = linalg.lapack.dpotri(self.lower, lower=1)[0]
             squared_residuals = self.weights**2 / np.diag(inverse)
             noise = noise * np.maximum(1.0, squared_residuals / SUSPECT**2)
@@ -109,7 +110,7 @@ class _SolvedCokriging:
 
 
 def _coarse_centres(grid: Grid, step: int) -> tuple[Float, tuple[Float, Float]]:
-    """Return centres (M, 2) and axes of every `step`-th cell and the last: nothing is extrapolated."""
+    """Return centres (M, 2) and axes of every `step`-th cell and the last, for interpolation."""
     northings, eastings = (
         centres[np.unique(np.r_[np.arange(0, len(centres), step), len(centres) - 1])]
         for centres in (grid.northings, grid.eastings)

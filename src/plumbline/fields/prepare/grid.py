@@ -63,7 +63,7 @@ class Observations:
         return len(np.unique(self.side))
 
     def along_line(self) -> Self:
-        """Return the observations in a frame with each scatterer's line of sight as `up`, without east.
+        """Return the observations in a frame with the line of sight as `up`, without east.
 
         One direction gives one number for a place, from which up and east cannot be separated.
         """

@@ -1,10 +1,11 @@
 """Fit a covariance that differs by place: larger where much moves, noisier where points contradict.
 
 Most of a town does not move, and one covariance for all of it would smooth the few places that do.
-Amplitude, length and noise are fitted at nodes to the observations nearest to each (local likelihood: Risser and Calder
-2015, Regression-based covariance functions for nonstationary spatial modeling), with the covariance of the whole as
-prior. The covariance of two places is that of Paciorek and Schervish (2006, Spatial modelling using a new class of
-nonstationary covariance functions, equation 8).
+Amplitude, length and noise are fitted at nodes to the observations nearest to each (local
+likelihood: Risser and Calder 2015, Regression-based covariance functions for nonstationary spatial
+modeling), with the covariance of the whole as prior. The covariance of two places is that of
+Paciorek and Schervish (2006, Spatial modelling using a new class of nonstationary covariance
+functions, equation 8).
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from plumbline.fields.prepare.grid import Grid
 AMPLITUDES, LENGTHS, NOISES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.35, 0.7, 1.4), (1.0, 5.0)
 """Values that are compared, as factors on the covariance of the whole."""
 PRIOR = (0.8, 0.4, 0.5)
-"""Standard deviations of their logarithms. Noise differs only with strong evidence, as in a patch of
-one track that is off. Real points have noise with heavy tails, where small differences do harm."""
-NEAREST, EVERY = 36, 3
+"""Standard deviations of their logarithms. Noise differs only with strong evidence, as in a patch
+of one track that is off. Real noise has heavy tails, where small differences do harm."""
+NODE_OBSERVATIONS, NODE_STRIDE = 36, 3
 """Number of observations of a node, and the step at which they are taken from the nearest ones."""
 STEP_M, STEP_CELLS = 60.0, 6.0
 """Smallest distance between nodes, and the same in cells, for windows of large cells."""
-BEYOND = 1e12
+CORNER = 1e12
 """Diagonal of the row of values: more than any sum of squares of values in standard deviations."""
 SMOOTH = 0.5
 """Standard deviation, in steps, of the Gaussian window over the nodes."""
@@ -65,7 +66,7 @@ class Places(NamedTuple):
 def fit_places(points: Points, whole: Covariance, grid: Grid, margin_m: float) -> Places:
     """Fit the factors on a grid of nodes that covers `grid` and `margin_m` around it.
 
-    Nodes have coordinates that are multiples of their distance, so that overlapping windows share them.
+    Coordinates of nodes are multiples of their distance, so that overlapping windows share them.
 
     Args:
         points: at least one. whole: covariance of the whole field. grid, margin_m: covered area.
@@ -85,9 +86,9 @@ def fit_places(points: Points, whole: Covariance, grid: Grid, margin_m: float) -
 
 def _posterior_means(points: Points, whole: Covariance, nodes: Float) -> Float:
     """Return the posterior means (3, nodes) of the factors' logarithms."""
-    count = min(NEAREST * EVERY, len(points.value))
+    count = min(NODE_OBSERVATIONS * NODE_STRIDE, len(points.value))
     near = cKDTree(points.place).query(nodes, k=count)[1].reshape(len(nodes), -1)
-    near = near[:, :: max(1, count // NEAREST)][:, :NEAREST]
+    near = near[:, :: max(1, count // NODE_OBSERVATIONS)][:, :NODE_OBSERVATIONS]
     place, up, east = points.place[near], points.view[near, 0], points.view[near, 1]
     distance = np.sqrt(((place[:, :, None] - place[:, None]) ** 2).sum(axis=-1))
     both_up, both_east = (part[:, :, None] * part[:, None] for part in (up, east))
@@ -97,10 +98,10 @@ def _posterior_means(points: Points, whole: Covariance, nodes: Float) -> Float:
     noise = noise_deviation(points.error[near], whole) ** 2 + 1e-6
     candidates = np.array(list(product(np.log(AMPLITUDES), np.log(LENGTHS), np.log(NOISES))))
     log_posterior = np.empty((len(candidates), len(nodes)))
-    # With the values as last row of the matrix, that row of its Cholesky root is the whitened values.
+    # The values are the last row of the matrix: in its Cholesky root, that row is whitened.
     joint = np.empty((len(nodes), len(diagonal) + 1, len(diagonal) + 1))
     joint[:, -1, :-1] = points.value[near]
-    joint[:, -1, -1] = BEYOND
+    joint[:, -1, -1] = CORNER
     for number, (log_amplitude, log_length, log_noise) in enumerate(candidates):
         if log_noise == 0:  # the same for all noises
             covariance = fixed + np.exp(2 * log_amplitude) * moving * matern(

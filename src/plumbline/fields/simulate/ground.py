@@ -146,7 +146,7 @@ class TownBuildings(NamedTuple):
 
 
 def buildings_apart(east_north: Array, buildings: TownBuildings, settled: Array, tilt: Array) -> Array:
-    """Move buildings apart from the ground: each settles and tilts inside its walls, and the ground beside it stays.
+    """Settle and tilt buildings inside their walls, without the ground around them.
 
     Args:
         east_north: (N, 2), looked up building by building, which are few. buildings: B of them. settled: (B,) mm, down.

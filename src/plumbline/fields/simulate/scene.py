@@ -53,7 +53,7 @@ class Degradation:
     """Size of a typical scatterer's own slow movement over the observation. In products, neighbours
     differ by several times the noise of their series."""
     shared_mm: float
-    """Standard deviation of the noise at one epoch that neighbours share, as after spatial filters."""
+    """Standard deviation of the noise at an epoch that neighbours share, as after filters."""
 
 
 def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degradation:

@@ -1,4 +1,4 @@
-"""Fit the width of intervals on held-out scenes, so that 90 % means 90 %, and find the largest distance for a field."""
+"""Fit the width of 90 % intervals on held-out scenes, and the largest distance with a field."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from plumbline.params.fields import Restoring
 
 LEAST_CELLS = 400
 MOST_SCENES, WINDOW = 240, 64
-"""Largest number of scenes that are restored, drawn from all; and cells of a side of their middle."""
+"""Largest number of scenes that are restored, and cells of a side of their middle."""
 LEAST_MISSED_MM = 0.1
 """Error of the Gaussian process below which the samples cannot improve it."""
 CELLS = 400
 """Number of cells of a scene that are fitted, drawn because neighbours are alike."""
-KNOWN_SHARE, MOST = 0.5, 0.68
-"""Largest share of the movement's standard deviation that 68 % of the errors may reach where a field
-is written: beyond, a map would show the method rather than the ground."""
+MAX_ERROR_SHARE, ERROR_QUANTILE = 0.5, 0.68
+"""Largest share of the movement's standard deviation that 68 % of the errors may reach where a
+field is written: beyond, a map would show the method rather than the ground."""
 LEAST_SCENES = 6
 """Smallest number of scenes by which a component has its gain and reach; below, all are used."""
 FARTHEST_M = (40.0, 100.0)
@@ -235,7 +235,7 @@ def _needed_log(row: _Scene) -> Float:
 
 
 def _fit(rows: list[_Scene], start: Spread) -> tuple[Float, Float]:
-    """Return bases of the components, and weights, of the quantile `COVERAGE` of the needed factors.
+    """Return bases of components, and weights, of the quantile `COVERAGE` of needed factors.
 
     Scenes count alike. The penalty is on changes of the weights of `start`, and on differences
     between the changes of its bases.
@@ -255,7 +255,7 @@ def _fit(rows: list[_Scene], start: Spread) -> tuple[Float, Float]:
 
 
 def _fit_shift(rows: list[_Scene], start: Spread) -> float:
-    """Return the shift of all bases with which `COVERAGE` is reached in scenes that were not fitted."""
+    """Return the shift of all bases that gives `COVERAGE` in scenes that were not fitted."""
 
     def log_residuals(row: _Scene, fitted: tuple[Float, Float]) -> Float:
         bases, weights = fitted
@@ -266,7 +266,7 @@ def _fit_shift(rows: list[_Scene], start: Spread) -> float:
 
 
 def _fit_reach(rows: list[_Scene], spread: Spread) -> float:
-    """Return the standard deviations from the mean to the ends of the interval with the least CRPS."""
+    """Return the standard deviations from mean to end of the interval with the least CRPS."""
     halves = [spread.half_width(row.name, row.process, row.places) for row in rows]
     # Each scene in units of its movement: one that moves much would outweigh all others.
     scores = [
@@ -280,7 +280,7 @@ def _fit_reach(rows: list[_Scene], spread: Spread) -> float:
 
 
 def _fit_farthest(rows: list[_Scene]) -> float:
-    """Return the distance up to which the error is at most `KNOWN_SHARE` of the movement, in moving scenes."""
+    """Return the distance up to which errors are at most `MAX_ERROR_SHARE` of the movement."""
     moving = [row for row in rows if row.moved > 1.0]
     if not moving:
         return FARTHEST_M[1]
@@ -288,6 +288,10 @@ def _fit_farthest(rows: list[_Scene]) -> float:
     distance = np.concatenate([row.distance for row in moving])
     for low, high in itertools.pairwise(np.arange(0, FARTHEST_M[1] + 1, 20.0)):
         ring_share = share[(distance > low) & (distance <= high)]
-        if len(ring_share) >= LEAST_CELLS // 4 and np.quantile(ring_share, MOST) > KNOWN_SHARE and high > FARTHEST_M[0]:
+        if (
+            len(ring_share) >= LEAST_CELLS // 4
+            and np.quantile(ring_share, ERROR_QUANTILE) > MAX_ERROR_SHARE
+            and high > FARTHEST_M[0]
+        ):
             return float(max(low, FARTHEST_M[0]))
     return FARTHEST_M[1]

@@ -1,4 +1,4 @@
-"""Fit the interval of the steepest slope on held-out scenes, so that 90 % means 90 %."""
+"""Fit the 90 % interval of the steepest slope on held-out scenes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SlopeCells(NamedTuple):
 
 
 def slope_cells(drawn: Drawn, gain: float, half_width: Float, is_near: NDArray[np.bool_], cell_m: float) -> SlopeCells:
-    """Return the cells of a scene that count, of n: those at the edge have slopes to one side only.
+    """Return those of n cells of a scene that count: not at the edge, and near a scatterer.
 
     Args:
         drawn: the component. gain: weight of its samples' difference from the Gaussian process.

@@ -156,7 +156,7 @@ class FieldOptimisation(Fitting):
         return {"total": count_parameters(self.model), **super().parameter_counts()}
 
     def training_step(self, batch: FieldBatch, batch_index: int) -> Tensor:
-        """Return the mean loss of the crops; one where the Gaussian process errs much counts less."""
+        """Return the mean loss of crops; one in which the process errs much counts less."""
         clean = batch.clean_BFHW
         noise = torch.randn_like(clean)
         last = self.model.spec.train_steps - 1

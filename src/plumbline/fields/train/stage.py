@@ -75,8 +75,8 @@ def train_adapter(
     Raises:
         InputError: there are no scenes of the domain.
     """
-    train, tune, held = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
-    if not len(train) or not len(tune) or not len(held):
+    train, tune, calibration = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
+    if not len(train) or not len(tune) or not len(calibration):
         raise InputError(
             f"adapt.domains: no scene of {domain} to train on, to choose by or to calibrate on. "
             "Give it scenes in simulate.scenes."
@@ -98,7 +98,7 @@ def train_adapter(
     fitted = training.module.model
     save_adapter(fitted, domain, out)
     start = read_spread(base / SPREAD)  # scenes of one domain are few
-    spread = calibrate(fitted, held, params.restore, params.adapt.seed, params.simulate.cell_m, start)
+    spread = calibrate(fitted, calibration, params.restore, params.adapt.seed, params.simulate.cell_m, start)
     write_json(out / domain / SPREAD, spread.model_dump())
     shutil.rmtree(training.checkpoints)
     share = training.module.record["parameters"]["trained"] / whole
@@ -172,7 +172,7 @@ def _new_denoiser(params: RestorationParams) -> FieldDenoiser:
 
 
 def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
-    """Load the weights of the first package in `train.start_from`, if any; `random` keeps the drawn.
+    """Load the weights of the first package in `train.start_from`; `random` keeps the drawn ones.
 
     Raises:
         InputError: it is no package of fields, or its network is another than `model`.
