@@ -36,8 +36,8 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
     need("restore", "adapters of the denoiser")
     from peft import LoraConfig, get_peft_model
 
-    pattern, whole = targets(len(model.spec.channels)), _whole_modules(model.unet, unfrozen)
-    within = rf"({'|'.join(map(re.escape, whole))})\..+"
+    pattern, trained_whole = targets(len(model.spec.channels)), _whole_modules(model.unet, unfrozen)
+    within = rf"({'|'.join(map(re.escape, trained_whole))})\..+"
     convolutions = [module for module, _ in model.unet.named_modules() if re.fullmatch(pattern, module)]
     excluded = [module for module in convolutions if re.fullmatch(within, module)]
     if len(excluded) == len(convolutions):
@@ -47,7 +47,7 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
         lora_alpha=alpha,
         target_modules=pattern,
         exclude_modules=within if excluded else None,
-        modules_to_save=whole or None,
+        modules_to_save=trained_whole or None,
     )
     model.unet = get_peft_model(model.unet, config, adapter_name=name)
 

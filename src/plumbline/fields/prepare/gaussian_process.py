@@ -93,9 +93,9 @@ class _SolvedCokriging:
             self.lower, self.weights = self._solve(covariance, noise)
 
     def _solve(self, covariance: Float, noise: Float) -> tuple[Float, Float]:
-        whole = covariance.copy()
-        whole[np.diag_indices_from(whole)] += noise
-        lower = linalg.cholesky(whole, lower=True, overwrite_a=True, check_finite=False)
+        noisy = covariance.copy()
+        noisy[np.diag_indices_from(noisy)] += noise
+        lower = linalg.cholesky(noisy, lower=True, overwrite_a=True, check_finite=False)
         return lower, linalg.cho_solve((lower, True), self._points.value, check_finite=False)
 
     def towards(self, place: Float) -> list[tuple[Float, Float]]:

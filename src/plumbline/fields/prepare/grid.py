@@ -93,10 +93,10 @@ def observe(tracks: Sequence[Track]) -> Observations:
         parts = list(
             in_threads(lambda number: _observe_track(tracks[number], number, periods.start, years), periods.kept)
         )
-    whole = {
+    columns = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
     }
-    observations = Observations(**whole)
+    observations = Observations(**columns)
     if not len(observations):
         raise InputError(
             "no point has enough epochs with a value; a change cannot be told. Give products of a longer time."

@@ -120,11 +120,11 @@ def _stack(out: Path, parts: list[Path]) -> None:
         np.save(out, np.zeros((0, len(MAPS) if out.name == MAPS_FILE else 2, 1, 1), np.float32))
         return
     first: NDArray[np.float32] = np.load(parts[0])
-    whole = np.lib.format.open_memmap(out, "w+", np.float32, (len(parts), *first.shape))
+    stacked = np.lib.format.open_memmap(out, "w+", np.float32, (len(parts), *first.shape))
     for number, part in enumerate(parts):
         array = np.load(part)
         if array.shape != first.shape:
             sizes = f"{array.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
             raise InputError(f"{part.parent.name}: {sizes}. Scenes of one training need one size.")
-        whole[number] = array
-    whole.flush()
+        stacked[number] = array
+    stacked.flush()

@@ -225,15 +225,15 @@ def _draw_movement(rng: np.random.Generator, kind: str, extent: float, peak: flo
     if kind == "strip":
         fault = rng.random() < 0.5
         wide = 10 * extent if fault else float(log_uniform(rng, 12, 120, 1)[0])
-        moved = _draw_displacement(rng, 0.6 * peak, 0.4 if fault else 0.15)
+        displacement = _draw_displacement(rng, 0.6 * peak, 0.4 if fault else 0.15)
         long = float(log_uniform(rng, 100, 2000, 1)[0])
         edge = float(log_uniform(rng, 2, 25, 1)[0])
-        return partial(strip, point=centre, direction=angle, wide=wide, long=long, edge=edge, moved=moved)
+        return partial(strip, point=centre, direction=angle, wide=wide, long=long, edge=edge, moved=displacement)
     if kind == "slope":
         long, wide = map(float, log_uniform(rng, 40, 350, 2))
-        moved = _draw_displacement(rng, peak, 1.5)
+        displacement = _draw_displacement(rng, peak, 1.5)
         edge = float(log_uniform(rng, 4, 60, 1)[0])
-        return partial(creep, centre=centre, half=(long, wide), angle=angle, edge=edge, moved=moved)
+        return partial(creep, centre=centre, half=(long, wide), angle=angle, edge=edge, moved=displacement)
     scale = float(log_uniform(rng, 40, 400, 1)[0])
     return _draw_smooth(rng, scale, 0.4 * peak * np.array([0.4, 0.2, 1.0]) * rng.uniform(0.2, 1, 3))
 

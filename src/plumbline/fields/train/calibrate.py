@@ -211,17 +211,17 @@ def _apply_gain(row: _Scene, gain: float) -> _Scene:
 
 def _unfitted_spread(rows: list[_Scene]) -> Spread:
     """Return a spread with range, centre and unit of each figure of a place, and no weight yet."""
-    whole = np.concatenate([row.places for row in rows], axis=1)
-    low, high = np.quantile(whole, ENDS, axis=1)
-    within = np.clip(whole, low[:, None], high[:, None])
-    none = [0.0] * len(PLACES)
+    figures = np.concatenate([row.places for row in rows], axis=1)
+    low, high = np.quantile(figures, ENDS, axis=1)
+    within = np.clip(figures, low[:, None], high[:, None])
+    zeros = [0.0] * len(PLACES)
     scale = Scale(
         low=low.tolist(),
         high=high.tolist(),
         centre=within.mean(axis=1).tolist(),
         unit=np.maximum(within.std(axis=1), 1e-3).tolist(),
-        weights=none,
-        bends=none,
+        weights=zeros,
+        bends=zeros,
     )
     components = {name: Component(base=0.0, reach=1.0) for name in COMPONENTS}
     slopes = Slopes(base=0.0, weights=[0.0] * len(FIGURES))

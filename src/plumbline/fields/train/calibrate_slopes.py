@@ -65,9 +65,9 @@ def fit_slopes(scenes: Sequence[SlopeCells], start: Slopes) -> Slopes:
     """Fit the interval to cells of scenes, which count alike; few scenes move `start` little."""
     if not scenes:
         return start
-    whole = np.concatenate([scene.figures for scene in scenes], axis=1)
-    unit = np.maximum(whole.std(axis=1), 1e-3)
-    centre = whole.mean(axis=1)
+    figures = np.concatenate([scene.figures for scene in scenes], axis=1)
+    unit = np.maximum(figures.std(axis=1), 1e-3)
+    centre = figures.mean(axis=1)
     start_weights = np.array(start.weights)
 
     def fit(some: Sequence[SlopeCells]) -> Slopes:

@@ -82,7 +82,7 @@ def train_adapter(
             "Give it scenes in simulate.scenes."
         )
     model = load_denoiser(base)
-    whole = count_parameters(model)
+    n_parameters = count_parameters(model)
     torch.manual_seed(params.adapt.seed)  # the first factors are drawn here, alike in a run that was gone on with
     add_adapter(model, domain, params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
     settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
@@ -101,7 +101,7 @@ def train_adapter(
     spread = calibrate(fitted, calibration, params.restore, params.adapt.seed, params.simulate.cell_m, start)
     write_json(out / domain / SPREAD, spread.model_dump())
     shutil.rmtree(training.checkpoints)
-    share = training.module.record["parameters"]["trained"] / whole
+    share = training.module.record["parameters"]["trained"] / n_parameters
     log.info("adapter %s: %.1f %% of the parameters", domain, 100 * share)
     return {"trained_share": share, **training.module.record["metrics"]}
 
