@@ -26,7 +26,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_csv, write_json
 from plumbline.fields.model.adapter_files import ADAPTERS
 from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, SPEC, WEIGHTS, FieldDenoiser, load_denoiser
-from plumbline.fields.model.scores import Settings, restore_scenes
+from plumbline.fields.model.scores import ScoreSettings, restore_scenes
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import read_spread
 from plumbline.fields.prepare.conditions import SceneSet, describe, load_scenes
@@ -211,7 +211,9 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
     model, spread = TorchDenoiser(load_denoiser(trained)), read_spread(trained / SPREAD)
     rows = []
     for steps in sorted(set(params.compress.tried_steps)):
-        how = Settings(steps, SAMPLES, params.restore.eta, params.train.seed, params.simulate.cell_m, params.train.crop)
+        how = ScoreSettings(
+            steps, SAMPLES, params.restore.eta, params.train.seed, params.simulate.cell_m, params.train.crop
+        )
         figures = restore_scenes(model, spread, scenes, how, f"{steps} steps")
         told = [one for one in figures if not np.isnan(one["rmse_mm"])]
         if not told:

@@ -18,7 +18,7 @@ from plumbline.fields.model.denoiser import FIELDS, PACKED_SPEC, PACKED_WEIGHTS
 from plumbline.fields.model.scores import (
     METRICS,
     Figures,
-    Settings,
+    ScoreSettings,
     largest_difference,
     process_figures,
     restore_scenes,
@@ -93,10 +93,10 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
         write_csv(_rows(table), folder / SCENES)
 
 
-def settings_of(params: RestorationParams) -> Settings:
+def settings_of(params: RestorationParams) -> ScoreSettings:
     """Return the settings with which this project restores its test scenes."""
     given, asked = params.restore, params.validate_
-    return Settings(
+    return ScoreSettings(
         asked.steps or given.steps,
         asked.samples or given.samples,
         given.eta,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from plumbline.core.errors import InputError
-from plumbline.fields.model.sampling import BOTH, LINE, Denoiser, distances, draw_samples, summarise
+from plumbline.fields.model.sampling import BOTH, LINE, DenoisingModel, distances, draw_samples, summarise
 from plumbline.fields.model.slopes import describe_slopes
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import stack_maps
@@ -79,7 +79,7 @@ class RestoredWindow:
     """(K, rows, columns) mm of each component that is told somewhere, around its mean; not as wide as its spread."""
 
 
-def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: Settings) -> RestoredWindow | None:
+def restore_window(found: Observations, grid: Grid, model: DenoisingModel, settings: Settings) -> RestoredWindow | None:
     """Restore the cells of `grid`; return None if every cell is too far from a scatterer.
 
     The noise is drawn from the seed and the window's place, so that a run that is gone on with gives the same.
@@ -123,7 +123,7 @@ def _tell(
     distance_m: Float,
     cells: NDArray[np.bool_],
     grid: Grid,
-    model: Denoiser,
+    model: DenoisingModel,
     settings: Settings,
     bands: NDArray[np.float32],
     drawn: dict[str, Float],
