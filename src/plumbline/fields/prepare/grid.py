@@ -90,7 +90,7 @@ def observe(tracks: Sequence[Track]) -> Observations:
     periods = period_overlap(tracks)
     years = years_of(tracks)
     with one_blas_thread():
-        parts = list(in_threads(lambda number: _of_track(tracks[number], number, periods.start, years), periods.kept))
+        parts = list(in_threads(lambda number: _of_track(tracks[number], number, periods.start, years), periods.used))
     whole = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
     }

@@ -60,20 +60,20 @@ def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
     """Return a copy of `values_BLF` with the padding replaced; the building's own values stay unchanged.
 
     Args:
-        values_BLF: (B, L, F); what stands outside of the mask is not read.
+        values_BLF: (B, L, F); values outside of the mask are not read.
         mask_BL: (B, L), True for the first places of each row. A row without any is filled with zeros.
         strategy: name in `params.plugins.PADDING`.
     """
     if not values_BLF.size:
         return values_BLF.copy()
     padding = PADDING[strategy](values_BLF, mask_BL)
-    somebody_B = np.asarray(mask_BL.any(1))
-    padding = np.where(somebody_B[:, None, None], padding, 0)
+    has_points_B = np.asarray(mask_BL.any(1))
+    padding = np.where(has_points_B[:, None, None], padding, 0)
     return np.where(mask_BL[..., None], values_BLF, padding).astype(values_BLF.dtype, copy=False)
 
 
 LABELS = ("severity", "quadrant", "accepted", "mechanism", "difficulty")
-"""What is true of a building, as far as it is known: a row of each array is that of a building."""
+"""Arrays with the labels of buildings, as far as they are known: one row for each building."""
 DECIMALS = 4
 """Decimals of the columns that the stage `prepare` writes, in each column's unit. Processors differ
 by 3e-14 in the mean, so that one of three billion values is rounded the other way."""
@@ -150,7 +150,7 @@ class Sequences:
         Args:
             index: (B,) buildings.
             length: places a sequence; as many as the longest of them has, or more.
-            strategy: what stands in the places that are masked, see `padding`.
+            strategy: what fills the masked places, see `fill`.
 
         Returns:
             distance (B, L, C), slope (B, L, C) and geometry (B, C) float32, mask (B, L) bool.
@@ -158,13 +158,13 @@ class Sequences:
         Raises:
             ValueError: a building has more scatterers than `length`.
         """
-        own = self.length[index]
-        longest = int(own.max(initial=1))
+        n_points = self.length[index]
+        longest = int(n_points.max(initial=1))
         width = longest if length is None else length
         if width < longest:
             raise ValueError(f"length: {length} found, but a building has {longest} scatterers")
         column = np.arange(width)
-        mask = column < own[:, None]
+        mask = column < n_points[:, None]
         rows = np.where(mask, self.offsets[index][:, None] + column, 0)
         return {
             "distance": fill(self.distance[rows], mask, strategy),
