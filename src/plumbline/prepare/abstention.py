@@ -223,11 +223,13 @@ def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
     mean = np.stack([total(xy[:, 0]), total(xy[:, 1])], axis=1) / np.maximum(count, 1)[:, None]
     x, y = (xy - mean[building]).T
     moments = np.stack([total(x * x), total(x * y), total(y * y)], axis=1)
-    spread_m = _minor(moments, count)
+    spread_m = _spread_across(moments, count)
     # Without point i, the sums of squares about the new mean are less by n / (n - 1) times those of
     # the point.
     lever = (count / np.maximum(count - 1, 1))[building, None]
-    spread_without_m = _minor(moments[building] - lever * np.stack([x * x, x * y, y * y], axis=1), count[building] - 1)
+    spread_without_m = _spread_across(
+        moments[building] - lever * np.stack([x * x, x * y, y * y], axis=1), count[building] - 1
+    )
     is_tested = count[building] >= STRAY_FROM
     np.minimum.at(spread_m, building[is_tested], spread_without_m[is_tested])
     return spread_m
@@ -240,7 +242,7 @@ def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> ND
     return np.bincount(distinct[:, 0], minlength=buildings)
 
 
-def _minor(moments: Float, count: NDArray[np.intp]) -> Float:
+def _spread_across(moments: Float, count: NDArray[np.intp]) -> Float:
     """Return the root mean square across the main axis from sums of xx, xy and yy: the least eigenvalue's root."""
     xx, xy, yy = moments.T
     smaller = (xx + yy) / 2 - np.hypot((xx - yy) / 2, xy)

@@ -145,10 +145,12 @@ def _locate_buildings(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.flo
     for tile in plan.tiles:
         tile_centres[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
     centres = {city: np.concatenate(parts) for city, parts in tile_centres.items()}
-    place, moved = one_ground(centres, ground_crs((tile.city.folder.name, tile.folder / TILE) for tile in plan.tiles))
-    names = [np.full(len(part), place[city]) for city, part in moved.items()]
+    place, joined_centres = one_ground(
+        centres, ground_crs((tile.city.folder.name, tile.folder / TILE) for tile in plan.tiles)
+    )
+    names = [np.full(len(part), place[city]) for city, part in joined_centres.items()]
     profile_centres, profile_cities = profile_places(plan.profiles, block_m)
-    return np.concatenate([*moved.values(), profile_centres]), np.concatenate([*names, profile_cities])
+    return np.concatenate([*joined_centres.values(), profile_centres]), np.concatenate([*names, profile_cities])
 
 
 def _select_buildings(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:

@@ -28,18 +28,19 @@ def assign_points(
 ) -> NDArray[np.intp]:
     """Return the index of the building of each point, or `UNASSIGNED`.
 
-    A point belongs to the footprint it lies in; a point outside of all belongs to the nearest one within
-    `buffer_m`, because positions of scatterers are off by metres. Of several that it lies in, the smallest counts: a
-    building within the outline of its site, a part within its building. Of equally large ones, and of equally near
-    ones, as at the wall that two houses share, the first. Who gets a point is so decided by an order that no other
-    footprint changes: whoever looks at some of the footprints only, as at those of one tile, finds the same owner
-    among them.
+    A point belongs to the footprint that contains it. A point outside of all belongs to the nearest
+    one within `buffer_m`, because positions of scatterers are off by metres. Of several footprints
+    that contain it, the smallest counts: a building within the outline of its site, a part within
+    its building. Of equally large ones, and of equally near ones, as at the wall that two houses
+    share, the first counts. No other footprint changes this order: with some of the footprints
+    only, as those of one tile, a point gets the same owner among them.
 
     Args:
         easting, northing: (N,) m.
         footprints: (B,) shapely polygons in the same CRS.
         buffer_m: largest distance outside of a footprint, m.
-        last: (B,) which get only points that no other footprint wants, because they are not judged; none without.
+        last: (B,) which get only points that are near no other footprint, because they are not
+            judged.
     """
     if not len(easting) or not len(footprints):
         return np.full(len(easting), UNASSIGNED, dtype=np.intp)
@@ -56,9 +57,9 @@ def assign_points(
         distance = shapely.distance(points[point], footprints[building])
         near = distance <= buffer_m
         point, building, distance = point[near], building[near], distance[near]
-        alike = np.where(distance == 0, size_rank[building], building)
-        wanted = np.zeros(len(building), bool) if last is None else last[building]
-        order = np.lexsort((alike, distance, wanted, point))
+        tie_rank = np.where(distance == 0, size_rank[building], building)
+        is_last = np.zeros(len(building), bool) if last is None else last[building]
+        order = np.lexsort((tie_rank, distance, is_last, point))
         point, building = point[order], building[order]
         first = np.flatnonzero(np.diff(point, prepend=-1) > 0)
         owner[point[first]] = building[first]
@@ -75,7 +76,8 @@ NEAR_M = 15.0
 """Largest distance from a rival, m, of the scatterers that show how their building moves beside it.
 It is less than the halo of a tile."""
 OVERLAP = 0.1
-"""Footprints that share more than this of the smaller one are a building and its part, or its site: no neighbours."""
+"""Largest share of the smaller footprint that neighbours have in common: with more, one is a part
+of the other, or its site."""
 NOBODY = -1
 
 

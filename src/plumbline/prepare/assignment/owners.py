@@ -56,7 +56,7 @@ def collect_scatterers(
     frame = frames(footprints)
     period = observation_period(tracks)
     parts = [
-        _one_track(number, track, owner, frame, period, min_epochs)
+        _collect_track(number, track, owner, frame, period, min_epochs)
         for number, (track, owner) in enumerate(zip(tracks, owners, strict=True))
     ]
     merged = Scatterers(
@@ -70,7 +70,7 @@ def collect_scatterers(
     return merged, frame
 
 
-def _one_track(
+def _collect_track(
     number: int, track: Track, owner: NDArray[np.intp], frame: Frames, period: ObservationPeriod, min_epochs: int
 ) -> Scatterers:
     rows = usable_rows(track, owner, min_epochs)

@@ -31,7 +31,8 @@ INNER_VARIANCE = 0.62302
 """Mean square of a standard normal value among the smallest `INNER`: 1 - 2 q phi(q) / 0.9 with q = 1.6449."""
 FAST = 0.99
 SURE = 3.0
-"""Standard errors taken off a velocity: a short track knows none to better than some 100 mm/yr."""
+"""Number of standard errors by which a velocity is reduced: those of a short track are some 100
+mm/yr."""
 FIGURES = "track_figures.npz"
 
 

@@ -12,7 +12,7 @@ from plumbline.prepare.audit.summary import Leak, Summary
 
 Status = Literal["pass", "warn", "fail"]
 ORDER: tuple[Status, ...] = ("fail", "warn", "pass")
-"""Worst first."""
+"""Statuses, the worst first."""
 NAMED = 5
 """Largest number of further places that a reason names."""
 Bounds = tuple[float | None, float | None]
@@ -30,7 +30,7 @@ class Facts:
     buildings_shared: Sequence[Leak]
     twins: Sequence[Leak]
     blocks_shared: Sequence[Leak] | None
-    """None: the report names no blocks."""
+    """Blocks in two splits; None: the report names no blocks."""
     shifts: Mapping[str, Mapping[str, ColumnShift]]
     """Split -> column -> shift from `train`."""
 
@@ -75,7 +75,7 @@ class AuditRule:
 
     name: str
     look: Callable[[Facts], Iterable[Case]]
-    """Finds the places."""
+    """Function that yields the places."""
     advice: str
     """Advice where a value is beyond a bound."""
     warn: Bound = None
@@ -83,8 +83,8 @@ class AuditRule:
     low: bool = False
     """True if a value below a bound is beyond it, rather than one above."""
     nothing: str = ""
-    """Why there is no place; then the rule warns, because what is not looked at cannot pass. Without it, to have no
-    place is to pass."""
+    """Reason for having no place: then the rule warns, because it checked nothing. Without a
+    reason, a rule without a place passes."""
 
     def judge(self, facts: Facts) -> RuleFinding:
         """Judge the rule by its worst place."""

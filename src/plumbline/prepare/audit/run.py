@@ -88,7 +88,7 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         report: what came in:
 
             - `cities`: name -> `notes` (list of sentences: what a reader decided) and `tracks`, a list of `name`,
-              `points` and the figures of `report_tracks`. What is missing is not looked at, and the rule warns of it.
+              `points` and the figures of `report_tracks`. The rule of a missing figure warns.
             - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
         params: section `prepare.audit`.
     """

@@ -27,7 +27,8 @@ TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "
 ROWS = 250_000
 """Number of scatterers, or buildings, summed up together."""
 SAMPLE = 20_000
-"""Buildings, and scatterers, of a split or a city that distributions are taken from."""
+"""Number of buildings, and of scatterers, of a split or a city from which distributions are
+estimated."""
 
 
 class Moments:
@@ -228,7 +229,7 @@ def chunks(offsets: NDArray[np.int64], rows: int = ROWS) -> Iterator[slice]:
 
 
 class Leak(NamedTuple):
-    """Buildings or blocks that two splits share, or that one split holds more than once (then both names are equal)."""
+    """Buildings or blocks in two splits, or twice in one (then both names are equal)."""
 
     splits: tuple[str, str]
     number: int
@@ -236,7 +237,7 @@ class Leak(NamedTuple):
 
 
 def find_leaks(keys: Mapping[str, NDArray[Any]], example: Callable[[str, Any], str]) -> list[Leak]:
-    """Find what one split holds more than once, and what two splits share.
+    """Find what one split contains more than once, and what two splits share.
 
     Args:
         keys: split -> key (B,) of each of its buildings or blocks.

@@ -13,7 +13,7 @@ from plumbline.core.strain import FAILURES
 PREPARATION = 8
 """Version of the columns: it goes up when the same points give other numbers in them. A model needs
 the version that it was trained on.
-2: standard errors know of noise with a long memory (docs/decisions/0036).
+2: standard errors include noise with a long memory (docs/decisions/0036).
 3: changes are without what wrong positions make of a tilt (docs/decisions/0036).
 4: large steady damage is not taken for that (docs/decisions/0036).
 5: a point between two houses counts for the one that it moves with (docs/decisions/0036).

@@ -1,7 +1,8 @@
 """Keep sequences on disk, and pad them.
 
-The network masks its padding, so its answer is the same for all of them; `docs/training.md` says why zeros with a mask
-are the default. The others are for runtimes and networks that know no mask.
+The network masks its padding, so its answer is the same for all of them; `docs/training.md`
+explains why zeros with a mask are the default. The others are for runtimes and networks without a
+mask.
 
 Shape legend: B buildings, L places, F features.
 """
@@ -104,9 +105,9 @@ class Sequences:
     accepted: NDArray[np.bool_]
     """(B, 4) quadrants that are right answers, in the order of `compass.QUADRANTS`; none where it is undefined."""
     mechanism: NDArray[np.int8]
-    """(B,) code in `strain.MECHANISMS`; -1 where nothing is damaged or the labels do not say."""
+    """(B,) code in `strain.MECHANISMS`; -1 without damage or without such a label."""
     difficulty: NDArray[np.int8]
-    """(B,) 0 easy, 1 medium, 2 hard; -1 where the labels do not say."""
+    """(B,) 0 easy, 1 medium, 2 hard; -1 without such a label."""
 
     def __len__(self) -> int:
         return len(self.building_id)
@@ -190,7 +191,7 @@ class Sequences:
         for field in fields(cls):
             path = folder / f"{field.name}.npy"
             try:
-                arrays[field.name] = _map(path)
+                arrays[field.name] = _map_file(path)
             except (OSError, ValueError, EOFError) as error:
                 raise InputError(f"{path}: not readable ({error}). Run `plumbline prepare` again.") from None
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
@@ -232,7 +233,7 @@ def concatenate(parts: list[Sequences]) -> Sequences:
     return Sequences(**{**merged, "offsets": offsets.astype(np.int64)})
 
 
-def _map(path: Path) -> Any:
+def _map_file(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:

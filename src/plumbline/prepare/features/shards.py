@@ -18,7 +18,7 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.sequences import Sequences, concatenate
 
 SHARD_BUILDINGS = 32_768
-"""Buildings a shard: some 40 MB with a dozen scatterers each."""
+"""Number of buildings in a shard: some 40 MB with a dozen scatterers each."""
 
 
 def _column_in_memory(name: str) -> Any:

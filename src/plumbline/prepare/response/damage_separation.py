@@ -137,7 +137,7 @@ def _average_damage(residual: Float, astray: Float, damage: Float, mask: NDArray
         beside = np.log1p(size**2 * strength)
         return along - (lost * across)[..., None] * shared, precision, square - lost * across**2, beside
 
-    likely = []
+    log_weights = []
     for size in ASTRAY_M:
         product, precision, misfit, beside = amplitude(size)
         for most_mm in DAMAGE_MM:
@@ -146,9 +146,9 @@ def _average_damage(residual: Float, astray: Float, damage: Float, mask: NDArray
                 for spread in (most_mm, LARGE_RATIO * most_mm)
             )
             explained = np.logaddexp(np.log(1 - LARGE_SHARE) + most / 2, np.log(LARGE_SHARE) + few / 2)
-            each = np.maximum(explained - misfit[..., None] / 2, -MAX_MISFIT / 2) - beside[..., None] / 2
-            likely.append((each * mask[..., None]).sum(1))
-    weight = np.array(likely).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
+            log_likelihood = np.maximum(explained - misfit[..., None] / 2, -MAX_MISFIT / 2) - beside[..., None] / 2
+            log_weights.append((log_likelihood * mask[..., None]).sum(1))
+    weight = np.array(log_weights).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
     weight = np.exp(weight - weight.max((0, 1, 3), keepdims=True))
     share = (weight / weight.sum((0, 1, 3), keepdims=True)).sum(1)
 

@@ -163,7 +163,7 @@ def grouped_medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
     return middle
 
 
-def _both_sides(means: TrackMeans) -> NDArray[np.bool_]:
+def _sees_both_sides(means: TrackMeans) -> NDArray[np.bool_]:
     """Return (U,) whether the tracks of a unit look from directions far enough apart."""
     present = means.weight > 0
     angle = np.arctan2(means.los[..., 0], means.los[..., 2])
@@ -176,7 +176,7 @@ def _solve_up_east(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
     east, up, weight = means.los[..., 0], means.los[..., 2], means.weight
     ee, eu, uu = ((weight * a * b).sum(1) for a, b in ((east, east), (east, up), (up, up)))
     right_east, right_up = (weight * east * rate).sum(1), (weight * up * rate).sum(1)
-    has_both_sides, any_track = _both_sides(means), uu > 0
+    has_both_sides, any_track = _sees_both_sides(means), uu > 0
     determinant = np.where(has_both_sides, ee * uu - eu**2, 1)
     alone = np.where(any_track, uu, 1)
     answer = np.stack(
@@ -203,7 +203,7 @@ def _solve_up_east(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
 def _estimate_offsets(means: TrackMeans) -> Float:
     """Estimate the constants (T,) of the tracks from units that at least three tracks see; see the module."""
     tracks = means.weight.shape[1]
-    rows = _both_sides(means) & ((means.weight > 0).sum(1) > 2)
+    rows = _sees_both_sides(means) & ((means.weight > 0).sum(1) > 2)
     offset = np.zeros(tracks)
     if tracks < 3 or not rows.any():
         return offset

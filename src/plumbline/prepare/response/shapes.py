@@ -372,18 +372,18 @@ def _fit_all(
     rigid_prior = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
     undamaged = student_fit(rigid, residual, error, mask, rigid_prior)
     variance = error**2 + (undamaged.spread**2)[:, None]
-    nothing = _negative_log_posterior(undamaged, variance, mask, rigid_prior)
+    undamaged_loss = _negative_log_posterior(undamaged, variance, mask, rigid_prior)
 
     by_quadrant = strains_per_mm(side)
     prior = np.empty((*by_quadrant.shape[:2], len(rigid_prior) + 1))
     prior[..., :-1], prior[..., -1] = rigid_prior, (by_quadrant.max(2) / LIKELY_PERMILLE) ** 2
-    moved = responses(xy, los, side)
-    fit = student_fits(rigid, moved, residual, error, mask, prior)
-    badness = _negative_log_posterior(fit, variance[:, None, :], mask[:, None, :], prior)
+    shape_response = responses(xy, los, side)
+    fit = student_fits(rigid, shape_response, residual, error, mask, prior)
+    loss = _negative_log_posterior(fit, variance[:, None, :], mask[:, None, :], prior)
     # Laplace's approximation: the likeliest fit, and the width of the drop's posterior by that of
     # its prior.
-    evidence = nothing[:, None] - badness - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
-    return _FittedShapes(fit.solution[..., -1], evidence, by_quadrant, moved, variance)
+    evidence = undamaged_loss[:, None] - loss - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
+    return _FittedShapes(fit.solution[..., -1], evidence, by_quadrant, shape_response, variance)
 
 
 def damage_pattern(

@@ -258,7 +258,7 @@ def _average_courses(coordinates: Float, noise: Float, likely_2: Float) -> tuple
     """Return how far motions (b, J) went if each follows one of the possible courses, and the variance.
 
     Args:
-        seen: (b, J, K) coordinates of the motions. noise: (b, J, K, K) their covariance.
+        coordinates: (b, J, K) of the motions. noise: (b, J, K, K) their covariance.
         likely_2: (b, J) square of how far a motion may have gone, mm2.
     """
     courses = possible_courses()

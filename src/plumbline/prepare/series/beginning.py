@@ -175,10 +175,10 @@ class CourseEvidence:
             variance: (m,) of a value, on any scale that all series of a movement share.
         """
         y = value @ clock.whiten.transpose(0, 2, 1)
-        variance_of_each = variance[:, None]
-        self._across[movement] += (y @ clock.courses).swapaxes(0, 1) / variance_of_each[..., None]
-        self._along[movement] += clock.power / variance_of_each[..., None]
-        self._square[movement] += (y**2).sum(-1).T / variance_of_each
+        variance_column = variance[:, None]
+        self._across[movement] += (y @ clock.courses).swapaxes(0, 1) / variance_column[..., None]
+        self._along[movement] += clock.power / variance_column[..., None]
+        self._square[movement] += (y**2).sum(-1).T / variance_column
         self._determinant[movement] += clock.log_determinant
         self._freedom[movement] += clock.freedom
 

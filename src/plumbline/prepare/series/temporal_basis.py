@@ -150,7 +150,7 @@ class Courses(NamedTuple):
     """Courses of N scatterers."""
 
     course: Float
-    """(N, K) mm: coordinates on the shapes; NaN where they are not known."""
+    """(N, K) mm: coordinates on the shapes; NaN where they are unknown."""
     course_root: Float
     """(N, K, K) 1/mm: R such that R' R is the inverse of the coordinates' covariance."""
 
@@ -200,7 +200,7 @@ def fit_courses(basis: Basis, y: Float, is_finite: NDArray[np.bool_], weight: Fl
 
     Args:
         basis: see `course_basis`.
-        y: (N, T) mm, 0 where unknown. known: (N, T).
+        y: (N, T) mm, 0 where unknown. is_finite: (N, T).
         weight: (N, T) weights from the fit of one curve, to begin with.
         noise: (N,) mm2, variance of independent values with as much information as these.
     """

@@ -45,7 +45,7 @@ NEEDED_GAIN = 9.0
 """Smallest gain in chi-square over the line with which a bent curve is chosen for a building's
 series."""
 MAX_GAIN = 8.0
-"""Largest chi-square of one series against a curve."""
+"""Largest chi-square that one series counts against a curve."""
 MIN_COMMON = 3
 """Smallest number of scatterers of a track on a building whose mean is taken as the common
 movement."""
