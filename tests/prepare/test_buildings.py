@@ -323,7 +323,7 @@ def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch, threads):
     tracks, buildings = make_scene(seed=4)
     whole = prepare_buildings(tracks, buildings, PARAMS)
     monkeypatch.setattr(blocks, "BLOCK", 30)
-    monkeypatch.setattr(owners, "LOOKED_AT", 7)
+    monkeypatch.setattr(owners, "SERIES_BLOCK", 7)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     assert len(blocks._bounds(whole.owners, len(buildings))) > 4
     cut = prepare_buildings(tracks, buildings, PARAMS)

@@ -11,7 +11,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
     LEANING,
     UNSURE_WHERE,
-    Asked,
+    ModelledBuildings,
     has_no_probable_quadrant,
     has_too_little_data,
     is_judged,
@@ -69,7 +69,7 @@ def judged(cases, limits=LIMITS, rate=CALIBRATED):
     p_damaged, confidence, error, novelty = (np.array(column, float) for column in zip(*cases, strict=True))
     count = len(cases)
     errors = strain_error(buildings([[float(one)] * 16 for one in error], (10, 10)))
-    asked = Asked(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
+    asked = ModelledBuildings(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
     found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
     return found.reason.tolist()
 
@@ -124,7 +124,7 @@ def nobody():
 
 
 def nothing_asked(n_points):
-    return Asked(np.arange(0), np.asarray(n_points), np.zeros(0, bool), np.zeros(0))
+    return ModelledBuildings(np.arange(0), np.asarray(n_points), np.zeros(0, bool), np.zeros(0))
 
 
 def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
@@ -140,7 +140,7 @@ def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
 
 def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_building():
     few, error = np.array([True, False, False, False, False]), np.array([9.0, 0.8, 0.3004, 0.1, 0.1])
-    asked = Asked(np.arange(5), np.array([6, 12, 12, 12, 12]), few, error)
+    asked = ModelledBuildings(np.arange(5), np.array([6, 12, 12, 12, 12]), few, error)
     # The last but one has no probable quadrant either, but its answer is none.
     answers = answered([0.99, 0.99, 0.2, 0.99, 0.99], [0.3, 0.3, 0.9, 0.3, 0.3], [0.2, 0.2, 0.2, 1.2, 0.2])
     found = status_of(asked, answers, town(5).geometry.to_numpy(), LIMITS)
@@ -154,7 +154,7 @@ def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_buildi
 
 def test_one_that_leans_too_far_is_not_called_sound():
     """Where its points could not show moderate damage; one that is found to be damaged is judged."""
-    asked = Asked(np.arange(4), np.full(4, 12), np.zeros(4, bool), np.full(4, 0.1))
+    asked = ModelledBuildings(np.arange(4), np.full(4, 12), np.zeros(4, bool), np.full(4, 0.1))
     answers = answered([0.04, 0.04, 0.04, 0.99], [0.9] * 4, [0.2] * 4)
     known = np.full((4, 1), 1.0)
     whole = WholeBuildings(
@@ -194,7 +194,7 @@ def city(count=400, rate=0.1, seed=0):
     )
     points = np.zeros(count, int)
     points[there] = 12
-    return Asked(there, points, there % 5 == 0, np.full(len(there), 0.1)), answers, town(count), damaged
+    return ModelledBuildings(there, points, there % 5 == 0, np.full(len(there), 0.1)), answers, town(count), damaged
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, capl
 
 def test_near_to_a_cause_a_building_has_another_share_and_its_name():
     odds = np.where(np.arange(400) < 40, np.where(np.arange(400) % 2, 30.0, 0.03), 0.05)
-    asked = Asked(np.arange(400), np.full(400, 16), np.zeros(400, bool), np.full(400, 0.1))
+    asked = ModelledBuildings(np.arange(400), np.full(400, 16), np.zeros(400, bool), np.full(400, 0.1))
     answers = answered(odds / (1 + odds), np.full(400, 0.9))
     where = RateVariation([Cause("tunnel", shapely.box(0, -5, 39.5 * 20, -2), 10.0)], True)
     found = judge(asked, answers, town(400), LIMITS, MODEL, where=where)

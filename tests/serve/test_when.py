@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import Asked
+from plumbline.prepare.abstention import ModelledBuildings
 from plumbline.serve.columns import WHEN
 from plumbline.serve.judgement import Model, judge
 from plumbline.serve.when import DATES, FIGURES, RATES, course_rows, when_columns
@@ -30,7 +30,7 @@ def judged(damage_rate):
     shapes = [shapely.box(20 * row, 0, 20 * row + 9, 9) for row in range(COUNT)]
     frame = geopandas.GeoDataFrame({"building_id": list("abcdefghij")}, geometry=shapes, crs="EPSG:32633")
     answers = answers_of([[0.9, 0.1, 0, 0]] * COUNT, np.full(COUNT, 2.0), p_damaged=0.97)
-    asked = Asked(np.arange(COUNT), np.full(COUNT, 9), np.arange(COUNT) == 3, np.full(COUNT, 0.1))
+    asked = ModelledBuildings(np.arange(COUNT), np.full(COUNT, 9), np.arange(COUNT) == 3, np.full(COUNT, 0.1))
     return judge(asked, answers, frame, Prepare(), Model("7", SHARE), damage_rate, courses=courses_of(BUILDING, ONSETS))
 
 

@@ -20,7 +20,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
     LEANING,
     UNSURE_WHERE,
-    Asked,
+    ModelledBuildings,
     Status,
     has_few_points,
     is_in_distribution,
@@ -144,7 +144,9 @@ def where_of(options: Options, city: CityInMemory) -> RateVariation:
     return RateVariation(causes_of_city(file, city.points[0].crs, record), options.by_place)
 
 
-def ask(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False) -> tuple[Asked, Answers]:
+def ask(
+    prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False
+) -> tuple[ModelledBuildings, Answers]:
     """Ask the model about the buildings of a city or of one of its tiles; `judge` takes the result, or that of all.
 
     Args:
@@ -152,12 +154,14 @@ def ask(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = Fal
         shown: whether the user sees how far along it is.
     """
     sequences = prepared.sequences
-    asked = Asked(prepared.footprint, prepared.n_points, has_few_points(sequences, limits), strain_error(sequences))
+    asked = ModelledBuildings(
+        prepared.footprint, prepared.n_points, has_few_points(sequences, limits), strain_error(sequences)
+    )
     return asked, model.network.answer(sequences, shown)
 
 
 def judge(
-    asked: Asked,
+    asked: ModelledBuildings,
     answers: Answers,
     footprints: geopandas.GeoDataFrame,
     prepare: Prepare,

@@ -6,7 +6,7 @@ import pytest
 import shapely
 
 from plumbline.params import Prepare, Score
-from plumbline.prepare.abstention import UNSURE_WHERE, Asked
+from plumbline.prepare.abstention import UNSURE_WHERE, ModelledBuildings
 from plumbline.serve.judgement import Model, judge
 from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.score import tiles as tiles_module
@@ -34,7 +34,11 @@ def said_of(rows, unsure, poor=(), p_damaged=None):
     p_damaged = np.linspace(0.85, 0.99, asked) if p_damaged is None else p_damaged[:asked]
     answers = answers_of(probability, np.linspace(0.3, 3, asked), p_damaged=p_damaged)
     is_poor = np.isin(np.arange(asked), poor)
-    return Asked(np.arange(asked), np.array([9] * asked + [2]), is_poor, np.full(asked, 0.1)), answers, frame
+    return (
+        ModelledBuildings(np.arange(asked), np.array([9] * asked + [2]), is_poor, np.full(asked, 0.1)),
+        answers,
+        frame,
+    )
 
 
 def tile(folder, rows, *said):
@@ -78,7 +82,7 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
         inside = np.isin(asked.footprint, own)
         folder = tmp_path / str(number)
         folder.mkdir()
-        part = Asked(
+        part = ModelledBuildings(
             asked.footprint[inside] - own[0], asked.n_points[own], asked.few[inside], asked.strain_error[inside]
         )
         frame.iloc[own].to_parquet(folder / BUILDINGS)

@@ -91,7 +91,7 @@ def observe(tracks: Sequence[Track]) -> Observations:
     years = years_of(tracks)
     with one_blas_thread():
         parts = list(
-            in_threads(lambda number: _observe_track(tracks[number], number, periods.start, years), periods.kept)
+            in_threads(lambda number: _observe_track(tracks[number], number, periods.start, years), periods.used)
         )
     columns = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)

@@ -25,7 +25,7 @@ from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.params import Ingest, Score
-from plumbline.prepare.abstention import Asked
+from plumbline.prepare.abstention import ModelledBuildings
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
@@ -255,10 +255,12 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
     ends = np.cumsum([0, *(len(part["n_points"]) for part in parts)])
     for part, start in zip(parts, ends, strict=False):
         part["footprint"] = part["footprint"] + start
-    whole = {name: np.concatenate([part[name] for part in parts]) for name in (*Asked._fields, *Answers._fields)}
+    whole = {
+        name: np.concatenate([part[name] for part in parts]) for name in (*ModelledBuildings._fields, *Answers._fields)
+    }
     buildings = [geopandas.read_parquet(tile.folder / BUILDINGS) for tile in tiles]
     judged = judge(
-        Asked(**{name: whole[name] for name in Asked._fields}),
+        ModelledBuildings(**{name: whole[name] for name in ModelledBuildings._fields}),
         Answers(**{name: whole[name] for name in Answers._fields}),
         geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
         model.prepare,
