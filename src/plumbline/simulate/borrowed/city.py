@@ -36,7 +36,7 @@ from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tiles import open_products
-from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, Ground, ground_of
+from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, GroundCentres, ground_of
 from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
 from plumbline.sources.footprints.ids import ID
 from plumbline.sources.points.formats.egms import CRS
@@ -186,7 +186,7 @@ def _file_names(products: list[Path]) -> list[str]:
 
 
 def _write_truth(
-    copy: Copy, identifiers: list[str], has_heights: bool, setting: Setting, evidence: Evidence, ground: Ground
+    copy: Copy, identifiers: list[str], has_heights: bool, setting: Setting, evidence: Evidence, ground: GroundCentres
 ) -> None:
     layout = setting.layout
     labels = draw_labels(copy.motion, layout)

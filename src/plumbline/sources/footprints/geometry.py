@@ -14,13 +14,13 @@ from plumbline.sources.files.opened import for_command
 from plumbline.sources.footprints.selection import FeatureFilter, Objects, because
 
 MAX_DOUBT_M2 = 0.1
-"""Ground that the fill rules may disagree on: far below what footprints are drawn to."""
+"""Largest ground in doubt, m², of a certain repair: far below the accuracy of footprints."""
 MAX_DOUBT_SHARE = 0.01
-"""The same as a share of the building's area, for small ones."""
+"""Largest ground in doubt of a certain repair as a share of the building's area, for small ones."""
 MAX_LIKELY_SHARE = 0.1
-"""Of a building's area: with up to so much in doubt, it is better drawn anew, and that said, than not judged at all."""
+"""Largest share of a building's area in doubt with which it is repaired, and not left out."""
 MIN_PART_M2 = 0.01
-"""A smaller part is what a crossing or a spike leaves behind, and goes."""
+"""Smallest part that is kept, m²; a smaller one is what a crossing or a spike leaves behind."""
 Float = NDArray[np.floating[Any]]
 
 
@@ -33,28 +33,28 @@ class Repaired(NamedTuple):
     @property
     def certain(self) -> NDArray[np.bool_]:
         """(B,) whether `geometry` is a valid polygon of the same ground, whatever the rule."""
-        most = np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * shapely.area(self.geometry))
-        return np.asarray(self.likely & (self.doubt_m2 <= most))
+        max_doubt_m2 = np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * shapely.area(self.geometry))
+        return np.asarray(self.likely & (self.doubt_m2 <= max_doubt_m2))
 
     @property
     def likely(self) -> NDArray[np.bool_]:
         """(B,) whether `geometry` is a valid polygon of the same ground, but for a small part."""
         area = shapely.area(self.geometry)
-        little = self.doubt_m2 <= MAX_LIKELY_SHARE * area
-        return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
+        is_doubt_small = self.doubt_m2 <= MAX_LIKELY_SHARE * area
+        return np.asarray(is_doubt_small & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
 
 
 def repair_polygons(geometry: NDArray[np.object_]) -> Repaired:
     """Repair invalid polygons (B,), in m and with finite coordinates.
 
-    The doubt is the area that a ring encloses more than once or against its own sense, that lies in two parts or two
-    holes at once, or in a hole outside of its shell.
+    The doubt is the area that a ring encloses more than once or against its own sense, that is in
+    two parts or two holes at once, or in a hole outside of its shell.
     """
-    drawn, doubt_m2 = zip(*map(_draw_anew, geometry), strict=True)
+    drawn, doubt_m2 = zip(*map(_redraw, geometry), strict=True)
     return Repaired(np.array(drawn, object), np.array(doubt_m2, float))
 
 
-def _draw_anew(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
+def _redraw(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
     parts, doubt = [], 0.0
     try:
         for part in shapely.get_parts(polygon):
@@ -96,9 +96,10 @@ def _turns(corners: Float, points: Float) -> NDArray[np.int64]:
     start, end = corners[None, :-1], corners[None, 1:]
     at = points[:, None]
     along, to = end - start, at - start
-    left = along[..., 0] * to[..., 1] - to[..., 0] * along[..., 1]
-    up = (start[..., 1] <= at[..., 1]) & (end[..., 1] > at[..., 1]) & (left > 0)
-    down = (start[..., 1] > at[..., 1]) & (end[..., 1] <= at[..., 1]) & (left < 0)
+    # Positive for a point to the left of the edge.
+    cross = along[..., 0] * to[..., 1] - to[..., 0] * along[..., 1]
+    up = (start[..., 1] <= at[..., 1]) & (end[..., 1] > at[..., 1]) & (cross > 0)
+    down = (start[..., 1] > at[..., 1]) & (end[..., 1] <= at[..., 1]) & (cross < 0)
     return np.asarray(up.sum(1) - down.sum(1), np.int64)
 
 
@@ -151,12 +152,12 @@ POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 def take_polygons(geometry: Objects) -> Objects:
     """Return the polygons in collections (B,), at any depth: some buildings include their entrances. Others stay."""
-    taken = geometry.copy()
+    extracted = geometry.copy()
     for row in np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION):
         polygons = _polygons(geometry[row])
         if polygons:
-            taken[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
-    return taken
+            extracted[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
+    return extracted
 
 
 def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
@@ -203,10 +204,10 @@ def without_empty_holes(geometry: Objects) -> Objects:
 
 
 def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArray[np.bool_]:
-    """Return which polygons (B,), projected to `crs`, lie within its range; leave out the others.
+    """Return which polygons (B,), projected to `crs`, are within its range; leave out the others.
 
     Raises:
-        InputError: most lie outside: the file is of another place, or has its coordinates in the wrong order.
+        InputError: most are outside: the file is of another place, or swaps its coordinates.
     """
     why = f"outside of what {crs}, the points' CRS, can show"
     outside = _beyond(geometry, FARTHEST_M)
@@ -243,12 +244,12 @@ def make_valid(
         repaired = repair_polygons(geometry[invalid])
         doubtful[invalid] = ~repaired.certain & repaired.likely
         lost[invalid] = ~repaired.certain & ~repaired.likely
-        if (sure := invalid & ~doubtful & ~lost).any():
+        if (is_certain := invalid & ~doubtful & ~lost).any():
             log.warning(
                 "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
                 sieve.path,
-                sieve.name(sure),
-                shapely.is_valid_reason(geometry[int(np.argmax(sure))]),
+                sieve.name(is_certain),
+                shapely.is_valid_reason(geometry[int(np.argmax(is_certain))]),
             )
         if doubtful.any():
             log.warning(

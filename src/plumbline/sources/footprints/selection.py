@@ -16,7 +16,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 
 NAMED = 5
-"""Offenders named in a message."""
+"""Largest number of features or files that a message names."""
 Objects = NDArray[np.object_]
 
 
@@ -33,7 +33,7 @@ class FeatureFilter:
     """Why features are left out -> their rows."""
 
     @property
-    def kept_ids(self) -> Objects:
+    def remaining_ids(self) -> Objects:
         """Ids (B,) of the features that go on."""
         return self.ids[self.row]
 
@@ -53,14 +53,14 @@ class FeatureFilter:
             self.reasons.setdefault(reason, []).append(row)
         self.row = self.row[keep]
         if not len(self.row):
-            raise InputError(f"{self.path}: no footprint in it: {self._listed()}. {advice}")
+            raise InputError(f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}")
         return keep
 
     def name(self, bad: NDArray[np.bool_]) -> str:
         """Name the bad ones of the features that go on, as `name_features` does."""
         return name_features(self.row[bad], self.ids)
 
-    def tell(self) -> None:
+    def log_left_out(self) -> None:
         """Log one warning about all features left out, if any."""
         if self.reasons:
             log.warning(
@@ -68,10 +68,10 @@ class FeatureFilter:
                 self.path,
                 len(self.out),
                 len(self.out) + len(self.row),
-                self._listed(),
+                self._format_reasons(),
             )
 
-    def _listed(self) -> str:
+    def _format_reasons(self) -> str:
         return "; ".join(f"{len(rows)} {why} ({name_features(rows, self.ids)})" for why, rows in self.reasons.items())
 
 
@@ -87,16 +87,16 @@ def because(bad: NDArray[np.bool_], why: str) -> Objects:
 
 
 NAMES = ("building", "footprint", "pand", "gebaeude", "gebäude", "batiment", "bâtiment", "edific")
-"""What the name of a layer of footprints has in it."""
+"""Words in the names of layers of footprints."""
 POLYGONAL = ("polygon", "surface", "tin")
 ANY = ("unknown", "collection")
 """Kinds of geometry, as GDAL names them, that are or may be polygons."""
 
 
 KML = (".kml", ".kmz")
-"""Their layers are the folders of one drawing."""
+"""Suffixes of KML, of which the layers are the folders of one drawing."""
 NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!\d))|\d+")
-"""Of a tile; or (group 1) a year or day, which tells editions apart."""
+"""Number of a tile; or (group 1) a year or day, which distinguishes editions."""
 
 
 def are_parts(names: Sequence[str]) -> bool:
@@ -157,7 +157,7 @@ def first_of(path: Path, members: list[str]) -> str:
 
 
 OSM_LAYER = "multipolygons"
-"""Where GDAL puts closed ways and relations of OpenStreetMap."""
+"""Layer into which GDAL puts closed ways and relations of OpenStreetMap."""
 OSM_BUILDINGS = "building IS NOT NULL AND building <> 'no'"
 OSM_FILE = re.compile(r"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<osm[\s>]", re.DOTALL)
 OSM_START, OSM_START_WITHIN = "OSMHeader", 64
