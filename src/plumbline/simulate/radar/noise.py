@@ -12,14 +12,15 @@ Array = NDArray[np.float64]
 BAD_EPOCH_SHARE = 0.02
 """Share of the entries of a series that are off by several standard deviations."""
 MEMORY_SHARE, MOST_MEMORY = 0.5, 0.6
-"""Share of the buildings whose noise has a long memory, and most of its variance that has it."""
+"""Share of the buildings whose noise has a long memory, and its largest share of the variance."""
 TURBULENCE_EXPONENT = 8 / 3
-"""Of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001, section 4.7)."""
+"""Exponent of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001,
+section 4.7)."""
 TURBULENCE_GRID_M = 40.0
 SHARED_GRID_M = 10.0
 """Side of a cell of the grid of noise that neighbours share."""
 DRIFT, WALK = 0.8, 0.6
-"""Of a scatterer's own movement: shares of a line and of a random walk."""
+"""Shares of a line and of a random walk in a scatterer's own movement."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,11 @@ class Law:
     rho: float
     """Correlation of the short one, first-order autoregressive, from one epoch to the next; 0 to below 1."""
     exponent: float
-    """Of the long one: its power falls with frequency to the power of minus this; 1: flicker noise, 2: random walk."""
+    """Exponent of the long one: its power falls with frequency to the power of minus this; 1:
+    flicker noise, 2: random walk."""
     memory: float
-    """Epochs for which that goes on: at lower frequencies its power is level. With an exponent of 2 the long one is
-    autoregressive, too."""
+    """Epochs of that memory: at lower frequencies its power is level. With an exponent of 2 the
+    long one is autoregressive, too."""
 
     def draw(self, rng: np.random.Generator, sigma: Array, memory: Array, epochs: int) -> Array:
         """Draw noise (N, epochs).
@@ -51,7 +53,7 @@ class Law:
     def line_variance(self, memory: Array, epochs: int) -> Array:
         """Return the variance (N,) of a straight line's change over the observation, relative to that of one epoch.
 
-        Of the long memory by what each impulse of its white noise changes the fit.
+        For the long memory, by the change of the fit with each impulse of its white noise.
         """
         short = line_variance(epochs, self.rho)
         long = _line_variance(self.response(2 * epochs), epochs)
@@ -113,7 +115,7 @@ def filtered(rng: np.random.Generator, sigma: Array, epochs: int, taps: Array) -
         rng: the generator to draw from.
         sigma: (N,) standard deviation that is expected about the mean over the epochs, mm: a random walk has no other.
         epochs: number of regular epochs.
-        taps: (2 epochs,) what an impulse leaves.
+        taps: (2 epochs,) response to an impulse.
     """
     size = fft.next_fast_len(4 * epochs, real=True)
     white = fft.rfft(rng.standard_normal((len(sigma), 2 * epochs)), size)
@@ -175,14 +177,14 @@ def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
 
 
 def delays(
-    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, kept: float = 0.0
+    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, rho: float = 0.0
 ) -> Array:
     """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch.
 
     Args:
-        kept: correlation from one epoch to the next.
+        rho: correlation from one epoch to the next.
     """
-    fields = autoregressive(turbulence(rng, epochs, extent), kept)
+    fields = autoregressive(turbulence(rng, epochs, extent), rho)
     return np.asarray(sigma * _at(fields, east_north, extent), float)
 
 

@@ -164,7 +164,7 @@ def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDAr
             severity.max(),
             CATEGORY_BOUNDS_PERMILLE[-1],
         )
-    # A city may have no damage at all. Strains in m/m are 1000 times too small, in percent 10 times.
+    # A city may have no damage. Strains in m/m are 1000 times too small, in percent 10 times.
     visible_permille = CATEGORY_BOUNDS_PERMILLE[0]
     has_quadrant, is_small = quadrant != "", (quadrant != "") & (severity < visible_permille)
     if is_small.sum() > MOSTLY * has_quadrant.sum():

@@ -54,7 +54,7 @@ class Part:
     """Points to read, and the folder for the result."""
 
     folder: Path
-    """Folder of the result: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, and facts for the city."""
+    """Folder of the result: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, facts for the city."""
     city: Path
     """Folder with the city's `tiles.npz` and footprints."""
     file: ProductFile

@@ -52,7 +52,7 @@ class Tiles:
     def halo(
         self, easting: NDArray[np.float64], northing: NDArray[np.float64], point_cell: Cell
     ) -> list[tuple[int, Cell]]:
-        """Return tile and point indices of each halo with some of the points (N,) in tiles `point_cell`."""
+        """Return tile and point indices of each halo with points (N,) in tiles `point_cell`."""
         near: list[tuple[Cell, Cell]] = []
         for column, row in AROUND:
             tile = point_cell + column + row * SPAN

@@ -39,8 +39,8 @@ Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows of the first and of the second polygon of each pair."""
 NO = ("", "no", "0", "false", "none", "nan")
 WITHIN, COVERED = 0.9, 0.5
-"""Shares: of a footprint's area, from which it is within another; of an outline's, from which others
-take its points; and of the smaller of two, from which they may be one building."""
+"""Shares: of a footprint's area, from which it is within another; of an outline's, from which
+others take its points; and of the smaller of two, from which they may be one building."""
 
 
 def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:

@@ -200,7 +200,7 @@ def known_crs(name: str | None) -> pyproj.CRS | None:
 
 
 def _is_northing_first(crs: pyproj.CRS, geometry: NDArray[np.object_], name: str) -> bool:
-    """Return whether northing or latitude comes first: by the place, else by a CRS with a full name."""
+    """Return whether northing or latitude comes first: by the place, else by a full name's CRS."""
     corners = shapely.get_coordinates(geometry)[:1]
     if not len(corners):
         return False

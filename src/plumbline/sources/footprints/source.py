@@ -120,7 +120,7 @@ def assumes_crs(ends: Ends | None) -> bool:
 
 
 def are_degrees(geometry: NDArray[np.object_]) -> bool:
-    """Return whether most coordinates (N,) may be degrees from -180 or 0, in either order of axes."""
+    """Return whether most coordinates (N,) may be degrees from -180 or 0, in any order of axes."""
     places = shapely.get_coordinates(geometry)
     return not len(places) or bool((np.nanmedian(np.abs(places), axis=0) <= WHOLE_TURN).all())
 
