@@ -211,9 +211,9 @@ def _power(residual: Array) -> Array:
 
 def _common_share(residual: Array, building: NDArray[np.intp]) -> float:
     """Return the mean correlation of two points of one building, at least 0."""
-    on = building >= 0
-    unit = np.nan_to_num(residual[on] / np.sqrt(_power(residual[on])[:, None] + 1e-12))
-    buildings, index = np.unique(building[on], return_inverse=True)
+    rows = building >= 0
+    unit = np.nan_to_num(residual[rows] / np.sqrt(_power(residual[rows])[:, None] + 1e-12))
+    buildings, index = np.unique(building[rows], return_inverse=True)
     total = np.zeros((len(buildings), residual.shape[1]))
     np.add.at(total, index, unit)
     count = np.bincount(index, minlength=len(buildings))
@@ -273,7 +273,7 @@ class _View:
     """(N, 2) place by the product, from the origin."""
     building: Index
     """(N,) the nearest one."""
-    on: NDArray[np.bool_]
+    is_on_building: NDArray[np.bool_]
     """(N,) whether the point belongs to it."""
     above: Array
     """(N,) height over the lowest point of its building, m; 0 for points on none."""
@@ -319,35 +319,39 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
                 series = _draw_series(view, rows, sigma, setting, copy, draw)
                 series += copy.sign[view.building[rows], None] * residual
                 stream.write(egms_rows(copy.rng, product, delivered, series))
-    error = (drawn[0].true_place - view.east_north)[view.on]
-    return gather_evidence(view.building[view.on], precision[view.on], error, len(setting.layout.height))
+    error = (drawn[0].true_place - view.east_north)[view.is_on_building]
+    return gather_evidence(
+        view.building[view.is_on_building], precision[view.is_on_building], error, len(setting.layout.height)
+    )
 
 
 def _make_view(points: Track, setting: Setting) -> _View:
     days = (points.epochs - setting.start).astype(int).astype(float)
     smooth = Smooth((days - days[0]) / DAYS_A_YEAR)
     east_north = np.stack([points.easting, points.northing], axis=1) - setting.origin
-    building, on = nearest_building(east_north, setting.layout, setting.buffer_m)
+    building, is_on_building = nearest_building(east_north, setting.layout, setting.buffer_m)
     sample = np.unique(np.linspace(0, len(points) - 1, min(SAMPLE, len(points))).astype(np.intp))
-    if len(points) > SAMPLE and on.any():  # shared noise shows in neighbours, so whole stretches
-        sample = np.flatnonzero(on)[:SAMPLE]
-    law = smooth.law(smooth.residual(points.displacement[sample].astype(float)), np.where(on, building, -1)[sample])
+    if len(points) > SAMPLE and is_on_building.any():  # whole stretches, for noise of neighbours
+        sample = np.flatnonzero(is_on_building)[:SAMPLE]
+    law = smooth.law(
+        smooth.residual(points.displacement[sample].astype(float)), np.where(is_on_building, building, -1)[sample]
+    )
     height = np.nan_to_num(np.asarray(points.height, float))
     lowest = np.full(len(setting.layout.height), np.inf)
-    np.minimum.at(lowest, building[on], height[on])
-    above = np.where(on, height - np.where(on, lowest[building], 0), 0)
-    return _View(points, days, east_north, building, on, above, smooth, law)
+    np.minimum.at(lowest, building[is_on_building], height[is_on_building])
+    above = np.where(is_on_building, height - np.where(is_on_building, lowest[building], 0), 0)
+    return _View(points, days, east_north, building, is_on_building, above, smooth, law)
 
 
 def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
-    layout, rng, count = setting.layout, copy.rng, len(view.on)
+    layout, rng, count = setting.layout, copy.rng, len(view.is_on_building)
     astray = rng.random(count) < ASTRAY_SHARE
-    kind = np.select([~view.on, astray], [GROUND, ASTRAY], default=STRUCTURE)
+    kind = np.select([~view.is_on_building, astray], [GROUND, ASTRAY], default=STRUCTURE)
     los = view.points.los
     # Heights are delivered as they are: nothing rises with an error of position.
     track, rise = np.zeros(count, np.intp), np.zeros(count)
     error = position_errors(rng, view.building, track, _axes(los), rise, BANDS[setting.band])[:, :2]
-    place = view.east_north - view.on[:, None] * error
+    place = view.east_north - view.is_on_building[:, None] * error
     # Whatever the error was, a point of a building is on it.
     local, half = layout.frames.to_building(view.building, place), layout.frames.side[view.building] / 2
     clipped = np.clip(local, -half, half)
@@ -356,7 +360,7 @@ def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
     inside = layout.frames.centre[view.building] + np.stack([east, north], axis=1)
     return _Draw(
         kind=kind,
-        true_place=np.where(view.on[:, None], inside, view.east_north),
+        true_place=np.where(view.is_on_building[:, None], inside, view.east_north),
         reference=draw_reference(rng),
         shared=rng.standard_normal((len(layout.height), view.smooth.design.shape[1])),
     )

@@ -149,6 +149,7 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
         "acceleration": 2 * full[4],
         "acceleration_std": 2 * full_error[4],
         "seasonality": np.hypot(yearly[2], yearly[3]),
+        # Root mean square of the errors of cosine and sine.
         "seasonality_std": np.hypot(yearly_error[2], yearly_error[3]) / np.sqrt(2),
     }
 

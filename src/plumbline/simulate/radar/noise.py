@@ -65,12 +65,15 @@ class Law:
         Fractional integration of order `exponent / 2` (Hosking 1981) that forgets.
         """
         lag = np.arange(1, epochs)
-        each = (lag - 1 + self.exponent / 2) / lag * np.exp(-1 / self.memory)
-        return np.asarray(np.r_[1.0, np.cumprod(each)], float)
+        # Coefficients of (1 - z)^-d with d = exponent / 2: h_k = h_(k-1) (k - 1 + d) / k.
+        ratio = (lag - 1 + self.exponent / 2) / lag * np.exp(-1 / self.memory)
+        return np.asarray(np.r_[1.0, np.cumprod(ratio)], float)
 
 
 def line_variance(epochs: int, rho: float) -> float:
     """Return the variance of a straight line's change over `epochs` in autoregressive noise, relative to an epoch's."""
+    # A slope over T white epochs has the variance 12 sigma^2 / T^3, its change over T epochs
+    # 12 sigma^2 / T. Autoregression leaves T (1 - rho) / (1 + rho) effective epochs.
     return 12 / epochs * (1 + rho) / (1 - rho)
 
 
@@ -172,6 +175,7 @@ def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
     wave = np.hypot(np.fft.fftfreq(2 * size)[:, None], np.fft.rfftfreq(2 * size)[None, :])
     wave[0, 0] = np.inf
     white = np.fft.rfft2(rng.standard_normal((count, 2 * size, 2 * size)))
+    # Amplitudes fall with half the exponent of the power.
     field = np.fft.irfft2(white * wave ** (-TURBULENCE_EXPONENT / 2), (2 * size, 2 * size))[:, :size, :size]
     return np.asarray(field / np.sqrt((field**2).mean()) if count else field, float)
 
@@ -202,7 +206,7 @@ def shared_noise(
 def own_movement(rng: np.random.Generator, count: int, typical_mm: float, time: Array) -> Array:
     """Draw slow movement (N, T), mm, that each scatterer has for itself; `time` (T,) 0 to 1."""
     size = typical_mm * np.exp(rng.normal(0, 0.5, (count, 1)))
-    steps = np.sqrt(np.diff(time, prepend=0.0))
+    steps = np.sqrt(np.diff(time, prepend=0.0))  # the variance of a random walk grows with time
     walk = np.cumsum(steps * rng.standard_normal((count, len(time))), axis=1)
     return np.asarray(size * (DRIFT * rng.standard_normal((count, 1)) * time + WALK * walk), float)
 

@@ -55,20 +55,20 @@ def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: RadarBan
     """
     count = len(layout.height)
     building = np.repeat(np.arange(count), _draw_counts(rng, layout, band))
-    on = len(building)
-    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * on))
+    n_on_buildings = len(building)
+    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * n_on_buildings))
     track = _draw_tracks(rng, np.concatenate([building, parent]), count)
-    # Side-looking radar sees the walls that face it. Corners with the ground and what is on the roof reflect as well,
-    # so how much of it is on which walls is a building's own.
-    on_wall = rng.random(on) < rng.uniform(*ON_WALLS, count)[building]
-    facing = rng.random(on) < rng.uniform(0, 1, count)[building]
-    outline = _on_outline(rng, layout, building, np.where(facing[:, None], look[track[:on]], 0.0))
+    # Side-looking radar sees the walls that face it. Corners with the ground and objects on the
+    # roof reflect as well, so the share on walls, and on those that face it, differs between buildings.
+    on_wall = rng.random(n_on_buildings) < rng.uniform(*ON_WALLS, count)[building]
+    facing = rng.random(n_on_buildings) < rng.uniform(0, 1, count)[building]
+    outline = _on_outline(rng, layout, building, np.where(facing[:, None], look[track[:n_on_buildings]], 0.0))
     east_north = np.where(on_wall[:, None], outline, _inside(rng, layout.polygon, building))
-    roof = np.where(on_wall, rng.random(on) < 0.35, True)
-    share = np.where(roof, rng.uniform(0.9, 1, on), rng.uniform(0, 1, on))
+    roof = np.where(on_wall, rng.random(n_on_buildings) < 0.35, True)
+    share = np.where(roof, rng.uniform(0.9, 1, n_on_buildings), rng.uniform(0, 1, n_on_buildings))
     height = share * layout.height[building]
-    kind = np.where(rng.random(on) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
-    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, on) * layout.height[building], height)
+    kind = np.where(rng.random(n_on_buildings) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
+    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, n_on_buildings) * layout.height[building], height)
     building, kind = np.concatenate([building, parent]), np.concatenate([kind, np.full(len(parent), GROUND)])
     return SimulatedScatterers(
         building=building,

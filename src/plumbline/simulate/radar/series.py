@@ -165,7 +165,7 @@ def measurement_noise(
     """Draw noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and jumps.
 
     `memory` (B,) is the share of the own noise's variance with a long memory. Drawn on the regular grid of epochs, so
-    that a gap also parts what lies on its two sides.
+    that a gap also separates the epochs on its two sides.
     """
     noise = reference.own.draw(rng, points.noise, memory[points.building], len(acquisition.kept))
     noise += common[points.building]

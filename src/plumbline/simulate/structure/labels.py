@@ -140,9 +140,10 @@ def _find_worst_bay(
         if outline is not None:
             building, start = _with_vertices(building, start, outline[part], axis, bay)
         shift = np.zeros((2, 1)) + (np.arange(2) == axis)[:, None] * bay[building]
-        near, far = (fields(part[building], *at) for at in (start, start + shift))
-        beta = (far[0] - near[0]) / bay[building] - tilt[building, axis]
-        strain = principal_tensile_strain(beta, (far[1 + axis] - near[1 + axis]) / bay[building])
+        begin, end = (fields(part[building], *at) for at in (start, start + shift))
+        # Angular distortion of the bay against the building's plane, mm/m.
+        beta = (end[0] - begin[0]) / bay[building] - tilt[building, axis]
+        strain = principal_tensile_strain(beta, (end[1 + axis] - begin[1 + axis]) / bay[building])
         if outline is not None:
             within = [inside(outline, part[building], *(start + share * shift)) for share in ALONG_A_BAY]
             # Below every bay on the footprint, so that it counts only where no bay is on it.

@@ -36,7 +36,7 @@ class Rigid:
     def field(self, index: NDArray[np.intp] | int, x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
         """Return vertical, along-x and along-y displacement, mm, at heights in m above the foundation.
 
-        A small rotation that lifts the side at +x moves what stands above it towards -x: `-tilt * height`.
+        A small rotation that lifts the side at +x moves the parts above it towards -x: `-tilt * height`.
         """
         tilt_x, tilt_y = self.tilt[index, 0], self.tilt[index, 1]
         return self.settlement[index] + tilt_x * x + tilt_y * y, -tilt_x * height, -tilt_y * height
@@ -195,17 +195,17 @@ def draw_any_beginning(rng: np.random.Generator, count: int) -> Histories:
     """Draw courses as `draw_histories`, but a share `BROKEN` of them piecewise, of `KINDS`."""
     usual = draw_histories(rng, count)
     kind = rng.choice(len(KINDS), size=count, p=KINDS)
-    late, day, turn, stop = (
+    late_time, sudden_time, turn_time, stop_time = (
         rng.uniform(low, high, count) for low, high in ((0.6, LATEST), (0.02, LATEST), (0.3, 0.95), (0.1, 0.6))
     )
-    first = np.choose(kind, [late, day, turn, turn, stop])
+    first = np.choose(kind, [late_time, sudden_time, turn_time, turn_time, stop_time])
     duration = np.choose(
         kind,
         [
-            rng.uniform(0.3, 1, count) * (1 - late),
+            rng.uniform(0.3, 1, count) * (1 - late_time),
             np.full(count, AT_ONCE),
-            (1 - turn) / 2,
-            (1 - turn) / 2,
+            (1 - turn_time) / 2,
+            (1 - turn_time) / 2,
             rng.uniform(0.15, 0.35, count),
         ],
     )

@@ -170,8 +170,8 @@ def building_response(tunnels: list[Tunnel], frames: Frames, deflection: Array, 
     The plane that a building follows whole is the area-weighted least-squares plane over its rectangle.
     """
     count = len(frames.angle)
-    every = np.arange(count)
-    normal = np.stack([frames.rotate(every, np.tile(t.normal, (count, 1))) for t in tunnels], axis=1)
+    buildings = np.arange(count)
+    normal = np.stack([frames.rotate(buildings, np.tile(t.normal, (count, 1))) for t in tunnels], axis=1)
     distance = np.stack([t.distance(frames.centre) for t in tunnels], axis=1)
     reach = REACH_WIDTHS * np.array([t.width for t in tunnels])
     reached = (np.abs(distance) < reach + np.hypot(*frames.side.T)[:, None] / 2).any(axis=1)

@@ -45,7 +45,7 @@ class CityFiles:
 
     @property
     def folder(self) -> Path:
-        """Where the products are."""
+        """Folder of the products."""
         return self.products[0].parent
 
     def paths(self, params: Ingest) -> list[Path]:

@@ -62,7 +62,7 @@ class Area:
             bounds = transformer.transform_bounds(*self.bounds, densify_pts=STEPS)
         except ProjError:
             return None
-        # West beyond east: the area lies across the 180th meridian, and one box cannot hold it.
+        # West beyond east: the area is across the 180th meridian, which one box cannot describe.
         if not (np.isfinite(bounds).all() and bounds[0] <= bounds[2]):
             return None
         return bounds

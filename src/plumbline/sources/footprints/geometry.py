@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import for_command
-from plumbline.sources.footprints.selection import FeatureFilter, Objects, because
+from plumbline.sources.footprints.selection import FeatureFilter, Objects, assign_reason
 
 MAX_DOUBT_M2 = 0.1
 """Largest ground in doubt, m², of a certain repair: far below the accuracy of footprints."""
@@ -60,6 +60,7 @@ def _redraw(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
         for part in shapely.get_parts(polygon):
             (shell, *holes), unclear = zip(*map(_fill, shapely.get_rings(part)), strict=True)
             ground = shapely.difference(shell, shapely.union_all(holes)) if holes else shell
+            # Area of holes that the shell does not lose: outside of it, or in two holes at once.
             cut_out = float(np.sum(shapely.area(holes))) - (shapely.area(shell) - shapely.area(ground))
             doubt += sum(unclear) + cut_out
             parts.append(ground)
@@ -116,14 +117,14 @@ def _without_remains(ground: shapely.Geometry) -> shapely.Geometry:
 
 
 WALL_M = 0.1
-"""A face that stands on a line of the ground and is at least so high is a wall."""
+"""Smallest height of a face above a line of the ground that is a wall."""
 
 
 def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
     """Return polygons (B,), m, without heights, solids as the ground below their faces; and which (B,) had a wall.
 
-    Seen from above, walls are lines and the roof lies over the floor: no valid polygon, and yet it is clear which
-    ground is the building.
+    Seen from above, walls are lines and the roof is over the floor. That is no valid polygon, and yet
+    it is clear which ground is the building.
     """
     flat = shapely.force_2d(geometry)
     solid = np.zeros(len(geometry), bool)
@@ -170,11 +171,11 @@ def unlike_polygons(geometry: Objects) -> Objects:
     """Return (B,) why a feature is not a polygon with finite coordinates; None for a good one."""
     kind = shapely.get_type_id(geometry)
     absent = shapely.is_missing(geometry) | shapely.is_empty(geometry)
-    why = because(absent, ABSENT)
+    reasons = assign_reason(absent, ABSENT)
     for row in np.flatnonzero(~absent & ~np.isin(kind, POLYGONAL)):
         name = geometry[row].geom_type
-        why[row] = f"{name} without a polygon in it" if name == "GeometryCollection" else f"{name} and no polygon"
-    return np.where((why == None) & _beyond(geometry, np.inf), NO_NUMBER, why)  # noqa: E711
+        reasons[row] = f"{name} without a polygon in it" if name == "GeometryCollection" else f"{name} and no polygon"
+    return np.where((reasons == None) & _beyond(geometry, np.inf), NO_NUMBER, reasons)  # noqa: E711
 
 
 def unwrap(geometry: Objects) -> Objects:
@@ -209,12 +210,12 @@ def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArr
     Raises:
         InputError: most are outside: the file is of another place, or swaps its coordinates.
     """
-    why = f"outside of what {crs}, the points' CRS, can show"
+    reason = f"outside of what {crs}, the points' CRS, can show"
     outside = _beyond(geometry, FARTHEST_M)
     advice = "Are they of the same place, with the easting (longitude) before the northing (latitude)?"
     if 2 * outside.sum() > len(outside):
-        raise InputError(f"{sieve.path}: {sieve.name(outside)} {why}. {advice}")
-    return sieve.leave_out(because(outside, why), advice)
+        raise InputError(f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}")
+    return sieve.leave_out(assign_reason(outside, reason), advice)
 
 
 def make_valid(
@@ -268,11 +269,11 @@ def make_valid(
             f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS that the file states, or "
             "are they degrees?"
         )
-    why = because(lost, IN_DOUBT)
-    why[flat] = FLAT
+    reasons = assign_reason(lost, IN_DOUBT)
+    reasons[flat] = FLAT
     command = f"`ogr2ogr -makevalid OUT.gpkg {for_command(sieve.path)}`"
     advice = f"Repair them (QGIS: Fix geometries; {command}) and look at the result."
-    keep = sieve.leave_out(why, f"{where} {advice}" if invalid.any() else advice)
+    keep = sieve.leave_out(reasons, f"{where} {advice}" if invalid.any() else advice)
     return geometry[keep], keep, (invalid | solid)[keep]
 
 

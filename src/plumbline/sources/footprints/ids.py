@@ -75,8 +75,8 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         rows: of the features that are buildings; the others need no id. All without.
 
     Raises:
-        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be told
-            apart.
+        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be
+            distinguished.
     """
     rows = np.arange(len(frame)) if rows is None else rows
     name = _find_id_column(path, frame, column, rows)

@@ -299,8 +299,8 @@ def _set_crs(
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    why = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
-    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, why, frame.crs.name)
+    reason = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
+    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, reason, frame.crs.name)
     return frame
 
 

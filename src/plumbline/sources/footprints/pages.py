@@ -141,8 +141,8 @@ def _head(start: str) -> dict[str, Any]:
 
 def _tail(end: str) -> dict[str, Any]:
     """Return the collection's members after its features: only the rest of the outermost object is JSON."""
-    rests = (parse_object("{" + end[match.end() :]) for match in AFTER_ARRAY.finditer(end))
-    return next((rest for rest in rests if rest), {})
+    objects = (parse_object("{" + end[match.end() :]) for match in AFTER_ARRAY.finditer(end))
+    return next((members for members in objects if members), {})
 
 
 def _members(collection: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -30,7 +30,7 @@ class FeatureFilter:
     row: NDArray[np.intp]
     """(B,) rows of those that go on, counted from 0 in the file's order."""
     reasons: dict[str, list[int]] = field(default_factory=dict)
-    """Why features are left out -> their rows."""
+    """Reason for leaving out -> rows of the features."""
 
     @property
     def remaining_ids(self) -> Objects:
@@ -42,14 +42,14 @@ class FeatureFilter:
         """Rows of the features left out, ascending."""
         return np.array(sorted(row for rows in self.reasons.values() for row in rows), np.intp)
 
-    def leave_out(self, why: Objects, advice: str) -> NDArray[np.bool_]:
+    def leave_out(self, reasons: Objects, advice: str) -> NDArray[np.bool_]:
         """Leave out the features with a reason (B,) other than None; return which (B,) go on.
 
         Raises:
             InputError: none is left; the message ends with the advice.
         """
-        keep = np.array([reason is None for reason in why], bool)
-        for row, reason in zip(self.row[~keep].tolist(), why[~keep], strict=True):
+        keep = np.array([reason is None for reason in reasons], bool)
+        for row, reason in zip(self.row[~keep].tolist(), reasons[~keep], strict=True):
             self.reasons.setdefault(reason, []).append(row)
         self.row = self.row[keep]
         if not len(self.row):
@@ -72,7 +72,9 @@ class FeatureFilter:
             )
 
     def _format_reasons(self) -> str:
-        return "; ".join(f"{len(rows)} {why} ({name_features(rows, self.ids)})" for why, rows in self.reasons.items())
+        return "; ".join(
+            f"{len(rows)} {reason} ({name_features(rows, self.ids)})" for reason, rows in self.reasons.items()
+        )
 
 
 def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
@@ -81,9 +83,9 @@ def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
     return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
 
 
-def because(bad: NDArray[np.bool_], why: str) -> Objects:
-    """Return `why` for the bad ones (B,), None for the others, as `FeatureFilter.leave_out` takes it."""
-    return np.where(bad, np.array(why, object), np.array(None, object))
+def assign_reason(is_bad: NDArray[np.bool_], reason: str) -> Objects:
+    """Return the reason for the bad features (B,), and None for the others."""
+    return np.where(is_bad, np.array(reason, object), np.array(None, object))
 
 
 NAMES = ("building", "footprint", "pand", "gebaeude", "gebäude", "batiment", "bâtiment", "edific")
@@ -147,7 +149,7 @@ def name_alike(names: list[str]) -> list[str]:
     return [name for name in names if any(word in name.lower() for word in NAMES)]
 
 
-def first_of(path: Path, members: list[str]) -> str:
+def choose_member(path: Path, members: list[str]) -> str:
     """Return the file in a zip that is named as footprints, else the first; log a choice among several."""
     named = name_alike(members)
     chosen = named[0] if len(named) == 1 else members[0]

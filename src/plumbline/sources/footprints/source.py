@@ -20,7 +20,7 @@ from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.foreign import OF_TILES, UNPACK, check_finished, describe_archive, kind_of, what_else
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
-from plumbline.sources.footprints.selection import NAMED, are_parts, first_of
+from plumbline.sources.footprints.selection import NAMED, are_parts, choose_member
 from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
 
 LOOKED_AT = 2**16
@@ -51,8 +51,8 @@ class Ends(NamedTuple):
     @property
     def is_lines(self) -> bool:
         """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
-        first, _, rest = self.start.lstrip(SEPARATOR).partition("\n")
-        return rest.lstrip(SEPARATOR).startswith("{") and (parse_object(first) or {}).get("type") == "Feature"
+        first, _, further = self.start.lstrip(SEPARATOR).partition("\n")
+        return further.lstrip(SEPARATOR).startswith("{") and (parse_object(first) or {}).get("type") == "Feature"
 
     @property
     def has_whole_outline(self) -> bool:
@@ -274,7 +274,7 @@ def find_source(path: Path, member: str | None = None) -> Source:
     if (kind := kind_of(start) or "").endswith("archive"):
         raise InputError(f"{path}: {kind}. {UNPACK}.")
     if start.startswith(ZIP_START):
-        member = member or first_of(path, _likeliest(path))
+        member = member or choose_member(path, _likeliest(path))
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
         if _suffix(member) == GEOPACKAGE:
