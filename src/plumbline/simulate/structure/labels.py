@@ -56,7 +56,7 @@ class Strains:
     quadrant: Index
     """(B,) index into `compass.QUADRANTS`, of the middle of the bay with the largest strain."""
     by_quadrant: Array
-    """(B, 4) largest strain of a bay whose middle lies in each quadrant, permille."""
+    """(B, 4) largest strain of a bay whose middle is in each quadrant, permille."""
 
     @property
     def accepted(self) -> NDArray[np.bool_]:

@@ -3,7 +3,8 @@
 Outlines are rectangles, wings in the shape of an L, a U or a T, and rectangles with a corner drawn in. On a footprint
 that is not its rectangle, bays and the plane that is taken off follow its own outline.
 
-A city is drawn in parts of whole districts: a plan needs nothing of the others, and the town says where it goes.
+A city is drawn in parts of whole districts: a plan needs nothing of the others, and the town has
+its place.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ COLUMNS = (GROUND_CRS, GROUND_EASTING, GROUND_NORTHING)
 
 
 class GroundCentres(NamedTuple):
-    """Ground that B buildings stand on: its CRS, and the buildings' centres in it."""
+    """Ground under B buildings: its CRS, and the buildings' centres in it."""
 
     crs: str
     """Projected GROUND_CRS."""

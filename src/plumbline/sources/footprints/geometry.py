@@ -82,7 +82,7 @@ def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
         return shapely.Polygon(), 0.0
     corners = shapely.get_coordinates(ring)
     area, turns = shapely.area(faces), _turns(corners, shapely.get_coordinates(shapely.point_on_surface(faces)))
-    # The signed area knows nothing of faces: where the two differ, the lines were not cut up properly.
+    # The signed area does not depend on faces: a difference shows that lines were not cut properly.
     lost = abs(float(turns @ area) - _signed_area(corners))
     sense = 1 if turns @ area >= 0 else -1
     unclear = float(area[(turns != 0) & (turns != sense)].sum())
@@ -223,8 +223,8 @@ def make_valid(
 ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
     """Make polygons (B,), m, valid and without heights; also return which (B,) go on and which (B,) were repaired.
 
-    Which side of a ring that crosses itself is the building, only its owner knows: those are left out, unless the
-    ground in doubt is a small part.
+    The building may be on either side of a ring that crosses itself: such features are left out,
+    unless the ground in doubt is a small part.
 
     Raises:
         InputError: none is left, or most have no area.
