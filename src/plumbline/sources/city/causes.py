@@ -128,7 +128,7 @@ def _union(shapes: NDArray[np.object_]) -> Any:
 
 
 def _swap_coordinates(file: CausesFile, crs: str) -> NDArray[np.object_] | None:
-    """Return the shapes with both coordinates swapped; None if the CRS has no such places."""
+    """Return the shapes with both coordinates swapped; None if those are outside of the CRS."""
     swapped = shapely.transform(file.frame.geometry.to_numpy(), lambda at: at[:, ::-1])
     frame = file.frame.set_geometry(geopandas.GeoSeries(swapped, file.frame.index, file.frame.crs))
     with suppress(ProjError, InputError):
