@@ -64,9 +64,9 @@ def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, see
 
 def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
     """Return the training loss of a batch of buildings, without turning, perturbing or weighting them."""
-    chosen = build_losses(losses)
+    parts = build_losses(losses)
     answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    return chosen.where(answer, batch) + chosen.how_much(answer, batch, model.standard_severity(batch.severity_B))
+    return parts.over_damaged(answer, batch) + parts.over_all(answer, batch, model.standard_severity(batch.severity_B))
 
 
 ROUNDING = 1e-9

@@ -63,7 +63,7 @@ class Fitting(LightningModule):
     """Figures of the tune split that are kept for each epoch; `score` chooses the best, and larger is better."""
 
     network: ClassVar[str] = "model"
-    """Where the network is: the module that holds all weights, and is called in each step."""
+    """Name of the module that has all weights, and is called in each step."""
 
     def __init__(self, optimise: Optimise, losses: FitOptions, section: str = "train") -> None:
         """`section`: of the params, that `optimise` is; for messages."""
@@ -110,7 +110,7 @@ class Fitting(LightningModule):
                 group["lr"] = rate
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Hold the late parameters until their epoch."""
+        """Drop the gradients of the late parameters before their epoch."""
         if self.current_epoch < self.late_epoch:
             for parameter in self.late:
                 parameter.grad = None
@@ -125,7 +125,7 @@ class Fitting(LightningModule):
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self.step_losses[-self.optimise.accumulate :])
-        self.alarm.look(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
+        self.alarm.check_step(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
 
     def on_validation_epoch_start(self) -> None:
         """Gather the weights that are scored, where processes share them."""
@@ -147,7 +147,7 @@ class Fitting(LightningModule):
         Raises:
             InputError: they were not.
         """
-        self.alarm.look_at_answers(self.current_epoch, finite, self.last)
+        self.alarm.check_answers(self.current_epoch, finite, self.last)
         loss = float(np.mean(gather(float(torch.stack(self.step_losses).mean()))))
         self.step_losses.clear()
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])

@@ -17,7 +17,7 @@ from plumbline.train.fit.checkpoints import checkpoint_score
 from plumbline.train.fit.fitting import Fitting
 
 DISTIL_LEVELS, DISTIL_MECHANISM = 0.5, 0.25
-"""What a teacher's levels and mechanisms count as, beside its quadrants."""
+"""Weights of a teacher's levels and mechanisms, relative to its quadrants."""
 
 
 def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale) -> Tensor:
@@ -25,8 +25,8 @@ def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, 
     weight_B = batch.weight_B if losses.balance == "weights" else None
     means = build_losses(losses)
     standard_B = model.standard_severity(batch.severity_B)
-    where = means.where(answer, batch, weight_B) * scale.quadrant
-    return where + means.how_much(answer, batch, standard_B, weight_B) * scale.severity
+    damaged = means.over_damaged(answer, batch, weight_B) * scale.quadrant
+    return damaged + means.over_all(answer, batch, standard_B, weight_B) * scale.severity
 
 
 def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
@@ -68,14 +68,14 @@ class Optimisation(Fitting):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self._raw = model.raw
-        self._seen: list[tuple[Tensor, ...]] = []
+        self._judged: list[tuple[Tensor, ...]] = []
 
     def parameter_counts(self) -> dict[str, int]:
         """Count the parameters by part of the network, and the trained ones."""
         return {**count_parameters(self.model.network), **super().parameter_counts()}
 
     def on_fit_start(self) -> None:
-        """Bring the teacher to where the model is, and compile the model if that is asked for."""
+        """Move the teacher to the model's device, and compile the model with `train.compile`."""
         for teacher in self.teacher:
             teacher.to(self.device)
         if self.losses.compile:  # the steps alone: evaluation is a small part, and in another precision
@@ -84,7 +84,7 @@ class Optimisation(Fitting):
             self._raw = torch.compile(self.model.raw, dynamic=True, recompile_limit=64)  # type: ignore[call-overload]
 
     def on_fit_end(self) -> None:
-        """Give the teacher back to the CPU, where what comes after training asks it."""
+        """Move the teacher back to the CPU, where it is used after training."""
         self._raw = self.model.raw
         for teacher in self.teacher:
             teacher.to("cpu")
@@ -108,14 +108,16 @@ class Optimisation(Fitting):
             return
         with torch.autocast(self.device.type, enabled=False):
             answer = self.model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
-        self._seen.append((answer.quadrant_probability, answer.severity_permille, share.accepted_B4, share.severity_B))
+        self._judged.append(
+            (answer.quadrant_probability, answer.severity_permille, share.accepted_B4, share.severity_B)
+        )
 
     def on_validation_epoch_end(self) -> None:
         """Score the whole tune split; it is answered at the end of each epoch, after the last training batch."""
-        parts = [torch.cat(part).cpu().numpy() for part in zip(*self._seen, strict=True)]
-        seen = [part for part in gather(parts) if part]
-        probability, severity, accepted_true, severity_true = map(np.concatenate, zip(*seen, strict=True))
-        self._seen.clear()
+        parts = [torch.cat(part).cpu().numpy() for part in zip(*self._judged, strict=True)]
+        gathered = [part for part in gather(parts) if part]
+        probability, severity, accepted_true, severity_true = map(np.concatenate, zip(*gathered, strict=True))
+        self._judged.clear()
         finite = bool(np.isfinite(probability).all() and np.isfinite(severity).all())
-        result = checkpoint_score(probability, severity, accepted_true, severity_true)
-        self.end_epoch(result._asdict(), finite)
+        score = checkpoint_score(probability, severity, accepted_true, severity_true)
+        self.end_epoch(score._asdict(), finite)

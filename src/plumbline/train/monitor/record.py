@@ -27,14 +27,14 @@ class Memory(NamedTuple):
 
     total: int
     free: int
-    """Without taking it from others."""
+    """Memory that no process uses."""
 
 
 def memory_share(device: torch.device) -> float:
     """Return the share of memory in use by all processes; on a GPU, the peak share of this process.
 
-    On a GPU: what others hold, and the most that tensors of this process took at once. What torch keeps beyond that for
-    later tensors counts as free: it grows to all there is, and nothing is wrong.
+    On a GPU: the memory of other processes, and the most that tensors of this process used at once. What torch keeps
+    beyond that for later tensors counts as free: it may grow to all there is, and nothing is wrong.
     """
     if device.type == "cuda":
         import torch
@@ -42,8 +42,8 @@ def memory_share(device: torch.device) -> float:
         free, total = torch.cuda.mem_get_info(device)
         # Both at once, and not flattened: this is asked for in every batch.
         used = torch.cuda.memory_stats_as_nested_dict(device)
-        others = total - free - used["reserved_bytes"]["all"]["current"]
-        return float((others + used["allocated_bytes"]["all"]["peak"]) / total)
+        other_processes = total - free - used["reserved_bytes"]["all"]["current"]
+        return float((other_processes + used["allocated_bytes"]["all"]["peak"]) / total)
     memory = machine()
     return 1 - memory.free / memory.total
 
@@ -147,8 +147,8 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
         ).stdout.strip()
 
     try:
-        rest = (":/", *(f":(top,exclude){path}" for path in WRITTEN))
-        changed = bool(git("status", "--porcelain", "-uno", "--", *rest))
+        counted = (":/", *(f":(top,exclude){path}" for path in WRITTEN))
+        changed = bool(git("status", "--porcelain", "-uno", "--", *counted))
         return {"commit": git("rev-parse", "HEAD"), "changed": changed}
     except (OSError, subprocess.SubprocessError):
         return None
