@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline.params.validate import HIGHER_IS_BETTER
-from plumbline.validate.metrics import Judged, accuracy_figures, macro_f1
+from plumbline.validate.metrics import JudgedAnswers, accuracy_figures, macro_f1
 
 
 def certain(codes, confidence=1.0):
@@ -17,7 +17,7 @@ def certain(codes, confidence=1.0):
 
 def judged(codes, severity, low=None, high=None):
     unknown = np.full(len(codes), np.nan)
-    return Judged(
+    return JudgedAnswers(
         certain(codes),
         np.asarray(severity, float),
         unknown if low is None else np.asarray(low, float),

@@ -93,12 +93,12 @@ def most_confident_first(confidence: Float) -> NDArray[np.intp]:
 Figures = dict[str, float]
 
 SEVERE_PERMILLE = 1.5
-"""From here on (category 3) a building that is called sound is missed."""
+"""Smallest severity (category 3) at which an undetected building counts as missed."""
 RATES = (0.02, 0.1, 0.5)
 """Shares of damaged buildings at which the probability of damage is checked."""
 
 
-class Judged(NamedTuple):
+class JudgedAnswers(NamedTuple):
     """Answers for B buildings."""
 
     probability: Float
@@ -113,9 +113,9 @@ class Judged(NamedTuple):
     """(B,) probability of category 1 and above, where the share `share` of the buildings is damaged."""
     share: float = float("nan")
     accepted: NDArray[np.bool_] | None = None
-    """(B, 4) which quadrants are right answers, not said but true; without, the quadrant of the label alone."""
+    """(B, 4) which quadrants are right answers by the labels; without, the quadrant of the label alone."""
 
-    def take(self, rows: Any) -> Judged:
+    def select(self, rows: Any) -> JudgedAnswers:
         """Return the answers for some of the buildings."""
         parts = {name: getattr(self, name) for name in self._fields if name != "share"}
         return self._replace(**{name: np.asarray(part)[rows] for name, part in parts.items() if part is not None})
@@ -133,7 +133,7 @@ class Judged(NamedTuple):
         return self.probability.max(1) if self.confidence is None else self.confidence
 
 
-def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
+def accuracy_figures(judged: JudgedAnswers, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
     """Return all accuracy metrics of these buildings, except those that are undefined for them.
 
     Args:
@@ -170,7 +170,7 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
     return figures | damage_calibration(judged, severity_true)
 
 
-def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
+def damage_calibration(judged: JudgedAnswers, severity_true: Float) -> Figures:
     """Return the calibration error of the probability of damage at shares of 2, 10 and 50 % damaged buildings.
 
     The buildings are weighted so that they are such a city; the probabilities follow by Bayes' rule.
