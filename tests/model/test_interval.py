@@ -114,7 +114,8 @@ def test_who_may_have_no_damage_has_a_lower_end_of_0():
 
 @given(st.floats(0.01, 3), st.floats(0.01, 3), st.floats(NEAREST, 2), st.floats(0, 3))
 def test_a_length_is_shared_between_the_sides_as_the_halves_are(below, above, scale, length):
-    """Where the network's interval is at least `MIN_WIDTH` long, it is `scale` times as long and `length` longer."""
+    """Where the network's interval is at least `MIN_WIDTH` long, it is `scale` times as long and
+    `length` longer."""
     severity = torch.tensor([[3 - below, 3.0, 3 + above]])
     scale_BC = (scale + length * narrowness(severity)).expand(1, 5)
     low, high = stretched(severity, scale_BC, scale_BC, EDGES - 100)

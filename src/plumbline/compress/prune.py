@@ -1,13 +1,13 @@
 """Remove channels and blocks by their importance.
 
-The scores are those of torch-pruning; the score of a channel covers all layers that lose it together. `taylor` is the
-sum of |slope times weight| over a channel's weights, which bounds what the losses rise by, to first order, where they
-are 0 (after Molchanov et al. 2019, equation 8, which squares each), `magnitude` the norm of the weights (Li et al.
-2017, Pruning filters).
+The scores are those of torch-pruning; the score of a channel covers all layers that lose it
+together. `taylor` is the sum of |slope times weight| over a channel's weights, which bounds what
+the losses rise by, to first order, where they are 0 (after Molchanov et al. 2019, equation 8, which
+squares each), `magnitude` the norm of the weights (Li et al. 2017, Pruning filters).
 
-The dependency graph of the network (Fang et al. 2023, DepGraph) shows which channels must go together, and
-`importance` which of them matter least. How many go depends on the kind of layer: cheap layers lose more than dear
-ones, and keep widths that run fast.
+The dependency graph of the network (Fang et al. 2023, DepGraph) shows which channels must go
+together, and `importance` which of them matter least. How many go depends on the kind of layer:
+cheap layers lose more than dear ones, and keep widths that run fast.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class Split:
         best = score_C.topk(n_kept).indices
         n_first, n_second = int(is_first_C.sum()), int((~is_first_C).sum())
         wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
-        # Both streams keep some, even if one would lose all: what one keeps decides the width of the other.
+        # Both streams keep some, even if one would lose all: what one keeps decides the width of
+        # the other.
         min_width = self.multiple if n_kept >= 2 * self.multiple else 1
         narrowest, widest = max(n_kept - n_second, min_width), min(n_first, n_kept - min_width)
         # The nearest multiple that both can have.
@@ -159,7 +160,8 @@ def channel_groups(model: Diagnosis) -> list[str]:
 def largest_shares(model: Diagnosis) -> dict[str, float]:
     """Return group of channels -> largest share that can go: one stays of each stream, and of each head.
 
-    For a larger share the pruner would keep the whole group: the smallest ratio would make the largest network.
+    For a larger share the pruner would keep the whole group: the smallest ratio would make the
+    largest network.
     """
     network = _copy(model).network
     pruner = _pruner(network, None, {})
@@ -202,7 +204,8 @@ def _pruner(
         for layer, number in heads_of_layer.items()
         if heads and heads < number
     }
-    # The pruner removes heads only in groups with a ratio for channels above 0, so these have one that removes none.
+    # The pruner removes heads only in groups with a ratio for channels above 0, so these have one
+    # that removes none.
     ratios = {**ratios, **(dict.fromkeys(head_ratios, ROUNDING) if whole else {})}
     return torch_pruning.pruner.BasePruner(
         network,
@@ -250,7 +253,8 @@ def kind_of(group: str) -> str:
     if words[-1] == "widen":
         return "feedforward"
     if "blocks" in words:
-        # The second convolution's channels are added to the scatterer's; those before it are the block's alone.
+        # The second convolution's channels are added to the scatterer's; those before it are the
+        # block's alone.
         return "shared" if words[-1] == "second" or words[-2:] == ["second", "pointwise"] else "convolution"
     return "attention" if words[-2] == "attention" else "shared"
 
@@ -258,8 +262,8 @@ def kind_of(group: str) -> str:
 def channel_shares(model: Diagnosis, section: Compress) -> dict[str, float]:
     """Return group of channels -> share of it to remove.
 
-    `1 - pruning_ratio` to the power of the group's kind of a width stays, rounded to `multiple` where that is above
-    1. The channels of attention go by heads, and are not rounded.
+    Of a width, `1 - pruning_ratio` to the power of the group's kind stays, rounded to `multiple`
+    where that is above 1. The channels of attention go by heads, and are not rounded.
     """
     layers = dict(model.network.named_modules())
     shares = {}
@@ -274,7 +278,7 @@ def channel_shares(model: Diagnosis, section: Compress) -> dict[str, float]:
 
 
 def _round_channels(channels: float, width: int, multiple: int) -> float:
-    """Round a number of channels to the nearest multiple: at least one multiple, at most `width`."""
+    """Round channels to the nearest multiple: at least one multiple, at most `width`."""
     return min(width, multiple * max(1, round(channels / multiple))) if multiple > 1 else channels
 
 

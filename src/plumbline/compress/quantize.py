@@ -20,9 +20,9 @@ from plumbline.core.errors import InputError
 from plumbline.prepare.features.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
-"""Operators that have the weights. Quantising every operator instead costs half of the accuracy (docs/decisions)."""
+"""Operators with the weights. To quantise all operators costs half of the accuracy (docs/decisions)."""
 KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
-"""Layers whose activations stay in float, by a part of their weights' names: their outputs are the answer."""
+"""Layers with activations in float, by parts of their weights' names: their outputs are the answer."""
 WHITENING = "novelty_whitening"
 """Weight that gets 16 bits: an error of 1 % there would change who is judged."""
 SMALLEST_MATRIX = 64
@@ -36,7 +36,8 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
         """Draw the batches.
 
         Raises:
-            InputError: two contain the same values, so that the ranges are of fewer buildings than they seem.
+            InputError: two contain the same values, so that the ranges are of fewer buildings than
+                they seem.
         """
         index = np.random.default_rng(seed).permutation(len(data))[: batches * batch_size]
         drawn: list[NDArray[np.intp]] = [np.sort(part) for part in np.array_split(index, min(batches, len(index)))]
@@ -140,9 +141,9 @@ def _candidates(model: onnx.ModelProto) -> list[Any]:
 def _without_weights(model: onnx.ModelProto) -> list[str]:
     """List products of two activations (attention scores), and all that reads the inputs of `KEPT_FLOAT` layers.
 
-    A rounded input is clipped for every reader: a value far outside of the calibration data would seem to be at its
-    edge. A building unlike all others would be judged; a step before the severity's exponential is a step of
-    a tenth of the severity after it.
+    A rounded input is clipped for every reader: a value far outside of the calibration data would
+    seem to be at its edge. A building unlike all others would be judged; a step before the
+    severity's exponential is a step of a tenth of the severity after it.
     """
     fixed = {tensor.name for tensor in model.graph.initializer}
     named = _candidates(model)

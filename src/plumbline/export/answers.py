@@ -14,7 +14,7 @@ from plumbline.export.interface import MASK, SEQUENCES, Signature
 from plumbline.prepare.features.shards import SequenceSet
 
 CELLS = 1 << 15
-"""Largest number of scatterers, padding included, of one batch: bounds the memory whatever the lengths."""
+"""Largest number of scatterers of a batch, padding included: bounds the memory at any length."""
 
 
 def batches(
@@ -114,8 +114,8 @@ class Released(ABC):
 
 
 MIN_CELLS = 2048
-"""Smallest number of scatterers of a part, padding included: with fewer, starting its operators takes longer than
-running them."""
+"""Smallest number of scatterers of a part, padding included: with fewer, starting its operators
+takes longer than running them."""
 PARTS_A_THREAD = 2
 """Number of parts for each thread, so that none works much longer than the others."""
 

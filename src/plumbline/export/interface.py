@@ -61,7 +61,7 @@ class ModelProperties(BaseModel):
     quadrants: list[str]
     category_bounds_permille: list[float]
     category_share: list[float] = Field(min_length=5, max_length=5)
-    """Shares of the categories among the buildings of calibration, to which the model's probabilities refer."""
+    """Shares of the categories in calibration, to which the model's probabilities refer."""
 
 
 def _tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Signature:
     column_names: Mapping[str, list[str]]
     """Names and units of the columns; empty where the metadata have none."""
     max_length: int | None = None
-    """Largest number of scatterers of a building; None where the model has no limit in its metadata."""
+    """Largest number of scatterers of a building; None where the metadata have no limit."""
     max_batch: int | None = None
     """Largest number of buildings of a batch; None: as many as fit into the memory."""
 

@@ -23,7 +23,7 @@ Inputs = list[dict[str, NDArray[Any]]]
 COMPARED = ("quadrant_probability", "severity_permille")
 """Outputs whose changes by int8 are measured."""
 WORDS = 3
-"""Number of words of a layer's name that make its group: `encoder.slope.blocks`, `neck.attention.0`."""
+"""Words of a layer's name that make its group: `encoder.slope.blocks`, `neck.attention.0`."""
 
 
 class Changed(NamedTuple):
@@ -42,7 +42,8 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
 
     Args:
         source: file to read. target: file to write.
-        data: training buildings; some give the ranges of activations, others show the changes of answers by int8.
+        data: training buildings; some give the ranges of activations, others show the changes of
+            answers by int8.
         section: how.
         seed: of their choice.
 

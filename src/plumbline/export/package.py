@@ -221,7 +221,7 @@ class Manifest(PackageManifest):
     quadrants: list[str]
     category_bounds_permille: list[float]
     category_share: list[float] = Field(default_factory=list)
-    """Shares of the categories among the buildings of calibration, to which the default model's probabilities refer."""
+    """Shares of the categories in calibration, to which the default model's probabilities refer."""
     prepare: RecordedPrepare
     """Preparation of scatterers that this model needs."""
     preparation: int = Field(ge=1)

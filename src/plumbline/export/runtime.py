@@ -27,7 +27,7 @@ PROVIDERS: dict[str, list[Any]] = {
     "CUDAExecutionProvider": [ON_CUDA],
     "TensorrtExecutionProvider": ["TensorrtExecutionProvider", ON_CUDA],
 }
-"""Arguments of ONNX Runtime for a provider, where its name is not enough; CUDA runs what TensorRT does not."""
+"""Arguments for a provider whose name is not enough; CUDA runs what TensorRT does not."""
 
 
 class OnnxModel(Released):
@@ -54,7 +54,8 @@ class OnnxModel(Released):
             with redirect_stdout(sys.stderr):  # it prints what it does not find
                 onnxruntime.preload_dlls()  # CUDA's libraries that pip installed; torch, which loads them, may be away
         try:
-            # Only the named providers are used, and nothing is tried again elsewhere: no silent change of device.
+            # Only the named providers are used, and nothing is tried again elsewhere: no silent
+            # change of device.
             self._session: Any = onnxruntime.InferenceSession(
                 str(path), options, providers=PROVIDERS.get(provider, [provider]), enable_fallback=0
             )

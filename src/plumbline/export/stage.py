@@ -17,7 +17,7 @@ from plumbline.params import Export
 from plumbline.prepare.features.shards import load_shards
 
 ARTIFACTS = ("float32", "pruned", "fp16", "int8")
-"""Names of the models. `float32` is that of training, to which the others are compared; the others are released."""
+"""Names of the models: `float32` is that of training; the others are compared to it and released."""
 
 ONE = ("float32.onnx", "fp16.onnx")
 """Files of one model that need no data."""

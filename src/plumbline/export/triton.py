@@ -22,7 +22,7 @@ from plumbline.core.files import atomic_folder, check_place, read_json, sha256_f
 from plumbline.export.package import Manifest, verify_package
 
 MARK = "plumbline.json"
-"""File by which a repository of this module is recognised; Triton reads only the folders beside it."""
+"""File that marks a repository of this module; Triton reads only the folders beside it."""
 CONFIG, MODEL, VERSION = "config.pbtxt", "model.onnx", "1"
 TYPES = {
     TensorProto.FLOAT: "TYPE_FP32",

@@ -25,16 +25,17 @@ from plumbline.model.weights import PREPARED, read_preparation, read_weights
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 
 KIND_BOUNDS = (10, 20)
-"""Bounds between the kinds of buildings, in scatterers: their number shows best how well a sensor sees a building."""
+"""Bounds between the kinds of buildings, in scatterers: their number shows best how well a sensor
+sees a building."""
 KINDS = len(KIND_BOUNDS) + 1
 NOTHING = -1e3
 """Scale, in halves, of a category that is only in intervals whose middle is in it."""
 NEAREST = 0.05
 """Smallest distance of an end from the middle, in halves, whatever the categories need."""
 MIN_HALF = 0.01
-"""Smallest half of an interval, standardised, so that every deviation is a finite number of halves."""
+"""Smallest half of an interval, standardised: so every deviation is a finite number of halves."""
 MIN_WIDTH = 0.5
-"""Smallest length of the network's interval, standardised, where a length is added to it; few are narrower."""
+"""Smallest standardised length of an interval to which a length is added; few are narrower."""
 _LOG_POINTS = names(GEOMETRY).index("log_points")
 
 
@@ -56,7 +57,8 @@ def halves(severity_B3: Tensor) -> tuple[Tensor, Tensor]:
 def narrowness(severity_B3: Tensor) -> Tensor:
     """Return (B, 1) one over the length of the network's interval.
 
-    Both sides share the length in proportion to their halves. The more the points show, the narrower the interval is.
+    Both sides share the length in proportion to their halves. The more the points show, the
+    narrower the interval is.
     """
     below_B1, above_B1 = halves(severity_B3)
     return (below_B1 + above_B1).clamp(min=MIN_WIDTH).reciprocal()
@@ -87,8 +89,9 @@ def distances(severity_B3: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
 def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ends (B, 1): each half times its scale (at least 0), or a category's own scale if it reaches into it.
 
-    The lower end is the least that a category lets in, minus infinity where category 0 is: the damage
-    below category 1 is not resolved. The upper end is the greatest. No end is within `NEAREST` of the middle.
+    The lower end is the least that a category lets in, minus infinity where category 0 is: the
+    damage below category 1 is not resolved. The upper end is the greatest. No end is within
+    `NEAREST` of the middle.
     """
     half_below_B1, half_above_B1 = halves(severity_B3)
     middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
@@ -260,7 +263,8 @@ def _statistics() -> dict[str, Tensor]:
         "severity_sd": torch.ones(()),
         "severity_limit": torch.full((), torch.inf),
         "temperature": torch.ones(()),
-        # By kind of building: answers from few points are as unsure as they seem, those from many are surer.
+        # By kind of building: answers from few points are as unsure as they seem, those from many
+        # are surer.
         "quadrant_scale": torch.ones(KINDS),
         "accepted_scale": torch.ones(KINDS),
         "accepted_shift": torch.zeros(KINDS),

@@ -18,11 +18,11 @@ from plumbline.model.network import Network, RawAnswer
 
 Question = Literal["quadrant", "severity"]
 FIRST, HALVINGS = 8, 12
-"""Number of equal stretches at the beginning, and of halvings of one where the answer changes steeply."""
+"""Number of equal stretches at first, and of halvings of one where the answer changes steeply."""
 TOLERANCE = 0.01
 """Share of the difference of the answers that attributions may miss."""
 CELLS = 1 << 14
-"""Largest number of scatterers, padding included, in one pass through the network: bounds the memory."""
+"""Largest number of scatterers in one pass, padding included: bounds the memory."""
 NEGLIGIBLE = 0.1
 """Difference of answers below which attributions need not be more exact."""
 
@@ -46,7 +46,8 @@ class Explanation(NamedTuple):
     quadrant: Attribution
     """Attribution of the decided quadrant's logit, less the mean of the four."""
     severity: Attribution
-    """Attribution of the natural logarithm of the severity (plus `diagnosis.SEVERITY_FLOOR`): 0.1 is about 10 %."""
+    """Attribution of the natural logarithm of the severity (plus `diagnosis.SEVERITY_FLOOR`): 0.1
+    is about 10 %."""
 
 
 def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Explanation:

@@ -24,7 +24,7 @@ LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
 CHARBONNIER_WIDTH = 1e-3
 """Standardised severity below which errors are squared, and above which they are absolute."""
 FOCAL_GAMMA = 2.0
-"""Exponent of `focal`: the larger it is, the less count buildings that are right already; 0 is cross-entropy."""
+"""Exponent of `focal`: with a larger one, right answers count less; 0 is cross-entropy."""
 ACCEPTED_WEIGHT = 1.0
 """Weight of the loss of which quadrants are right answers, as several are where damage is spread."""
 LEVEL_WEIGHT = 0.5
@@ -130,7 +130,7 @@ def level_loss(answer: RawAnswer, severity_B: Tensor, weight_B: Tensor | None = 
 
 @functools.cache
 def _edges(device: torch.device) -> Tensor:
-    """Return the edges of the levels, copied to the device once, because a GPU waits for each copy."""
+    """Return the edges of the levels, copied to the device once: a GPU waits for each copy."""
     return torch.tensor(LEVEL_EDGES_PERMILLE, device=device)
 
 

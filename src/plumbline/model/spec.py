@@ -76,7 +76,7 @@ class LayerSpec(BaseModel):
     inner: PositiveInt
     feedforward: PositiveInt
     heads: PositiveInt | None = None
-    """Number of heads of this layer, where pruning removed some; else it has the network's `heads`."""
+    """Number of heads of this layer, where pruning removed some; else `heads` of the network."""
 
 
 class NetworkSpec(BaseModel):

@@ -20,7 +20,8 @@ def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
     """Read the tensors of a file; with `broken`, accept values that are not numbers, so that these can be measured.
 
     Raises:
-        InputError: the file is not that of the manifest beside it, or contains values that are no numbers.
+        InputError: the file is not that of the manifest beside it, or contains values that are no
+            numbers.
         SafetensorError, OSError: the file is missing or cannot be read.
     """
     # Here: torch takes a second and 200 MB, and who wants the name of the manifest, as `predict`, needs none of it.

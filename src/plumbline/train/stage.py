@@ -39,8 +39,8 @@ def train(prepared: Path, params: Params, out: Path) -> None:
 
     Args:
         prepared: folder of the stage `prepare`.
-        params: sections `model`, `train`, and `prepare`, of which only `max_points` has an effect here; the rest of
-            `SEQUENCES` is recorded for those who use the model.
+        params: sections `model`, `train`, and `prepare`, of which only `max_points` has an effect
+            here; the rest of `SEQUENCES` is recorded for those who use the model.
         out: folder to write.
 
     Raises:
@@ -104,8 +104,8 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Return the hash of a run's data, settings and input folders.
 
-    `FREE` is left out: a run of two processes is that of one process with twice the `accumulate`. `FORM` is included:
-    code of another form starts a new run.
+    `FREE` is left out: a run of two processes is that of one process with twice the `accumulate`.
+    `FORM` is included: code of another form starts a new run.
     """
     processes = settings["train"].get("devices", 1) * settings["train"].get("nodes", 1)
     hashed: dict[str, Any] = {**settings, "form": FORM}

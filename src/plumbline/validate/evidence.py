@@ -33,8 +33,8 @@ class GateEvidence(NamedTuple):
 def write_answers(evidence: GateEvidence, path: Path) -> None:
     """Write the evidence as a NumPy archive.
 
-    It has `CONTENDER.FIELD` (see `JudgedAnswers`), `quadrant`, `severity`, and the S slices as `slices` (S,) and
-    `inside` (S, B).
+    It has `CONTENDER.FIELD` (see `JudgedAnswers`), `quadrant`, `severity`, and the S slices as
+    `slices` (S,) and `inside` (S, B).
     """
     arrays = {
         f"{name}.{field}": np.asarray(values)

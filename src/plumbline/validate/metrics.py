@@ -113,7 +113,7 @@ class JudgedAnswers(NamedTuple):
     """(B,) probability of category 1 and above, where the share `share` of the buildings is damaged."""
     share: float = float("nan")
     accepted: NDArray[np.bool_] | None = None
-    """(B, 4) which quadrants are right answers by the labels; without, the quadrant of the label alone."""
+    """(B, 4) quadrants that are right by the labels; without, the quadrant of the label alone."""
 
     def select(self, rows: Any) -> JudgedAnswers:
         """Return the answers for some of the buildings."""

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from plumbline.model.attention.layers import Kernel, Keys, Tokens, fused, key_mask, padded_tokens
 
-# Constants, since torch.compile traces what decides on the kernel, and cannot trace a search for modules.
+# Constants, since torch.compile traces what decides on the kernel, and cannot trace a search for
+# modules.
 HAS_TRITON = getattr(find_spec("triton"), "has_location", False)
-"""Presence of Triton in this installation; an empty folder of that name is found as well, without a location."""
+"""Presence of Triton; an empty folder of that name is found as well, but has no location."""
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """State of Triton's interpreter, which runs its kernels on the CPU."""
 
@@ -103,9 +104,11 @@ ragged_attention.register_autograd(_compute_gradients, setup_context=_save_for_b
 
 
 def ragged_keys(mask_BL: Tensor) -> Keys:
-    """Return the range of tokens of each building; the mask of `fused` without Triton, and for ONNX.
+    """Return the range of tokens of each building; the mask of `fused` without Triton, and for
+    ONNX.
 
-    The padding stays in the batch: copying the batch without it, and back, would move more bytes than it has.
+    The padding stays in the batch: copying the batch without it, and back, would move more bytes
+    than it has.
     """
     if torch.compiler.is_exporting() or not runs_triton(mask_BL.device.type):
         return key_mask(mask_BL)

@@ -85,8 +85,8 @@ BUFFERS = (
     "geometry_reach",
     "least_years",
 )
-"""Statistics that an adapter brings along. The standardisation of the inputs stays: the frozen weights were trained
-with it. That of the answers is the level of the city's severities."""
+"""Statistics that an adapter brings along. The standardisation of the inputs stays: the frozen
+weights were trained with it. That of the answers is the level of the city's severities."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from plumbline.train.fit.checkpoints import SplitScore, checkpoint_score
 from plumbline.train.fit.short_run import quick_fit
 
 FACTOR_SD, OFFSET_SD, MIN_FACTOR = 0.15, 0.5, 0.1
-"""Prior standard deviations of the factor about 1 and of the offset about 0, in standardised severities, and smallest
-factor: more damage never becomes less."""
+"""Prior standard deviations of the factor about 1 and of the offset about 0, in standardised
+severities, and smallest factor: more damage never becomes less."""
 HUBER = 1.345
 """Robust standard deviations from which on a building has less weight (Huber 1964)."""
 ROUNDS = 20
@@ -63,7 +63,8 @@ def fit_level(severity_B: Tensor, true_B: Tensor) -> Level:
     line_2 = prior_2
     for _ in range(ROUNDS):
         residual_B = (true_B - design_B2 @ line_2).abs()
-        # The median of absolute residuals times 1.4826 is the standard deviation of a normal distribution.
+        # The median of absolute residuals times 1.4826 is the standard deviation of a normal
+        # distribution.
         spread = torch.clamp(1.4826 * residual_B.median(), min=1e-3)
         weight_B = 1 / torch.clamp(residual_B / (HUBER * spread), min=1.0) / spread**2
         normal_22 = design_B2.T @ (weight_B[:, None] * design_B2) + torch.diag(precision_2)
@@ -124,9 +125,9 @@ def adapt(
 
     Every building is held out once, with its block: figures, temperature and interval are of buildings that were not
     fitted to. The adapter itself is fitted to all. Of the level, the share is used that equals the
-    probability of smaller errors with it: few labels seldom prove what their mean shows (Bayesian model averaging,
-    Hoeting et al. 1999).
-    Low-rank changes are fitted from `min_lora_labels` on, and kept if held-out buildings are answered better.
+    probability of smaller errors with it: few labels seldom prove what their mean shows (Bayesian
+    model averaging, Hoeting et al. 1999). Low-rank changes are fitted from `min_lora_labels` on,
+    and kept if held-out buildings are answered better.
 
     Args:
         base: a trained model; `base_sha256` names it, see `base_hash`.

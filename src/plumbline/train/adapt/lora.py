@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 from plumbline.model.network import Network
 
 ALPHA = 8.0
-"""Factor of low-rank changes, over their rank, so that another rank needs no other learning rate."""
+"""Factor of low-rank changes, over their rank: so one learning rate fits all ranks."""
 LOW_RANK = ("heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight")
 """Matrices that get a low-rank change, as patterns of their names."""
 UNFROZEN = ("*norm*", "heads.join_*.bias", "heads.quadrant_head.*", "heads.severity_head.*", "heads.accepted_head.*")
@@ -92,7 +92,7 @@ def count_changes(network: Network) -> int:
 
 
 def added_tensors(network: Network) -> dict[str, Tensor]:
-    """Return the tensors of the changes, by `PARAMETER.lora_A`, `.lora_B` (with its scale) and `.shift`."""
+    """Return the tensors of the changes: `PARAMETER.lora_A`, `.lora_B` (scaled) and `.shift`."""
     tensors: dict[str, Tensor] = {}
     for name, change in changes(network).items():
         if isinstance(change, FullChange):

@@ -28,13 +28,13 @@ SHARES = (INTERVAL_SHARE, 0.91, 0.92, 0.94, 0.96, 0.98, 1.0)
 """Shares that are tried for each category, until the intervals of all buildings have theirs."""
 CATEGORIES = len(CATEGORY_BOUNDS_PERMILLE) + 1
 MIN_CATEGORY = 30
-"""Smallest number of buildings of a category with a scale; with fewer, the quantile is nearly their largest value."""
+"""Smallest number of buildings for a scale; with fewer, the quantile is nearly their largest value."""
 MIN_FOR_LENGTHS = 500
-"""Smallest number of buildings for lengths; with fewer, narrow intervals differ from wide ones by chance."""
+"""Smallest number of buildings for lengths; with fewer, intervals differ by chance."""
 MIN_FOR_LENGTH = 100
 """Smallest number of buildings of one category for its length."""
 MIN_SPREAD = 0.05
-"""Smallest standard deviation of `narrowness` in a category that separates narrow intervals from wide ones."""
+"""Smallest standard deviation of `narrowness` for which a category gets a length."""
 MAX_FOR_LENGTHS = 20_000
 """Largest number of buildings for lengths, evenly from all; more add nothing."""
 ROUNDING = 1e-5
@@ -65,7 +65,8 @@ class Side(NamedTuple):
     need_nC: Tensor
     """Smallest scale of each category with which the interval enters it."""
     order: list[int]
-    """Categories from this side's far end on: an interval that enters one contains those after it on this side."""
+    """Categories from this side's far end on: an interval that enters one contains those after it
+    on this side."""
 
     def select(self, rows: Tensor) -> Side:
         """Return the side for some of the buildings."""
@@ -91,15 +92,16 @@ def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
 
     Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the network's own interval (Sesia
     and Candes 2020, A comparison of some conformal quantile regression methods). For each category on its own (Vovk
-    2012, Conditional validity of inductive conformal predictors): one scale for all has its share of all buildings, but
-    leaves out three in ten of the worst; and for each kind.
+    2012, Conditional validity of inductive conformal predictors): one scale for all has its share
+    of all buildings, but leaves out three in ten of the worst; and for each kind.
 
-    An interval reaches from the least to the greatest severity that it enters, so it contains all categories between
-    its ends. So a side is set one category at a time, from its far end on, and each scale depends only on buildings
-    that no former category reaches. The misses of a category are shared between both sides, and the other side may use
-    what one does not. Where a category has few buildings of a kind, those of all kinds count; where it has few at all,
-    it has the scale that all buildings would need. All intervals together need their share, too: if they lack it, the
-    share of each category grows.
+    An interval reaches from the least to the greatest severity that it enters, so it contains all
+    categories between its ends. So a side is set one category at a time, from its far end on, and
+    each scale depends only on buildings that no former category reaches. The misses of a category
+    are shared between both sides, and the other side may use what one does not. Where a category
+    has few buildings of a kind, those of all kinds count; where it has few at all, it has the scale
+    that all buildings would need. All intervals together need their share, too: if they lack it,
+    the share of each category grows.
     """
     for share in SHARES:
         _set_scales(model, raw, share)
@@ -118,9 +120,10 @@ def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
     """Return (C,) the length that is added to the interval of each category.
 
     Quantile regression (Koenker and Bassett 1978) of the deviation on category and the category's narrowness, so that
-    narrow intervals have their share as wide ones do (Gibbs, Cherian and Candes 2025, Conformal prediction with
-    conditional guarantees). A category with few buildings has no length. Nor has the last: it needs as many halves of a
-    narrow interval as of a wide one, and X band intervals contained fewer of its buildings with one.
+    narrow intervals have their share as wide ones do (Gibbs, Cherian and Candes 2025, Conformal
+    prediction with conditional guarantees). A category with few buildings has no length. Nor has
+    the last: it needs as many halves of a narrow interval as of a wide one, and X band intervals
+    contained fewer of its buildings with one.
     """
     length_C, category_B = torch.zeros(CATEGORIES), category_of(model, raw)
     narrow_B1 = narrowness(raw.severity_B3)
@@ -137,12 +140,14 @@ def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
 
 
 def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Return (K,) coefficients: a share `share` of `values` (B,) is below `design` (B, K) times them.
+    """Return (K,) coefficients: a share `share` of `values` (B,) is below `design` (B, K) times
+    them.
 
     By the dual linear programme (Koenker 2005, Quantile regression, section 6.2).
     """
     solution = linprog(-values, A_eq=design.T, b_eq=(1 - share) * design.sum(0), bounds=(0, 1), method="highs")
-    # The multipliers of the dual's equations are the coefficients, with the other sign as the objective is negated.
+    # The multipliers of the dual's equations are the coefficients, with the other sign as the
+    # objective is negated.
     return np.asarray(-solution.eqlin.marginals)
 
 
@@ -220,11 +225,13 @@ def set_or_move(model: Diagnosis, raw: RawAnswers) -> None:
 
 
 def move_scales(model: Diagnosis, raw: RawAnswers) -> float:
-    """Add to all scales the number of halves with which the interval has its share; return that number.
+    """Add to all scales the number of halves with which the interval has its share; return that
+    number.
 
     Split conformal prediction with what a building would need added as its score (Angelopoulos and Bates 2023,
-    Conformal prediction: a gentle introduction, section 2): one number, for which fifty labels are enough. The
-    differences between categories and kinds of buildings stay as they were set on thousands.
+    Conformal prediction: a gentle introduction, section 2): one number, for which fifty labels are
+    enough. The differences between categories and kinds of buildings stay as they were set on
+    thousands.
     """
     needed_B = needed_halves(model, raw).sort(descending=True).values
     halves = float(needed_B[misses(len(needed_B), INTERVAL_SHARE)]) + ROUNDING
@@ -234,7 +241,8 @@ def move_scales(model: Diagnosis, raw: RawAnswers) -> float:
 
 
 def needed_halves(model: Diagnosis, raw: RawAnswers) -> Tensor:
-    """Return (B,) halves to add to all scales for each building to be inside; negative if fewer suffice.
+    """Return (B,) halves to add to all scales for each building to be inside; negative if fewer
+    suffice.
 
     An interval only grows with what is added, so bisection finds it.
     """

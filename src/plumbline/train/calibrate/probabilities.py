@@ -26,7 +26,8 @@ from plumbline.train.calibrate.conformal import CATEGORIES, ROUNDING, RawAnswers
 from plumbline.train.data.batches import loader
 
 PRIOR_SD, KIND_SD = 0.5, 0.2
-"""Prior standard deviations of the logarithm of a scale and of a shift: for all kinds, and of one kind about all."""
+"""Prior standard deviations of the logarithm of a scale and of a shift: for all kinds, and of one
+kind about all."""
 STEPS = 100
 """Largest number of steps of LBFGS; the problem is smooth, and has seven unknowns."""
 
@@ -103,7 +104,7 @@ def _fit_scale(loss_of: Callable[[Tensor, Tensor], Tensor], centre: Tensor, sd: 
 
 
 FEW_BUILDINGS = 40
-"""Number of buildings below which the share of others inside the interval varies by 5 points and more."""
+"""Number of buildings below which the share inside the interval varies by 5 points and more."""
 COOLEST, HOTTEST = 0.1, 10.0
 """Bounds of the temperatures that are tried."""
 MAX_BEYOND = 0.05
@@ -114,7 +115,8 @@ MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
 def warn_if_few(count: int) -> None:
     """Warn if too few buildings calibrate the interval for its share to be certain."""
     if count < FEW_BUILDINGS:
-        # Nearly that of the beta distribution of the share in split conformal prediction (Vovk 2012).
+        # Nearly that of the beta distribution of the share in split conformal prediction (Vovk
+        # 2012).
         spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
         log.warning(
             "%d buildings to calibrate on: what the interval holds of others is %.0f %% give or take %.0f. %s",
@@ -126,7 +128,7 @@ def warn_if_few(count: int) -> None:
 
 
 def warn_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
-    """Warn if more of `count` buildings are beyond the largest possible answer than the interval may miss."""
+    """Warn if more buildings exceed the largest possible answer than the interval may miss."""
     if beyond > MAX_BEYOND * count:
         log.warning(
             "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "

@@ -19,7 +19,7 @@ from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.balance import building_weights, draw_by_weight
 
 POOL = 64
-"""Number of batches whose shuffled buildings are sorted by length together: little padding, still random."""
+"""Number of shuffled batches that are sorted by length together: little padding, still random."""
 
 
 class Batch(NamedTuple):

@@ -91,7 +91,8 @@ def _runs_along_x(batch: Batch) -> Tensor:
 
 
 def _order_scatterers(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
-    """Return the number (B, L) of the scatterer at each place, reversed by `reverse_B`; padding stays at the end."""
+    """Return the number (B, L) of the scatterer at each place, reversed by `reverse_B`; padding
+    stays at the end."""
     place_BL = torch.arange(mask_BL.shape[1], device=mask_BL.device).expand(mask_BL.shape)
     backward_BL = mask_BL.sum(1, keepdim=True) - 1 - place_BL
     return torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)

@@ -117,15 +117,16 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Pa
 
 
 SHRINKAGE = 0.1
-"""Addition to the covariance's diagonal: else every new value of a nearly constant column would be strange."""
+"""Addition to the covariance's diagonal: nearly constant columns need it."""
 FARTHEST = 1.1
-"""Largest distance that is answered for, over the one that contains all but a thousandth of the training buildings."""
+"""Limit of the distance, over the 99.9 % quantile of the training buildings."""
 REACH = 1.25
-"""Largest deviation that is answered for, from the middle of the training range, over half of that range."""
+"""Limit of a deviation from the middle of the training range, over half of that range."""
 UNBOUNDED = ("years", "tracks", "rectangularity")
-"""Columns without a bound. Length of the series and number of orbits do not make a building strange; nor do wings and
-courts: on held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision
-36). A time that is shorter than in training does: `least_years`."""
+"""Columns without a bound. Length of the series and number of orbits do not make a building
+strange; nor do wings and courts: on held-out cities, shapes less like a rectangle than any in
+training were judged as well as others (decision 36). A time that is shorter than in training does:
+`least_years`."""
 STANDARDISATION = tuple(
     f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
 )
@@ -133,7 +134,7 @@ STANDARDISATION = tuple(
 VALUES_AT_A_TIME = 1 << 16
 """Number of rows that are read at a time."""
 SAMPLE = 1_000_000
-"""Largest number of distances for the quantile; of more buildings, every second, third, ... counts."""
+"""Largest number of distances for the quantile; of more, every second, third, ... counts."""
 
 
 class Scatter:

@@ -101,7 +101,7 @@ def whole(value: Any) -> Any:
 
 
 def local_share(value: Tensor) -> Tensor:
-    """Return this process's share of a tensor; a change of the share in place changes the tensor."""
+    """Return this process's share of a tensor, not as a copy."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
@@ -128,8 +128,8 @@ def _all_whole(module: nn.Module, state: dict[str, Any], prefix: str, metadata: 
 
 AnyValue = TypeVar("AnyValue")
 ENDING_SECONDS = 10.0
-"""Seconds until a run is refused as the second one: a killed run is started again at once, and the processes that
-made its batches end some seconds after it."""
+"""Seconds until a run is refused as the second one: a killed run is started again at once, and the
+processes that made its batches end some seconds after it."""
 GLOO = "gloo/transport"
 """Text in every message of a lost connection."""
 
@@ -193,7 +193,8 @@ def check_devices(losses: FitOptions) -> None:
     """Refuse settings that this machine cannot run.
 
     Raises:
-        InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
+        InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no
+            compiler.
     """
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
@@ -245,7 +246,8 @@ def parted(error: Exception) -> bool:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Raise a one-line error, without traceback, if another process has ended and gradients can no longer be shared.
+    """Raise a one-line error, without traceback, if another process has ended and gradients can no
+    longer be shared.
 
     Raises:
         PlumblineError: that is what happened.
@@ -282,7 +284,7 @@ def threads(losses: FitOptions) -> int:
 
 
 def clip(module: LightningModule, limit: float | None) -> Tensor:
-    """Scale the gradients down to the norm `limit`, and return the norm they had, over all processes' shares."""
+    """Scale the gradients down to the norm `limit`, and return their norm over all processes."""
     bound = float("inf") if limit is None else limit
     norm: Tensor = whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
     return norm

@@ -17,7 +17,7 @@ from plumbline.train.fit.module import objective
 from plumbline.train.monitor.record import free_bytes
 
 SMALLEST, LARGEST = 16, 1024
-"""Bounds of an automatic batch size: beyond the largest, fewer steps cost more than fuller batches save."""
+"""Bounds of an automatic batch size; in larger ones, fewer steps cost more than they save."""
 SHARE = 0.5
 """Share of the free memory that a batch may use."""
 OVERHEAD = 2.0

@@ -21,9 +21,9 @@ from plumbline.train.distributed.strategies import process_number
 from plumbline.train.fit.initial_weights import CHECKPOINT
 
 MIN_BLIND_PERMILLE = 0.05
-"""Smallest error of the best constant answer, permille, in the score. Where severities are equal, or there is one
-building, any error is many times theirs, and would decide the score alone. Splits of simulated cities have some
-twenty times as much."""
+"""Smallest error of the best constant answer, permille, in the score. Where severities are equal,
+or there is one building, any error is many times theirs, and would decide the score alone. Splits
+of simulated cities have some twenty times as much."""
 
 
 class Checkpoint(ModelCheckpoint):

@@ -13,8 +13,8 @@ from plumbline.train.distributed.strategies import Sharded, local_share
 class Ema(WeightAveraging):
     """Exponential moving average of the weights; at the beginning it forgets faster.
 
-    After n steps the former mean has a weight of at most (1 + n) / (10 + n), so that the first weights do not dominate
-    the mean of a short run (Abadi et al. 2016, `ExponentialMovingAverage`).
+    After n steps the former mean has a weight of at most (1 + n) / (10 + n), so that the first
+    weights do not dominate the mean of a short run (Abadi et al. 2016, `ExponentialMovingAverage`).
     """
 
     def __init__(self, decay: float) -> None:

@@ -1,7 +1,7 @@
 """Find the first weights, and check that they fit.
 
-The shapes of tensors are no proof: with other heads, another pooling of the same width or another preparation of the
-points they are the same, and the answers are not.
+The shapes of tensors are no proof: with other heads, another pooling of the same width or another
+preparation of the points they are the same, and the answers are not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
 
 
 def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
-    """Return name and both values of what gives equal weights of two unpruned networks other answers."""
+    """Return name and both values of the settings that give equal weights other answers."""
     free = {"dropout", "checkpoint_activations"}  # change the training of a network, and not its answers
     if not trained.attention_layers and not needed.attention_layers:
         free |= {"attention", "heads", "max_attention_length", "position", "max_length"}

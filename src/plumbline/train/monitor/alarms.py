@@ -12,8 +12,8 @@ from plumbline.core.errors import InputError
 from plumbline.params import FitOptions
 
 MOST_LEFT_OUT = 25
-"""Largest number of steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is
-below 1/500."""
+"""Largest number of steps in a row that fp16 may leave out. The scale of the loss halves with each:
+after so many it is below 1/500."""
 
 
 class StepAlarm:

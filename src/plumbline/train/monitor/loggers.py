@@ -20,7 +20,7 @@ REQUEST_LIMITS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
-"""Variables by which MLflow reports a silent server within seconds, as the registry does; by default, minutes."""
+"""Variables with which MLflow reports a silent server after seconds, not minutes."""
 
 
 class _Record(MLFlowLogger):

@@ -33,8 +33,9 @@ class Memory(NamedTuple):
 def memory_share(device: torch.device) -> float:
     """Return the share of memory in use by all processes; on a GPU, the peak share of this process.
 
-    On a GPU: the memory of other processes, and the most that tensors of this process used at once. What torch keeps
-    beyond that for later tensors counts as free: it may grow to all there is, and nothing is wrong.
+    On a GPU: the memory of other processes, and the most that tensors of this process used at once.
+    What torch keeps beyond that for later tensors counts as free: it may grow to all there is, and
+    nothing is wrong.
     """
     if device.type == "cuda":
         import torch

@@ -167,7 +167,8 @@ def resampled_figures(
     sees them again.
 
     Args:
-        everyone: answers of each contender for B buildings. quadrant_true: (B,) code, -1 below category 1.
+        everyone: answers of each contender for B buildings. quadrant_true: (B,) code, -1 below
+            category 1.
         severity_true: (B,) permille.
 
     Returns:
@@ -197,8 +198,8 @@ def drops_in(resampled: Resampled, pairs: Collection[MetricPair]) -> dict[Metric
     """Return how much worse each pair's artifact is than its reference, in each resample.
 
     Returns:
-        MetricPair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no such figure. A pair
-        is left out where one of the two has no figures.
+        MetricPair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no
+        such figure. A pair is left out where one of the two has no figures.
     """
     drops: dict[MetricPair, Float] = {}
     for pair in pairs:

@@ -20,7 +20,8 @@ WORST = "worst"
 EACH = ":*"
 """End of the slice of a rule for every slice of one kind, as `city:*`."""
 ROUNDING = 1e-9
-"""Largest excess of a drop over its margin by rounding: 0.31 less 0.28 is a little more than 0.03 for a computer."""
+"""Largest excess of a drop over its margin by rounding: 0.31 less 0.28 is a little more than 0.03
+for a computer."""
 
 Table = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 """slice -> artifact (or `baseline`, `champion`) -> metric -> figure."""

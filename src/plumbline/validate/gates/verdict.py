@@ -11,7 +11,7 @@ from plumbline.core.errors import GateRefused, InputError
 GATE = "gate.json"
 """File of the stage `gate` with the verdict."""
 FORMAT = 2
-"""Format of `gate.json`: 2 has the confidence bounds of drops; 1, which had no such key, had none."""
+"""Format of `gate.json`: 2 has confidence bounds of drops; 1 had none, and no such key."""
 
 
 def failed_rules(gate: Mapping[str, Any]) -> list[str]:

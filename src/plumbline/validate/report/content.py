@@ -41,7 +41,8 @@ def intervals(
     """Return 95 % intervals of each contender's metrics over buildings, and bounds of the difference from a reference.
 
     Each end of a difference is a one-sided bound with 95 % confidence: the end on the worse side *is* the `drop_bound`
-    of a rule `max_drop_vs` with that confidence, of the same resamples. (Both bounds together have 90 %.)
+    of a rule `max_drop_vs` with that confidence, of the same resamples. (Both bounds together have
+    90 %.)
 
     Args:
         everyone: contender -> its answers for the B buildings.
@@ -49,7 +50,8 @@ def intervals(
         reference: the contender whose figures are taken from those of the others.
 
     Returns:
-        The figures' intervals, and those of the figures less the reference's; without those that are not finite.
+        The figures' intervals, and those of the figures less the reference's; without those that
+        are not finite.
     """
     wanted = [(metric, name) for metric in OF_BUILDINGS for name in everyone]
     resampled = resampled_figures(wanted, everyone, quadrant_true, severity_true)
@@ -96,7 +98,7 @@ COSTS = (
 )
 OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage", "missed_share")
 REFERENCE = "float32"
-"""Contender with which the others are compared, building by building; at a promotion it is the champion."""
+"""Contender to which the others are compared; at a promotion it is the champion."""
 BASELINE, CHAMPION = "baseline", "champion"
 
 
