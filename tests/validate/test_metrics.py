@@ -89,8 +89,8 @@ def test_any_quadrant_that_is_accepted_is_right():
     assert figures["expected_calibration_error"] == pytest.approx((0.1 + 0.8 + 0.4) / 3)
     assert said.truth(true).tolist() == [0, 3, 2, -1]
     assert said._replace(accepted=None).truth(true).tolist() == true.tolist()
-    np.testing.assert_array_equal(said.sure, confidence)
-    np.testing.assert_array_equal(said._replace(confidence=None).sure, 1.0)
+    np.testing.assert_array_equal(said.quadrant_confidence, confidence)
+    np.testing.assert_array_equal(said._replace(confidence=None).quadrant_confidence, 1.0)
 
 
 def damage(p, damaged, share):

@@ -102,14 +102,15 @@ class Split:
         n_kept = int(len(score_C) * (1 - self.shares.get(group[0].dep.target.module, 0.0)))
         best = score_C.topk(n_kept).indices
         n_first, n_second = int(is_first_C.sum()), int((~is_first_C).sum())
-        wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
+        target_width = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
         # Both streams keep some, even if one would lose all: what one keeps decides the width of
         # the other.
         min_width = self.multiple if n_kept >= 2 * self.multiple else 1
         narrowest, widest = max(n_kept - n_second, min_width), min(n_first, n_kept - min_width)
         # The nearest multiple that both can have.
         widths = range(-(-narrowest // self.multiple) * self.multiple, widest + 1, self.multiple)
-        width = min(widths, key=lambda candidate: abs(candidate - wanted), default=min(max(wanted, narrowest), widest))
+        nearest = min(max(target_width, narrowest), widest)
+        width = min(widths, key=lambda candidate: abs(candidate - target_width), default=nearest)
         is_kept_C = torch.zeros_like(is_first_C)
         for part_C, count in ((is_first_C, width), (~is_first_C, n_kept - width)):
             is_kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True
@@ -174,8 +175,8 @@ def largest_shares(model: Diagnosis) -> dict[str, float]:
         if first not in names:
             continue
         streams = {item.dep.target.module for item in group}.intersection(stems)
-        least = pruner.num_heads.get(first) or max(1, len(streams))
-        shares[names[first]] = max(0.0, 1 - least / len(group[0].idxs))
+        min_channels = pruner.num_heads.get(first) or max(1, len(streams))
+        shares[names[first]] = max(0.0, 1 - min_channels / len(group[0].idxs))
     return shares
 
 

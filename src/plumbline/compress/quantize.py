@@ -128,9 +128,9 @@ def layer_names(model: onnx.ModelProto) -> dict[str, str]:
             readers.setdefault(name, []).append(node)
     layer_of_node = {}
     for node in _candidates(model):
-        after = [name for reader in readers.get(node.output[0], []) for name in reader.input]
-        named = [name for name in (*node.input, *after) if name.endswith((".weight", ".bias"))]
-        layer_of_node[node.name] = named[0].rsplit(".", 1)[0].removeprefix("network.") if named else node.name
+        later = [name for reader in readers.get(node.output[0], []) for name in reader.input]
+        parameters = [name for name in (*node.input, *later) if name.endswith((".weight", ".bias"))]
+        layer_of_node[node.name] = parameters[0].rsplit(".", 1)[0].removeprefix("network.") if parameters else node.name
     return layer_of_node
 
 
@@ -146,9 +146,9 @@ def _without_weights(model: onnx.ModelProto) -> list[str]:
     severity's exponential is a step of a tenth of the severity after it.
     """
     fixed = {tensor.name for tensor in model.graph.initializer}
-    named = _candidates(model)
-    read = {node.input[0] for node in named if any(part in name for name in node.input for part in KEPT_FLOAT)}
-    return [node.name for node in named if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
+    products = _candidates(model)
+    read = {node.input[0] for node in products if any(part in name for name in node.input for part in KEPT_FLOAT)}
+    return [node.name for node in products if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
 
 
 def store_weights(model: onnx.ModelProto) -> None:

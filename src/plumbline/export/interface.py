@@ -313,17 +313,17 @@ class Signature:
         if (finite := np.isfinite(value)).all():
             return
         place = tuple(int(i) for i in np.argwhere(~finite)[0])
-        listed = self.column_names.get(name)
-        column = listed[place[-1]] if listed else f"column {place[-1]}"
+        names_of_columns = self.column_names.get(name)
+        column = names_of_columns[place[-1]] if names_of_columns else f"column {place[-1]}"
         padding = name in SEQUENCES and not inputs[MASK][place[:2]]
-        where = f"building {place[0]}" + (f", scatterer {place[1]}" if name in SEQUENCES else "")
+        position = f"building {place[0]}" + (f", scatterer {place[1]}" if name in SEQUENCES else "")
         raise InputError(
-            f"model inputs: {name}: {value[place]} found at {where}, {column}; numbers are needed"
+            f"model inputs: {name}: {value[place]} found at {position}, {column}; numbers are needed"
             + (", in the padding too: give zeros there." if padding else ". Leave such buildings or scatterers out.")
         )
 
 
 def signature(columns: Mapping[str, int], inputs: list[dict[str, Any]], **limits: int | None) -> Signature:
     """Return a signature with the columns' names from `inputs`, as the manifest and the metadata list them."""
-    named = {item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])] for item in inputs}
-    return Signature(columns, {name: listed for name, listed in named.items() if listed}, **limits)
+    columns_of = {item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])] for item in inputs}
+    return Signature(columns, {name: texts for name, texts in columns_of.items() if texts}, **limits)

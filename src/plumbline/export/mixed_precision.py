@@ -78,13 +78,13 @@ def _least_in_float(
     rows: list[Row] = []
     layers = ways.layers()
     model, changed = try_groups(())
-    chosen: tuple[str, ...] = ()
+    groups_in_float: tuple[str, ...] = ()
     if changed.over(bound) > 1:
         groups = list(dict.fromkeys(map(_group, layers)))
-        alone = {group: try_groups([group])[1].over(bound) for group in track(groups, len(groups), "int8 layers")}
-        for group in sorted(groups, key=lambda name: (alone[name], name)):
-            chosen = (*chosen, group)
-            model, changed = try_groups(chosen)
+        excess = {group: try_groups([group])[1].over(bound) for group in track(groups, len(groups), "int8 layers")}
+        for group in sorted(groups, key=lambda name: (excess[name], name)):
+            groups_in_float = (*groups_in_float, group)
+            model, changed = try_groups(groups_in_float)
             if changed.over(bound) <= 1:
                 break
         else:
@@ -92,7 +92,7 @@ def _least_in_float(
     log.info(
         "int8: answers change by %.4f in probability and %.4f permille on average; in float: %s",
         *changed,
-        ", ".join(chosen) or "none but the heads and what tells the unlike",
+        ", ".join(groups_in_float) or "none but the heads and what tells the unlike",
     )
     return model, [{**row, "chosen": place == len(rows) - 1} for place, row in enumerate(rows)]
 

@@ -168,8 +168,8 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
     text = json.dumps(content, indent=2) + "\n"
     content_sha256, evidence = _identity(content)
-    same = (manifest.version, manifest.evidence) == (version_of(content_sha256), evidence)
-    if not same or path.read_bytes() != text.encode():
+    is_unchanged = (manifest.version, manifest.evidence) == (version_of(content_sha256), evidence)
+    if not is_unchanged or path.read_bytes() != text.encode():
         raise InputError(
             f"{path}: changed since it was released (its content is not that of version "
             f"{manifest.version}). Get the package again."
@@ -295,8 +295,8 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
             PREPARATION,
         )
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
-    chosen = names.get(artifact, "") if artifact else manifest.default_model
-    if chosen not in manifest.files or chosen not in MODELS:
-        inside = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
-        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {inside}.")
-    return manifest, OnnxModel(folder / chosen)
+    file_name = names.get(artifact, "") if artifact else manifest.default_model
+    if file_name not in manifest.files or file_name not in MODELS:
+        available = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
+        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {available}.")
+    return manifest, OnnxModel(folder / file_name)

@@ -193,10 +193,10 @@ class Diagnosis(nn.Module):
         The distance sees odd combinations. It grows slowly with one value far out, so each value is bounded as well.
         Of the years only too few are strange: least asked for over those that were observed.
         """
-        beyond = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
-        short = self.get_buffer("least_years") / geometry[:, YEARS].clamp(min=SHORTEST)
-        of_all = torch.maximum(self.novelty_distance(geometry) / self.get_buffer("novelty_limit"), beyond.amax(-1))
-        return torch.maximum(of_all, short)
+        deviation_BF = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
+        shortness_B = self.get_buffer("least_years") / geometry[:, YEARS].clamp(min=SHORTEST)
+        distance_B = self.novelty_distance(geometry) / self.get_buffer("novelty_limit")
+        return torch.maximum(torch.maximum(distance_B, deviation_BF.amax(-1)), shortness_B)
 
     def forward(self, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Answer:
         """Judge buildings by raw features (columns as in `prepare.features`).

@@ -68,7 +68,7 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     }
     module = Optimisation(model, params.train, params.train)
     data = sha256_folder(prepared)
-    done = fit(
+    fitted = fit(
         module,
         splits.train,
         splits.tune,
@@ -79,9 +79,9 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
         settings=settings,
         start_from=params.train.start_from,
     )
-    calibrate(done.module.model, splits.calibrate)
-    write_model(done.module, out)
-    shutil.rmtree(done.checkpoints)
+    calibrate(fitted.module.model, splits.calibrate)
+    write_model(fitted.module, out)
+    shutil.rmtree(fitted.checkpoints)
 
 
 def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None) -> None:

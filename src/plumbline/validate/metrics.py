@@ -128,7 +128,7 @@ class JudgedAnswers(NamedTuple):
         return np.where(right & (quadrant_true >= 0), self.probability.argmax(1), quadrant_true)
 
     @property
-    def sure(self) -> Float:
+    def quadrant_confidence(self) -> Float:
         """Return (B,) the confidence of the quadrant."""
         return self.probability.max(1) if self.confidence is None else self.confidence
 
@@ -156,14 +156,14 @@ def accuracy_figures(judged: JudgedAnswers, quadrant_true: NDArray[np.int64], se
         figures["interval_width"] = float((judged.high - judged.low).mean())
     defined = quadrant_true >= 0
     figures["buildings_with_quadrant"] = float(defined.sum())
-    # The largest of NaNs is the first, so that a broken model would seem to say NE.
+    # The largest of NaNs is the first, so that a broken model would seem to answer NE.
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        chosen, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
-        figures["quadrant_accuracy"] = float((chosen == true).mean())
-        figures["quadrant_macro_f1"] = macro_f1(chosen, true)
-        confidence = judged.sure[defined]
-        figures["expected_calibration_error"] = expected_calibration_error(confidence, chosen == true)
-        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, chosen == true, COVERED)
+        predicted, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
+        figures["quadrant_accuracy"] = float((predicted == true).mean())
+        figures["quadrant_macro_f1"] = macro_f1(predicted, true)
+        confidence = judged.quadrant_confidence[defined]
+        figures["expected_calibration_error"] = expected_calibration_error(confidence, predicted == true)
+        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, predicted == true, COVERED)
     severe = severity_true >= SEVERE_PERMILLE
     if severe.any() and np.isfinite(judged.severity).all():
         figures["missed_share"] = float((category(judged.severity[severe]) == 0).mean())
@@ -189,12 +189,12 @@ def damage_calibration(judged: JudgedAnswers, severity_true: Float) -> Figures:
     return figures
 
 
-def macro_f1(chosen: NDArray[np.int64], true: NDArray[np.int64]) -> float:
+def macro_f1(predicted: NDArray[np.int64], true: NDArray[np.int64]) -> float:
     """Return the mean F1 over the quadrants, except those neither true nor predicted of any building."""
     values = []
     for code in range(4):
-        hit = int(((chosen == code) & (true == code)).sum())
-        total = int((chosen == code).sum() + (true == code).sum())
+        hit = int(((predicted == code) & (true == code)).sum())
+        total = int((predicted == code).sum() + (true == code).sum())
         if total:
             values.append(2 * hit / total)
     return float(np.mean(values))

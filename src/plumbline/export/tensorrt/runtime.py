@@ -188,8 +188,8 @@ class TensorRTModel(Released):
             ]
             for name, value in zip(self._outputs, outputs, strict=True):
                 self._context.set_tensor_address(name, value.data_ptr())
-            done = self._context.execute_async_v3(stream.cuda_stream)
+            has_answered = self._context.execute_async_v3(stream.cuda_stream)
             stream.synchronize()
-        if not done:
+        if not has_answered:
             raise PlumblineError("TensorRT did not answer; its own messages say why.")
         return [value.cpu().numpy() for value in outputs]

@@ -155,7 +155,7 @@ def adapt(
         learned = held_out(base, changeable, sequences, fold, params, level)
         if _score(base, learned).score > _score(base, held).score:
             start, held = changeable, learned
-    model = fitted(start, sequences, params, level)
+    model = fit_copy(start, sequences, params, level)
     _widen(model, sequences)
     held = on_scale_of(model, base, held)
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
@@ -190,7 +190,7 @@ def with_changes(base: Diagnosis, params: Adapt) -> Diagnosis:
     return model.eval()
 
 
-def fitted(start: Diagnosis, sequences: Sequences, params: Adapt, level: float) -> Diagnosis:
+def fit_copy(start: Diagnosis, sequences: Sequences, params: Adapt, level: float) -> Diagnosis:
     """Return a copy of `start` with its level, and its changes if it has any, fitted to labelled buildings.
 
     Args:
@@ -211,13 +211,13 @@ def held_out(
     """Return the answers, by fold, of models that are fitted to the other folds, on the scale of `base`.
 
     Args:
-        base: see `on_scale_of`. start, params, level: see `fitted`.
+        base: see `on_scale_of`. start, params, level: see `fit_copy`.
         sequences: B labelled buildings. fold_B: fold of each.
     """
     parts = []
     for fold in range(FOLDS):
         fitting, testing = (sequences.take(np.flatnonzero(mask)) for mask in (fold_B != fold, fold_B == fold))
-        model = fitted(start, fitting, params, level)
+        model = fit_copy(start, fitting, params, level)
         parts.append(on_scale_of(base, model, raw_answers(model, testing)))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 

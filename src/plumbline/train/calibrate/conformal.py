@@ -74,8 +74,8 @@ class Side(NamedTuple):
 
     def unreached(self, category: int, scale_C: Tensor) -> Tensor:
         """Return (n,) whether all categories before this one stay outside the interval."""
-        before = self.order[: self.order.index(category)]
-        return ~(self.need_nC[:, before] <= scale_C[before]).any(1)
+        former = self.order[: self.order.index(category)]
+        return ~(self.need_nC[:, former] <= scale_C[former]).any(1)
 
     def least_scale(self, category: int, scale_C: Tensor, leave: int) -> float:
         """Return the least scale of this category that leaves out at most `leave` of its buildings."""
@@ -132,9 +132,9 @@ def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
         return length_C
     member_BC = nn.functional.one_hot(category_B, CATEGORIES).to(narrow_B1)
     design = torch.cat([narrow_B1 * member_BC[:, longer], member_BC[:, member_BC.any(0)]], dim=1)
-    every = -(-len(category_B) // MAX_FOR_LENGTHS)
+    step = -(-len(category_B) // MAX_FOR_LENGTHS)
     values = torch.maximum(*deviations(raw.severity_B3, raw.standard_B, model.category_edges())).clamp(min=0)
-    slopes = quantile_regression(design[::every].double().numpy(), values[::every].double().numpy(), INTERVAL_SHARE)
+    slopes = quantile_regression(design[::step].double().numpy(), values[::step].double().numpy(), INTERVAL_SHARE)
     length_C[longer] = torch.from_numpy(slopes[: int(longer.sum())]).to(length_C)
     return length_C
 

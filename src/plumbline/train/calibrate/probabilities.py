@@ -171,8 +171,8 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     width = float((model.permille(high_B1) - model.permille(low_B1)).mean())
     log.info("temperature %.2f, intervals of %.2f permille on average", model.temperature, width)
     limit = model.get_buffer("severity_limit")
-    beyond = int((raw.standard_B > model.standard_severity(limit) + ROUNDING).sum())
-    warn_if_beyond(beyond, len(raw.standard_B), float(limit))
+    n_beyond = int((raw.standard_B > model.standard_severity(limit) + ROUNDING).sum())
+    warn_if_beyond(n_beyond, len(raw.standard_B), float(limit))
     warn_if_bounded(float(model.get_buffer("temperature")), int((raw.quadrant_B >= 0).sum()))
 
 
@@ -185,9 +185,9 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
             answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             standard = model.standard_severity(batch.severity_B)
             kind_BK = kinds(batch.geometry_BF)
-            where = (answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK)
+            quadrant_and_severity = (answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK)
             probabilities = (answer.accepted_B4, answer.levels_BK, answer.mechanism_BM)
-            parts.append(RawAnswers(*where, *probabilities, batch.accepted_B4, batch.mechanism_B))
+            parts.append(RawAnswers(*quadrant_and_severity, *probabilities, batch.accepted_B4, batch.mechanism_B))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 

@@ -74,7 +74,7 @@ class Sharded(DDPStrategy):
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """Gather the optimiser's state, by all processes at once."""
-        state: dict[str, Any] = tree_map(whole, super().optimizer_state(optimizer))
+        state: dict[str, Any] = tree_map(gather_whole, super().optimizer_state(optimizer))
         return state
 
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:
@@ -95,7 +95,7 @@ def sharded_parts(module: nn.Module) -> list[FSDPModule]:
     return [part for part in module.modules() if isinstance(part, FSDPModule)]
 
 
-def whole(value: Any) -> Any:
+def gather_whole(value: Any) -> Any:
     """Gather a tensor of which this process has a share; anything else stays as it is."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
@@ -123,7 +123,7 @@ def _parts(network: nn.Module) -> Iterator[nn.Module]:
 
 def _all_whole(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
     with torch.no_grad():
-        state.update({name: whole(value) for name, value in state.items()})
+        state.update({name: gather_whole(value) for name, value in state.items()})
 
 
 AnyValue = TypeVar("AnyValue")
@@ -286,7 +286,7 @@ def threads(losses: FitOptions) -> int:
 def clip(module: LightningModule, limit: float | None) -> Tensor:
     """Scale the gradients down to the norm `limit`, and return their norm over all processes."""
     bound = float("inf") if limit is None else limit
-    norm: Tensor = whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
+    norm: Tensor = gather_whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
     return norm
 
 

@@ -35,20 +35,20 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
     """
     if optimise.batch_size:
         return optimise.batch_size
-    each = building_bytes(model, train, losses)
+    bytes_each = building_bytes(model, train, losses)
     free = free_bytes(gpu=gpus(losses) > 0) / (1 if gpus(losses) else losses.devices)
     shares = losses.devices * losses.nodes * optimise.accumulate
-    size = fitting(SHARE * free / each, len(train) / (STEPS * shares))
-    if SHARE * free < SMALLEST * each:
+    size = fitting(SHARE * free / bytes_each, len(train) / (STEPS * shares))
+    if SHARE * free < SMALLEST * bytes_each:
         log.warning(
             "batch size: half of the free memory, %.0f MB, holds %d buildings of the longest. %d are taken all the "
             "same, the least that auto takes: set %s.batch_size, or make room",
             SHARE * free / 1e6,
-            SHARE * free // each,
+            SHARE * free // bytes_each,
             SMALLEST,
             section,
         )
-    log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", size, each / 1e3, free / 1e9)
+    log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", size, bytes_each / 1e3, free / 1e9)
     return size
 
 

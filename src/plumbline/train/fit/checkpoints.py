@@ -83,11 +83,11 @@ def checkpoint_score(
         probability: (B, 4). severity: (B,) permille. accepted_true: (B, 4) right answers. severity_true: (B,) permille.
     """
     defined = accepted_true.any(1)
-    hits = of_likeliest(probability, accepted_true)[defined]
-    accuracy = float(hits.mean()) if defined.any() else 0.0
+    is_right = of_likeliest(probability, accepted_true)[defined]
+    accuracy = float(is_right.mean()) if defined.any() else 0.0
     error = float(np.abs(severity - severity_true).mean())
-    blind = float(np.abs(severity_true - np.median(severity_true)).mean())
-    return SplitScore(accuracy, error, accuracy - error / max(blind, MIN_BLIND_PERMILLE))
+    constant_error = float(np.abs(severity_true - np.median(severity_true)).mean())
+    return SplitScore(accuracy, error, accuracy - error / max(constant_error, MIN_BLIND_PERMILLE))
 
 
 BEST, LAST = "best", "last"

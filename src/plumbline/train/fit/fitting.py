@@ -32,8 +32,8 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
     rise = min(1.0, position / warmup) if warmup else 1.0
     if optimise.schedule == "cosine":
         # Loshchilov and Hutter 2017, equation 5, without restarts.
-        done = min(1.0, max(0.0, position - warmup) / (optimise.epochs - warmup))
-        return rise * 0.5 * (1 + math.cos(math.pi * done))
+        progress = min(1.0, max(0.0, position - warmup) / (optimise.epochs - warmup))
+        return rise * 0.5 * (1 + math.cos(math.pi * progress))
     if optimise.schedule == "plateau":
         return rise * _plateau(scores, max(1, optimise.patience // 3))
     return rise
@@ -102,9 +102,9 @@ class Fitting(LightningModule):
             torch.cuda.default_generators[self.device.index].manual_seed(number)
         turns = self.optimise.accumulate
         # In the middle of the step, so that neither the first nor the last goes nowhere.
-        done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
+        progress = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
         scores = [row["score"] for row in self.history[self.chosen_from :]]
-        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + done, scores)
+        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + progress, scores)
         for optimiser in self.trainer.optimizers:
             for group in optimiser.param_groups:
                 group["lr"] = rate

@@ -79,9 +79,9 @@ def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, ob
 
 def _model_section(spec: NetworkSpec) -> Model:
     """Return the section `model` of which `new_spec` makes this network, unless it is pruned."""
-    same = {name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields}
+    fields = {name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields}
     counts = {"blocks": len(spec.distance_hidden), "attention_layers": len(spec.attention_layers)}
-    return Model.model_construct(**{**same, "channels": spec.distance_channels, **counts})
+    return Model.model_construct(**{**fields, "channels": spec.distance_channels, **counts})
 
 
 def _any_length(position: str) -> bool:
@@ -124,10 +124,10 @@ def check_sources(losses: FitOptions, out: Path) -> None:
             continue
         folder = Path(source)
         if folder.name == source and not folder.exists():
-            near = get_close_matches(source, words, n=1, cutoff=0.5)
+            suggestions = get_close_matches(source, words, n=1, cutoff=0.5)
             raise InputError(
                 f"train.start_from: {source!r} found, which is no folder here, nor one of {', '.join(words)}. "
-                + (f"Is {near[0]} meant? " if near else "")
+                + (f"Is {suggestions[0]} meant? " if suggestions else "")
                 + f"A folder that need not be there is written as ./{source}."
             )
         if folder.resolve().is_relative_to(out.resolve()):

@@ -32,17 +32,17 @@ def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, 
 def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
     """Return the distance from the teacher's answer: KL divergence of probabilities, error of severities."""
     with torch.no_grad():
-        wanted = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    divergence = _divergence(answer.logits_B4, wanted.logits_B4) + DISTIL_LEVELS * _divergence(
-        answer.levels_BK, wanted.levels_BK
+        target = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+    divergence = _divergence(answer.logits_B4, target.logits_B4) + DISTIL_LEVELS * _divergence(
+        answer.levels_BK, target.levels_BK
     )
-    accepted = nn.functional.binary_cross_entropy_with_logits(answer.accepted_B4, wanted.accepted_B4.sigmoid())
-    divergence = divergence + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, wanted.mechanism_BM) + accepted
-    return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, wanted.severity_B3))
+    accepted = nn.functional.binary_cross_entropy_with_logits(answer.accepted_B4, target.accepted_B4.sigmoid())
+    divergence = divergence + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, target.mechanism_BM) + accepted
+    return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, target.severity_B3))
 
 
-def _divergence(logits: Tensor, wanted: Tensor) -> Tensor:
-    return nn.functional.kl_div(logits.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean")
+def _divergence(logits: Tensor, target: Tensor) -> Tensor:
+    return nn.functional.kl_div(logits.log_softmax(-1), target.log_softmax(-1), log_target=True, reduction="batchmean")
 
 
 class Optimisation(Fitting):

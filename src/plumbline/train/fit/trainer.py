@@ -40,7 +40,7 @@ from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, Monitor
-from plumbline.train.monitor.record import begin_record, rounded, surroundings
+from plumbline.train.monitor.record import begin_record, round_history, surroundings
 
 
 @contextmanager
@@ -226,15 +226,15 @@ def run(
         leave_together()
     if not trainer.is_global_zero:
         sys.exit(0)  # one process writes the results
-    chosen = read_checkpoint(folder / f"{BEST}{Checkpoint.FILE_EXTENSION}")
-    whole.load_state_dict(chosen["state_dict"])
+    best_checkpoint = read_checkpoint(folder / f"{BEST}{Checkpoint.FILE_EXTENSION}")
+    whole.load_state_dict(best_checkpoint["state_dict"])
     whole.to("cpu").eval()
-    whole.history, row = module.history, module.history[chosen["epoch"]]
+    whole.history, row = module.history, module.history[best_checkpoint["epoch"]]
     whole.record = {
         **module.record,
         "batch_size": data.batch_size,
-        "best_epoch": chosen["epoch"] + 1,
-        "curve": rounded(module.history, module.metrics),
+        "best_epoch": best_checkpoint["epoch"] + 1,
+        "curve": round_history(module.history, module.metrics),
         "metrics": {name: round(row[name], 5) for name in module.metrics},
     }
     write_json(WORK / "runs" / label / "record.json", whole.record | place)
@@ -243,7 +243,7 @@ def run(
         "%s: best score %.3f at epoch %d of %d, %.0f s",
         name,
         best.best_model_score,
-        chosen["epoch"] + 1,
+        best_checkpoint["epoch"] + 1,
         trainer.current_epoch,
         time.monotonic() - started,
     )

@@ -78,11 +78,11 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
         return opened
     for variable, value in REQUEST_LIMITS.items():
         os.environ.setdefault(variable, value)
-    named = os.environ.get("MLFLOW_TRACKING_URI")
+    former_address = os.environ.get("MLFLOW_TRACKING_URI")
     address = _address()
     try:
         ask_database(address)
-        artifacts = None if named is not None else (work / "mlruns").resolve().as_uri()
+        artifacts = None if former_address is not None else (work / "mlruns").resolve().as_uri()
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
         logger = _Record(
             "plumbline",
@@ -101,8 +101,8 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
         # Lightning makes the address that of the whole process: what it did next in another project went to this one.
         mlflow.set_tracking_uri(None)
         os.environ.pop("MLFLOW_TRACKING_URI", None)
-        if named is not None:
-            os.environ["MLFLOW_TRACKING_URI"] = named
+        if former_address is not None:
+            os.environ["MLFLOW_TRACKING_URI"] = former_address
     return opened
 
 

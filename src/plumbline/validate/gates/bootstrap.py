@@ -64,13 +64,13 @@ def of_quadrants(judged: JudgedAnswers, quadrant_true: NDArray[np.int64]) -> dic
     Args:
         judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.
     """
-    chosen, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
-    right = chosen == truth
+    predicted, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
+    right = predicted == truth
     return {
         "quadrant_accuracy": _mean(right),
-        "quadrant_macro_f1": _macro_f1(chosen, truth),
-        "expected_calibration_error": _calibration_error(judged.sure, right),
-        "quadrant_accuracy_at_70": _accuracy_at(judged.sure, right, COVERED),
+        "quadrant_macro_f1": _macro_f1(predicted, truth),
+        "expected_calibration_error": _calibration_error(judged.quadrant_confidence, right),
+        "quadrant_accuracy_at_70": _accuracy_at(judged.quadrant_confidence, right, COVERED),
     }
 
 
@@ -179,17 +179,19 @@ def resampled_figures(
     resampled: Resampled = {}
     for of_quadrant in (False, True):
         inside = defined if of_quadrant else np.ones(len(defined), dtype=bool)
-        ways: dict[tuple[str, str], OfResamples] = {}
+        functions: dict[tuple[str, str], OfResamples] = {}
         for metric, name in sorted(key for key in wanted if (key[0] in OF_QUADRANTS) is of_quadrant):
-            way = _figure_of(metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true))
-            if way is not None:
-                ways[metric, name] = way
-        if not ways:
+            function = _metric_function(
+                metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true)
+            )
+            if function is not None:
+                functions[metric, name] = function
+        if not functions:
             continue
-        figures: dict[tuple[str, str], list[Float]] = {key: [] for key in ways}
+        figures: dict[tuple[str, str], list[Float]] = {key: [] for key in functions}
         for weights_RB in resamples(int(inside.sum())):
-            for key, way in ways.items():
-                figures[key].append(way(weights_RB))
+            for key, function in functions.items():
+                figures[key].append(function(weights_RB))
         resampled |= {key: np.concatenate(parts) for key, parts in figures.items()}
     return resampled
 
@@ -217,8 +219,8 @@ def resampled_drops(
     severity_true: Float,
 ) -> dict[MetricPair, Float]:
     """Return the drops of `pairs` on these buildings: `drops_in` the figures of `resampled_figures`."""
-    wanted = {(pair.metric, who) for pair in pairs for who in (pair.artifact, pair.reference)}
-    return drops_in(resampled_figures(wanted, everyone, quadrant_true, severity_true), pairs)
+    keys = {(pair.metric, name) for pair in pairs for name in (pair.artifact, pair.reference)}
+    return drops_in(resampled_figures(keys, everyone, quadrant_true, severity_true), pairs)
 
 
 def upper_bound(drops: Float, confidence: float) -> float:
@@ -241,7 +243,7 @@ def resamples(count: int, number: int = RESAMPLES, seed: int = SEED) -> Iterator
         yield np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count).astype(float)
 
 
-def _figure_of(
+def _metric_function(
     metric: str,
     judged: JudgedAnswers | None,
     inside: NDArray[np.bool_],
@@ -251,8 +253,8 @@ def _figure_of(
     """Return the function that computes the metric on the buildings `inside`; None where it has no figure there."""
     if judged is None or not inside.any():
         return None
-    needed = {"interval_coverage": ("low", "high"), "interval_width": ("low", "high")}
-    names = ("probability",) if metric in OF_QUADRANTS else needed.get(metric, ("severity",))
+    interval_ends = {"interval_coverage": ("low", "high"), "interval_width": ("low", "high")}
+    names = ("probability",) if metric in OF_QUADRANTS else interval_ends.get(metric, ("severity",))
     if not all(np.isfinite(np.asarray(getattr(judged, name))[inside]).all() for name in names):
         return None
     part = judged.select(inside)

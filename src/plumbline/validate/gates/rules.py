@@ -57,9 +57,9 @@ def _evaluate_rule(rule: Gate, table: Table, drops: Drops, params: Gates) -> dic
     large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= min_count]
     results = [judge(rule, part, table, drops, params) for part in large if covers(rule, part)]
     if not results:
-        nothing = judge(rule, rule.slice, table, drops, params)
-        few = f"no such slice has {min_count} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
-        return _with_sentence({**nothing, "words": f"{nothing['words']}; {few}"})
+        missing = judge(rule, rule.slice, table, drops, params)
+        reason = f"no such slice has {min_count} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
+        return _with_sentence({**missing, "words": f"{missing['words']}; {reason}"})
     worst = max(results, key=lambda result: result["excess"])
     return _with_sentence({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
 
@@ -104,15 +104,15 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
 
 
 def _result(rule: Gate, part: str, about: Mapping[str, Any], excess: float, passed: bool, words: str) -> dict[str, Any]:
-    same = {"metric": rule.metric, "artifact": rule.artifact, "slice": part}
-    return {**same, **about, "passed": passed, "words": words, "excess": excess}
+    subject = {"metric": rule.metric, "artifact": rule.artifact, "slice": part}
+    return {**subject, **about, "passed": passed, "words": words, "excess": excess}
 
 
 def _with_sentence(result: dict[str, Any]) -> dict[str, Any]:
     """Return the result for gate.json: with its sentence, without the keys that served to find the worst slice."""
     fields = {key: value for key, value in result.items() if key not in ("words", "excess")}
-    where = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
-    text = f"{result['metric']} of {result['artifact']} on {where}: {_format(result['value'])} found, {result['words']}"
+    place = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
+    text = f"{result['metric']} of {result['artifact']} on {place}: {_format(result['value'])} found, {result['words']}"
     return {**fields, "text": text}
 
 

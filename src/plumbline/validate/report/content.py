@@ -53,8 +53,8 @@ def intervals(
         The figures' intervals, and those of the figures less the reference's; without those that
         are not finite.
     """
-    wanted = [(metric, name) for metric in OF_BUILDINGS for name in everyone]
-    resampled = resampled_figures(wanted, everyone, quadrant_true, severity_true)
+    keys = [(metric, name) for metric in OF_BUILDINGS for name in everyone]
+    resampled = resampled_figures(keys, everyone, quadrant_true, severity_true)
     of_each: Intervals = {name: {} for name in everyone}
     less: Intervals = {name: {} for name in everyone if name != reference}
     for (metric, name), figures in resampled.items():
@@ -179,18 +179,18 @@ def _judged(judged: JudgedAnswers, quadrant: Any, severity: Any) -> dict[str, An
         tables["category"] = _confusion(category(severity), category(judged.severity), categories)
     defined = quadrant >= 0
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        chosen, confidence = judged.probability[defined].argmax(1), judged.sure[defined]
+        predicted, confidence = judged.probability[defined].argmax(1), judged.quadrant_confidence[defined]
         truth = judged.truth(quadrant)[defined]
-        right = chosen == truth
-        tables["quadrant"] = _confusion(truth, chosen, 4)
+        right = predicted == truth
+        tables["quadrant"] = _confusion(truth, predicted, 4)
         tables["reliability"] = confidence_bins(confidence, right, bins=10)
         tables["coverage"] = accuracy_by_coverage(confidence, right)
     return tables
 
 
-def _confusion(truth: NDArray[np.integer], chosen: NDArray[np.integer], size: int) -> list[list[int]]:
+def _confusion(truth: NDArray[np.integer], predicted: NDArray[np.integer], size: int) -> list[list[int]]:
     counts = np.zeros((size, size), int)
-    np.add.at(counts, (np.asarray(truth), np.asarray(chosen)), 1)
+    np.add.at(counts, (np.asarray(truth), np.asarray(predicted)), 1)
     return [[int(count) for count in row] for row in counts]
 
 
@@ -212,12 +212,12 @@ def write_evidence(folder: Path, evidence: GateEvidence, table: Mapping[str, Map
     judged = evidence.everyone[name]
     # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
     defined = (evidence.quadrant >= 0) & np.isfinite(judged.probability).all(1)
-    truth, chosen = judged.truth(evidence.quadrant)[defined], judged.probability[defined].argmax(1)
-    confidence, right = judged.sure[defined], chosen == truth
+    truth, predicted = judged.truth(evidence.quadrant)[defined], judged.probability[defined].argmax(1)
+    confidence, right = judged.quadrant_confidence[defined], predicted == truth
     severity, is_number = evidence.severity, np.isfinite(judged.severity)
     tables: dict[str, Any] = {
         "category_confusion": {"true": category(severity[is_number]), "said": category(judged.severity[is_number])},
-        "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[chosen]},
+        "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[predicted]},
         "severity": {
             "true_permille": severity.round(4).astype(float),
             "said_permille": judged.severity.round(4).astype(float),
