@@ -35,14 +35,14 @@ def triton(
     ] = 0,
 ) -> None:
     """Write a model repository of the Triton Inference Server: a model for each ONNX file of a package."""
-    from plumbline.export.triton import Settings, write_repository
+    from plumbline.export.triton import TritonSettings, write_repository
     from plumbline.release.resolve import resolve_model
 
     if tensorrt and not gpu:
         raise InputError("--tensorrt: TensorRT needs a GPU. Give --gpu as well.")
     if threads and gpu:
         raise InputError("--threads: of a copy on the CPU. Leave it out, or --gpu.")
-    settings = Settings(max_batch_size, max_queue_delay_us, gpu, tensorrt, instances, threads)
+    settings = TritonSettings(max_batch_size, max_queue_delay_us, gpu, tensorrt, instances, threads)
     write_repository(resolve_model(package), output, settings)
 
 
