@@ -72,18 +72,18 @@ def _name_in(params: Path) -> str:
     return str(family_in(params).load(params).package.name)
 
 
-def _warn_of_name(package: Path, given: str) -> None:
+def _warn_of_name(package: Path, project_name: str) -> None:
     """Warn if a package has another name than this project's model and is registered under it."""
     from plumbline.release.names import verify_package
 
     name = verify_package(package).name
-    if name != given:
+    if name != project_name:
         log.warning(
             "%s: its name is %s, under which it is registered; this project's is %s (package.name in params.yaml), and "
             "its champion and challenger stay what they were.",
             package,
             name,
-            given,
+            project_name,
         )
 
 
@@ -181,7 +181,7 @@ def tidy(
     ] = None,
     params: ParamsOption = PARAMS,
 ) -> None:
-    """Remove packages and records of training that are no longer wanted, as the section `tidy` of the parameters says.
+    """Remove packages and records of training that are no longer wanted, by the section `tidy` of the parameters.
 
     The champion stays, and so do those before it that `plumbline release rollback` can go back to.
     """
@@ -190,8 +190,8 @@ def tidy(
 
     settings = load_params(params).tidy if family_in(params).name == "diagnosis" else Tidy()
     removed = run(settings, Registry(name or _name_in(params)), dry_run)
-    for item in removed.packages:
-        log.info("package %s, number %d, registered %s", item.version, item.number, f"{item.registered:%Y-%m-%d}")
+    for old in removed.packages:
+        log.info("package %s, number %d, registered %s", old.version, old.number, f"{old.registered:%Y-%m-%d}")
     action = "would be removed" if dry_run else "removed"
     log.info(f"{action}: {len(removed.packages)} packages, {removed.trainings} records of training")
 

@@ -203,7 +203,7 @@ def score(
     workers: WorkersOption = None,
     verify_key: VerifyKeyOption = None,
 ) -> None:
-    """Judge every new delivery of points, and say which buildings have changed since the last one.
+    """Judge every new delivery of points, and report which buildings have changed since the last one.
 
     Ends with 2 where a delivery was set aside, after all others were judged.
     """
@@ -211,20 +211,20 @@ def score(
     from plumbline.release.resolve import resolve_model
     from plumbline.serve.score.run import score as run
 
-    given = _score_params(params)
-    name = given.package.name
+    values = _score_params(params)
+    name = values.package.name
 
     def find_models() -> tuple[Path, Path | None]:
         return resolve_model(model, name, verify_key=verify_key), _challenger(name, verify_key)
 
-    outcome = run(given, find_models, workers)
+    outcome = run(values, find_models, workers)
     if outcome.failed:
         raise PlumblineError(
             "failed, and tried again the next time: "
             + "; ".join(f"{name} ({reason})" for name, reason in outcome.failed.items())
         )
     if outcome.aside:
-        raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")
+        raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {values.score.out}.")
 
 
 def _challenger(name: str, verify_key: Path | None) -> Path | None:
